@@ -1,0 +1,52 @@
+// Settings of a connection or listener.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "leat/export.h"
+
+namespace leat {
+
+// What is set here wins over the URI's parameters, those over LEAT_* variables, those over the file
+// named by LEAT_CONF_FILE, ~/.leat.conf and /etc/leat.conf, those over the defaults. Every field has
+// the name of its setting; `leat-info -c` lists all with value, default, help and origin. Plain
+// value.
+struct LEAT_EXPORT Options {
+  // "auto", "shm", "ib", "ib:NAME", "tcp" (no RDMA), or a list: "ib:mlx5_0,ib:mlx5_1", "^shm".
+  std::optional<std::string> device;
+  // "auto" (ring where there is RDMA, else tcp), "ring", "tcp".
+  std::optional<std::string> transport;
+  // What to do if the best device cannot be had: "never", "warn" or "allow" falling back.
+  std::optional<std::string> fallback;
+
+  // How long a wait spins before it sleeps. 0: sleep at once. Negative: never sleep.
+  std::optional<std::chrono::microseconds> spin;
+  // Limit of connect(), the name look-up, retries and handshake included.
+  std::optional<std::chrono::milliseconds> connect_timeout;
+  // Limit of a listener for the handshake of one newcomer.
+  std::optional<std::chrono::milliseconds> handshake_timeout;
+  // Limit of one blocking send, receive or flush. Negative (default): none.
+  std::optional<std::chrono::milliseconds> timeout;
+  // How long a closed connection goes on sending, in the background, what was not flushed.
+  std::optional<std::chrono::milliseconds> linger;
+  // Try again while the peer refuses, until connect_timeout: start programs in any order.
+  std::optional<bool> connect_retry;
+
+  // Receive memory of context 0 and of each other context. 0 (default): by device; see leat-info -c.
+  std::optional<std::size_t> ring_bytes;
+  std::optional<std::size_t> context_ring_bytes;
+  // The largest message accepted from or sent to the peer.
+  std::optional<std::size_t> max_message_bytes;
+
+  // TLS 1.3 around the handshake and the tcp transport: a pre-shared key file (hexadecimal, one
+  // line), or a certificate, its key, and the authority that signed the peer's.
+  std::optional<std::string> tls_psk_file;
+  std::optional<std::string> tls_cert_file;
+  std::optional<std::string> tls_key_file;
+  std::optional<std::string> tls_ca_file;
+};
+
+}  // namespace leat

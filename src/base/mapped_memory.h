@@ -1,0 +1,37 @@
+// Memory of whole pages, owned: anonymous, or a mapping of a file descriptor.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+namespace leat::detail {
+
+class MappedMemory {
+ public:
+  enum class Protection { kReadOnly, kReadWrite };
+
+  MappedMemory() = default;
+  // Private zeroed pages, at least `bytes`, taken from the system as they are first touched.
+  // Throws kResource.
+  static MappedMemory anonymous(std::size_t bytes);
+  // A shared mapping of `bytes` of `fd` from its start. The descriptor may be closed afterwards.
+  static MappedMemory of_file(int fd, std::size_t bytes, Protection protection);
+
+  MappedMemory(MappedMemory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  MappedMemory& operator=(MappedMemory&& other) noexcept;
+  ~MappedMemory();
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return bytes_; }
+  std::span<std::byte> span() const noexcept { return {data_, bytes_}; }
+
+ private:
+  MappedMemory(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace leat::detail

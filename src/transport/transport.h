@@ -1,0 +1,86 @@
+// A transport moves messages, in order per protocol context, over one connection.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "leat/stats.h"
+#include "proto/context.h"
+#include "verbs/device.h"
+
+namespace leat::detail {
+
+// A message handed out by Transport::try_receive. Its bytes are where the device put them, or for
+// a message of a few dozen bytes maybe in `small`, so that no second cache line is touched; or in
+// `heap` if it had to be put together from pieces.
+struct Delivery {
+  static constexpr std::size_t kSmallBytes = 48;
+
+  const std::byte* data = nullptr;  // null: the bytes are in `small`
+  std::size_t bytes = 0;
+  std::uint64_t ticket = 0;  // the transport's own, for release
+  Context context = 0;
+  std::unique_ptr<std::byte[]> heap;
+  alignas(16) std::array<std::byte, kSmallBytes> small;
+};
+
+enum class ReceiveResult {
+  kMessage,
+  kNothing,  // would block
+  kEnd,      // the peer ended its side and everything it sent in this context was handed out
+};
+
+// No call blocks; blocking, deadlines and waiting are the channel's. Would-block is a value.
+// Every call may throw leat::Error: kPeerDied, kProtocol if the peer broke the rules, kSystem; the
+// transport is then dead, says the same at each later call, and hands out nothing half done.
+// Threads: as for QueuePair, one thread on the send side, one on the receive side (which includes
+// release), at the same time.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // --- send side
+  // True: the message is accepted, the caller may reuse its memory. False: no room. For a message
+  // larger than `max_in_place_bytes` some pieces may be on their way already: call again with the
+  // same message until true; other contexts may be used in between. Throws kTooLarge above
+  // max_message_bytes.
+  virtual bool try_send(std::span<const std::byte> message, Context context) = 0;
+  // Room for a message of exactly `bytes`, at most max_in_place_bytes, to be filled by the caller
+  // before commit; data() is null if there is no room now. One reservation at a time. abandon gives
+  // an uncommitted one back.
+  virtual std::span<std::byte> try_reserve(std::size_t bytes, Context context) = 0;
+  // Sends the first `bytes` (at most what was reserved). False: would block, call again.
+  virtual bool try_commit(std::size_t bytes) = 0;
+  virtual void abandon() = 0;
+  // Says the peer that nothing more comes. True once that is accepted.
+  virtual bool try_end() = 0;
+  // True once everything accepted is in the peer's memory (tcp: in the kernel's hands).
+  virtual bool try_flush() = 0;
+
+  // --- receive side
+  // kMessage fills `delivery`. The bytes stay until release.
+  virtual ReceiveResult try_receive(Context context, Delivery& delivery) = 0;
+  // Gives the bytes back. Any order. Never throws: a failure shows at the next call.
+  virtual void release(Delivery& delivery) noexcept = 0;
+
+  // --- waiting: as in QueuePair
+  virtual void arm(Side side) = 0;
+  virtual int event_fd(Side side) const = 0;
+  // A blocked sender waits for room that may come without any event (a counter written by the
+  // peer). True: sleep only for short whiles and look again.
+  virtual bool room_comes_silently() const = 0;
+
+  virtual std::size_t max_in_place_bytes(Context context) const = 0;
+  virtual std::size_t max_message_bytes() const = 0;
+
+  // "ring on shm", with addresses; for logs and errors.
+  virtual std::string describe() const = 0;
+  // Adds what only the transport counts (credit waits, inline sends, RNR retries).
+  virtual void add_stats(Stats& stats) const = 0;
+};
+
+}  // namespace leat::detail
