@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # First process of the guest: mounts the host's files, runs the job that run.sh has written, reports its exit code, powers off.
 # What it prints goes to the console, which run.sh shows only when the guest fails before the job has ended.
 set -eu
@@ -26,7 +27,7 @@ mount -t tmpfs upper /upper
 mkdir /upper/changed /upper/work
 mount -t overlay -o lowerdir=/lower,upperdir=/upper/changed,workdir=/upper/work root /root
 for folder in proc sys dev; do
-  mount --move /$folder /root/$folder
+  mount --bind /$folder /root/$folder
 done
 mkdir -p /root/dev/pts /root/dev/shm
 mount -t devpts devpts /root/dev/pts
@@ -35,7 +36,6 @@ mount -t tmpfs run /root/run
 for name in fd:fd stdin:fd/0 stdout:fd/1 stderr:fd/2; do
   ln -s "/proc/self/${name#*:}" "/root/dev/${name%:*}"
 done
-ln -s /root/proc /root/dev /
 hostname leat-vm
 
 # Two folders are the host's for writing too: the job's own, and the one for results, which has the same path here and there.

@@ -1,0 +1,14 @@
+# Every build option, with defaults that depend on whether leat is the top-level project.
+option(LEAT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(LEAT_BUILD_TOOLS "Build leat-info" ${PROJECT_IS_TOP_LEVEL})
+option(LEAT_BUILD_BENCH "Build leat-bench" ${PROJECT_IS_TOP_LEVEL})
+option(LEAT_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(LEAT_INSTALL "Generate install rules" ${PROJECT_IS_TOP_LEVEL})
+option(LEAT_WERROR "Treat compiler warnings as errors" OFF)
+set(LEAT_WITH_IB AUTO CACHE STRING "Build the ib device: AUTO (if rdma-core's headers are there), ON, OFF")
+set_property(CACHE LEAT_WITH_IB PROPERTY STRINGS AUTO ON OFF)
+set(LEAT_SANITIZE "" CACHE STRING "Sanitizers for leat and its tests: empty, 'address,undefined' or 'thread'")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()

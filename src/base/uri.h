@@ -1,0 +1,20 @@
+// "leat://host:port?key=value&..." and "host:port", taken apart. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/settings.h"
+
+namespace leat::detail {
+
+struct Uri {
+  std::string host;  // empty: all addresses (listening); without the brackets of IPv6
+  std::uint16_t port = 0;
+  UriParameters parameters;  // as written; resolve_settings checks them
+};
+
+// Throws kInvalidArgument that quotes the part which is wrong.
+Uri parse_uri(const std::string& text);
+
+}  // namespace leat::detail

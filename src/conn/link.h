@@ -1,0 +1,59 @@
+// Connects two processes: TCP hello, choice of device and transport, queue pair, lifeline.
+// docs/wire_format.md has the bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/settings.h"
+#include "base/uri.h"
+#include "conn/stream.h"
+#include "verbs/device.h"
+
+namespace leat::detail {
+
+// Two connected sides. Without RDMA (transport tcp) device and queue_pair are null.
+struct Link {
+  std::unique_ptr<Stream> stream;  // the lifeline: its end is the peer's death. tcp's wire
+  std::unique_ptr<Device> device;
+  std::unique_ptr<QueuePair> queue_pair;
+  std::string transport;  // "ring", "tcp": what both agreed on
+  std::string device_name = "tcp";
+  std::vector<std::byte> peer_setup;  // what the peer's Prepare returned
+  std::string peer_address;           // "host:port"
+  std::string local_address;
+  std::string rejected;  // "shm: other host; ib:mlx5_0: port down", for the log line
+  std::uint64_t fallbacks = 0;
+  bool active = false;  // we connected, the peer listened
+};
+
+// Makes what link.transport needs on our side (memory, posted receives), before the peer may send;
+// returns what the peer must know, at most kMaxSetupBytes. May throw: the device is then given up
+// and, if the fallback setting allows, the next one is tried. Called once per device tried.
+using Prepare = std::function<std::vector<std::byte>(Link& link)>;
+inline constexpr std::size_t kMaxSetupBytes = 1024;
+
+// Largest queue depths that `device` and leat's defaults allow.
+QueueDepths queue_depths(const Device& device);
+
+// The active side. Blocks until connect_timeout of `settings`.
+Link connect_link(const Uri& uri, const Settings& settings, const Prepare& prepare);
+
+// The passive side for one accepted TCP socket. Blocks until handshake_timeout of `settings`.
+// `on_stream` is called as soon as there is a stream that abort() can end from another thread.
+Link accept_link(Fd socket, const Settings& settings, const Prepare& prepare,
+                 const std::function<void(Stream&)>& on_stream);
+
+// A bound, listening, non-blocking TCP socket. Throws kAddress if the port is in use.
+Fd listen_tcp(const Uri& uri);
+// "host:port" of either end of a socket, IPv6 in brackets.
+std::string local_address(int socket);
+std::string peer_address(int socket);
+
+}  // namespace leat::detail
