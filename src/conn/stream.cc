@@ -60,17 +60,6 @@ void set_option(int socket, int level, int option, int value, const char* name) 
   check(setsockopt(socket, level, option, &value, sizeof value), name);
 }
 
-// Throws kTimeout at the deadline.
-void wait_for(int fd, short events, Deadline deadline, const char* what) {
-  for (;;) {
-    pollfd entry{fd, events, 0};
-    const int ready = poll(&entry, 1, poll_timeout_ms(deadline));
-    if (ready > 0) return;
-    if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
-    if (passed(deadline)) throw Error(ErrorCode::kTimeout, what);
-  }
-}
-
 }  // namespace
 
 void prepare_socket(int socket) {
@@ -83,6 +72,16 @@ void prepare_socket(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds, "setsockopt(TCP_KEEPINTVL)");
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepCount, "setsockopt(TCP_KEEPCNT)");
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs, "setsockopt(TCP_USER_TIMEOUT)");
+}
+
+void wait_ready(int fd, short events, Deadline deadline, const char* what) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    const int ready = poll(&entry, 1, poll_timeout_ms(deadline));
+    if (ready > 0) return;
+    if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
+    if (passed(deadline)) throw Error(ErrorCode::kTimeout, what);
+  }
 }
 
 bool socket_peer_closed(int socket) noexcept {
@@ -116,7 +115,7 @@ void read_all(Stream& stream, std::span<std::byte> bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const auto got = stream.try_read(bytes);
     if (!got) {
-      wait_for(stream.fd(), POLLIN, deadline, "the peer sent nothing in time");
+      wait_ready(stream.fd(), POLLIN, deadline, "the peer sent nothing in time");
       continue;
     }
     if (*got == 0) throw Error(ErrorCode::kPeerDied, "the peer ended the connection");
@@ -133,7 +132,7 @@ void write_all(Stream& stream, std::span<const std::byte> bytes, Deadline deadli
     if (const auto sent = stream.try_write(bytes)) {
       bytes = bytes.subspan(*sent);
     } else {
-      wait_for(stream.fd(), POLLOUT, deadline, "the peer took nothing in time");
+      wait_ready(stream.fd(), POLLOUT, deadline, "the peer took nothing in time");
     }
   }
 }

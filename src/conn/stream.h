@@ -41,6 +41,10 @@ std::unique_ptr<Stream> plain_stream(Fd socket);
 // The part of it that TLS needs too.
 void prepare_socket(int socket);
 
+// Blocks until poll(2) reports one of `events`. At the deadline throws kTimeout with the text
+// `what`.
+void wait_ready(int fd, short events, Deadline deadline, const char* what);
+
 // Whether the peer of a socket has closed its end or reset. One system call.
 bool socket_peer_closed(int socket) noexcept;
 
