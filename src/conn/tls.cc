@@ -33,14 +33,14 @@ struct TlsStream::SocketMethod {
     auto& io = *static_cast<Io*>(BIO_get_data(bio));
     const ssize_t sent =
         send(io.socket.get(), bytes, static_cast<std::size_t>(count), MSG_NOSIGNAL | MSG_DONTWAIT);
-    return finish(bio, io, sent, BIO_set_retry_write_flag);
+    return finish(bio, io, sent, BIO_FLAGS_WRITE);
   }
 
   static int read(BIO* bio, char* bytes, int count) {
     auto& io = *static_cast<Io*>(BIO_get_data(bio));
     const ssize_t got = recv(io.socket.get(), bytes, static_cast<std::size_t>(count), MSG_DONTWAIT);
     if (got == 0) io.ended = true;
-    return finish(bio, io, got, BIO_set_retry_read_flag);
+    return finish(bio, io, got, BIO_FLAGS_READ);
   }
 
   static long control(BIO* bio, int command, long, void*) {
@@ -62,12 +62,11 @@ struct TlsStream::SocketMethod {
   }
 
  private:
-  template <typename SetRetry>
-  static int finish(BIO* bio, Io& io, ssize_t moved, SetRetry set_retry) {
+  static int finish(BIO* bio, Io& io, ssize_t moved, int direction) {
     BIO_clear_retry_flags(bio);
     if (moved >= 0) return static_cast<int>(moved);
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
-      set_retry(bio);
+      BIO_set_flags(bio, direction | BIO_FLAGS_SHOULD_RETRY);
     } else {
       io.error = errno;
     }
