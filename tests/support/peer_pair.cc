@@ -288,7 +288,7 @@ void Peer::kill_other() {
 void run_pair(PeerMode mode, const PeerBody& first, const PeerBody& second,
               SecondEnds second_ends) {
   if (mode == PeerMode::kProcesses) return run_processes(first, second, second_ends);
-  if (second_ends == SecondEnds::kBySignal) throw std::logic_error("a thread cannot be killed");
+  if (second_ends != SecondEnds::kByReturning) throw std::logic_error("a thread cannot vanish");
   run_threads(first, second);
 }
 

@@ -74,6 +74,7 @@ using PeerBody = std::function<void(Peer&)>;
 // How the second side ends.
 enum class SecondEnds {
   kByReturning,
+  kByVanishing,  // by exit(0), which destroys nothing; two processes only
   kBySignal,  // SIGKILL, from itself or from the first side; two processes only
 };
 

@@ -35,11 +35,10 @@ RemoteRegion VerbsSide::exchange(const RemoteRegion& mine) {
   return peer.hear_value<RemoteRegion>();
 }
 
-std::unique_ptr<MemoryRegion> VerbsSide::allocate(std::size_t bytes, unsigned access,
-                                                  std::byte filling) {
-  auto region = device->allocate(bytes, access);
-  std::ranges::fill(region->memory(), filling);
-  return region;
+const MemoryRegion& VerbsSide::allocate(std::size_t bytes, unsigned access, std::byte filling) {
+  regions_.push_back(device->allocate(bytes, access));
+  std::ranges::fill(regions_.back()->memory(), filling);
+  return *regions_.back();
 }
 
 void VerbsSide::post(const SendRequest& request) {

@@ -30,9 +30,9 @@ class VerbsSide {
 
   // Both sides call it with what they want the other to know.
   RemoteRegion exchange(const RemoteRegion& mine);
-  // Allocates, fills with `filling`.
-  std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned access,
-                                         std::byte filling = std::byte{0});
+  // Memory of the device, filled, that lives until both sides have ended.
+  const MemoryRegion& allocate(std::size_t bytes, unsigned access,
+                               std::byte filling = std::byte{0});
 
   // Posts until it is accepted.
   void post(const SendRequest& request);
@@ -54,6 +54,9 @@ class VerbsSide {
   // Polls often; EXPECTs that nothing comes.
   void expect_no_send_completion();
   void expect_no_receive_completion();
+
+ private:
+  std::vector<std::unique_ptr<MemoryRegion>> regions_;
 };
 
 // Requests between `offset` in our region and `remote_offset` in the peer's.
