@@ -75,6 +75,7 @@ done
 # Prints the script that the guest runs. Everything is quoted by printf %q, so the guest's bash sees the very words given here.
 job_script() {
   local name privileges=()
+  [[ $one_output == no ]] || echo 'exec 2>&1'
   echo "$(printf '%q ' "$here/devices.sh" "${device_options[@]}")|| exit 125"
   printf 'cd -- %q || exit 125\n' "$(pwd -P)"
   echo 'export HOME=/root'
@@ -95,6 +96,9 @@ image=$("$here/image.sh")
 mkdir -p "$out"
 out=$(cd "$out" && pwd -P)
 job=$(mktemp -d)
+# Output and errors that go to one place here share one pipe there, which keeps their order.
+one_output=no
+[[ ! /dev/fd/1 -ef /dev/fd/2 ]] || one_output=yes
 qemu_pid=
 trap '[[ -z $qemu_pid ]] || kill "$qemu_pid" 2>/dev/null; rm -rf "$job"' EXIT
 job_script "$@" >"$job/script"
