@@ -12,8 +12,8 @@
 #include "forked_peer.h"
 #include "machine.h"
 #include "report.h"
+#include "steps_bar.h"
 #include "subcommand.h"
-#include "tools/progress_bar.h"
 
 namespace leat::bench {
 namespace {
@@ -106,11 +106,8 @@ void run(const LimitsArguments& arguments) {
   }
   pin_to_core((*cores)[0]);
   const TickClock clock;
-  tools::ProgressBar bar("limits");
-  const double steps = static_cast<double>(arguments.sizes.size() + 1);
-  double done = 0;
-  const auto progress = [&](double fraction) { bar.update((done + fraction) / steps); };
-
+  StepsBar bar("limits", arguments.sizes.size() + 1);
+  const Progress progress = [&bar](double fraction) { bar.update(fraction); };
   Report report({.bench = "limits",
                  .title = "Limits of this machine",
                  .device = "memory",
@@ -119,7 +116,7 @@ void run(const LimitsArguments& arguments) {
                 arguments.json);
   progress(0);
   const Latency latency = measure_cache_line(arguments, *cores, clock, progress);
-  bar.clear();
+  bar.step_done();
   report.begin_part("cacheline", "A cache line bounced between two cores");
   report.add(latency);
   report.begin_part("memcpy", "memcpy on one core" +
@@ -128,10 +125,9 @@ void run(const LimitsArguments& arguments) {
                                        : ", to places that cycle over " +
                                              std::to_string(arguments.window_bytes) + " bytes"));
   for (const std::size_t bytes : arguments.sizes) {
-    done += 1;
     progress(0);
     const Bandwidth bandwidth = measure_memcpy(bytes, arguments, clock, progress);
-    bar.clear();
+    bar.step_done();
     report.add(bandwidth);
   }
   report.finish();

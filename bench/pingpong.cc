@@ -4,8 +4,8 @@
 
 #include "channel_bench.h"
 #include "pattern.h"
+#include "steps_bar.h"
 #include "subcommand.h"
-#include "tools/progress_bar.h"
 
 namespace leat::bench {
 namespace {
@@ -19,15 +19,10 @@ Message receive_reply(Channel& channel) {
 void measure(Channel& channel, const Plan& plan, const ChannelArguments& arguments,
              Report& report) {
   const TickClock clock;
-  tools::ProgressBar bar("pingpong");
+  StepsBar bar("pingpong", arguments.sizes.size());
+  const Progress progress = [&bar](double fraction) { bar.update(fraction); };
   Sender sender(channel, plan, kMeasuringSeed);
-  std::size_t sizes_done = 0;
   for (const std::size_t bytes : arguments.sizes) {
-    const auto progress = [&](double fraction) {
-      bar.update((static_cast<double>(sizes_done) + fraction) /
-                     static_cast<double>(arguments.sizes.size()),
-                 std::to_string(bytes) + " bytes");
-    };
     progress(0);
     std::uint64_t index = 0;
     const Latency latency = measure_latency(bytes, arguments.length, clock, progress, [&] {
@@ -40,8 +35,7 @@ void measure(Channel& channel, const Plan& plan, const ChannelArguments& argumen
     channel.send(std::span<const std::byte>());
     if (receive_reply(channel).size() != 0) throw std::runtime_error("the peer is out of step");
     sender.restart();
-    ++sizes_done;
-    bar.clear();
+    bar.step_done();
     report.add(latency);
   }
 }

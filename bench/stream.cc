@@ -4,8 +4,8 @@
 
 #include "channel_bench.h"
 #include "pattern.h"
+#include "steps_bar.h"
 #include "subcommand.h"
-#include "tools/progress_bar.h"
 
 namespace leat::bench {
 namespace {
@@ -13,16 +13,11 @@ namespace {
 void measure(Channel& channel, const Plan& plan, const ChannelArguments& arguments,
              Report& report) {
   const TickClock clock;
-  tools::ProgressBar bar("stream");
+  StepsBar bar("stream", arguments.sizes.size());
+  const Progress progress = [&bar](double fraction) { bar.update(fraction); };
   Sender sender(channel, plan, kMeasuringSeed);
-  std::size_t sizes_done = 0;
   for (const std::size_t bytes : arguments.sizes) {
     std::uint64_t sent = 0;
-    const auto progress = [&](double fraction) {
-      bar.update((static_cast<double>(sizes_done) + fraction) /
-                     static_cast<double>(arguments.sizes.size()),
-                 std::to_string(bytes) + " bytes");
-    };
     const auto send = [&](std::uint64_t count) {
       for (std::uint64_t i = 0; i < count; ++i) sender.send(bytes);
       sent += count;
@@ -41,8 +36,7 @@ void measure(Channel& channel, const Plan& plan, const ChannelArguments& argumen
     progress(0);
     const Bandwidth bandwidth =
         measure_bandwidth(bytes, arguments.length, clock, progress, send, finish);
-    ++sizes_done;
-    bar.clear();
+    bar.step_done();
     report.add(bandwidth);
   }
 }

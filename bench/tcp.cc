@@ -8,8 +8,8 @@
 #include "machine.h"
 #include "plain_tcp.h"
 #include "report.h"
+#include "steps_bar.h"
 #include "subcommand.h"
-#include "tools/progress_bar.h"
 
 namespace leat::bench {
 namespace {
@@ -23,17 +23,21 @@ struct TcpBench {
   const char* title;
   // Measures one size; the peer serves messages of that size until the connection ends.
   void (*measure)(TcpConnection& connection, std::size_t bytes, const RunLength& length,
-                  const TickClock& clock, const Progress& progress, Report& report);
+                  const TickClock& clock, StepsBar& bar, Report& report);
   void (*serve)(TcpConnection& connection, std::span<std::byte> message);
 };
 
 void measure_round_trips(TcpConnection& connection, std::size_t bytes, const RunLength& length,
-                         const TickClock& clock, const Progress& progress, Report& report) {
+                         const TickClock& clock, StepsBar& bar, Report& report) {
+  const Progress progress = [&bar](double fraction) { bar.update(fraction); };
+  progress(0);
   std::vector<std::byte> message(bytes);
-  report.add(measure_latency(bytes, length, clock, progress, [&] {
+  const Latency latency = measure_latency(bytes, length, clock, progress, [&] {
     connection.write_all(message);
     if (!connection.read_all(message)) throw std::runtime_error("the peer ended early");
-  }));
+  });
+  bar.step_done();
+  report.add(latency);
 }
 
 void serve_round_trips(TcpConnection& connection, std::span<std::byte> message) {
@@ -41,7 +45,9 @@ void serve_round_trips(TcpConnection& connection, std::span<std::byte> message) 
 }
 
 void measure_stream(TcpConnection& connection, std::size_t bytes, const RunLength& length,
-                    const TickClock& clock, const Progress& progress, Report& report) {
+                    const TickClock& clock, StepsBar& bar, Report& report) {
+  const Progress progress = [&bar](double fraction) { bar.update(fraction); };
+  progress(0);
   std::vector<std::byte> message(bytes, kMore);
   const auto send = [&](std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) connection.write_all(message);
@@ -53,7 +59,9 @@ void measure_stream(TcpConnection& connection, std::size_t bytes, const RunLengt
     std::byte answer{};
     if (!connection.read_all({&answer, 1})) throw std::runtime_error("the peer ended early");
   };
-  report.add(measure_bandwidth(bytes, length, clock, progress, send, finish));
+  const Bandwidth bandwidth = measure_bandwidth(bytes, length, clock, progress, send, finish);
+  bar.step_done();
+  report.add(bandwidth);
 }
 
 void serve_stream(TcpConnection& connection, std::span<std::byte> message) {
@@ -81,14 +89,10 @@ void run(const TcpBench& bench, const RunArguments& arguments) {
                  .transport = "plain tcp",
                  .lines = {{"Cores", describe_cores(cores)}}},
                 arguments.json);
-  for (std::size_t done = 0; done < arguments.sizes.size(); ++done) {
-    tools::ProgressBar bar(bench.name);
+  StepsBar bar(bench.name, arguments.sizes.size());
+  for (const std::size_t bytes : arguments.sizes) {
     TcpConnection connection = TcpConnection::connect(listener.port());
-    const auto progress = [&](double fraction) {
-      bar.update((static_cast<double>(done) + fraction) /
-                 static_cast<double>(arguments.sizes.size()));
-    };
-    bench.measure(connection, arguments.sizes[done], arguments.length, clock, progress, report);
+    bench.measure(connection, bytes, arguments.length, clock, bar, report);
   }
   report.finish();
   peer.wait();
