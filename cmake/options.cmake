@@ -9,6 +9,7 @@ set(LEAT_WITH_IB AUTO CACHE STRING "Build the ib device: AUTO (if rdma-core's he
 set_property(CACHE LEAT_WITH_IB PROPERTY STRINGS AUTO ON OFF)
 set(LEAT_SANITIZE "" CACHE STRING "Sanitizers for leat and its tests: empty, 'address,undefined' or 'thread'")
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+# A parent project decides for itself.
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()

@@ -128,7 +128,6 @@ class LEAT_EXPORT Channel {
  private:
   friend class Listener;
   explicit Channel(std::unique_ptr<detail::ChannelCore> core) noexcept;
-  static void release_core(detail::ChannelCore* core) noexcept;
 
   detail::ChannelCore* core_ = nullptr;  // lives on while messages do
 };

@@ -36,9 +36,9 @@ struct Settings {
 using UriParameters = std::map<std::string, std::string>;
 
 // Options in code win over URI parameters, those over LEAT_* variables, those over configuration
-// files, those over defaults. Throws kInvalidArgument that names the setting, where it came from and
-// what is allowed. Unknown LEAT_* variables and unknown keys in files are logged once as warnings;
-// unknown URI parameters throw.
+// files, those over defaults. Throws kInvalidArgument that names the setting, where it came from
+// and what is allowed. Unknown LEAT_* variables and unknown keys in files are logged once as
+// warnings; unknown URI parameters throw.
 Settings resolve_settings(const Options& options, const UriParameters& parameters);
 
 struct SettingDescription {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs in the guest before the command: makes the RDMA devices. The comments of run.sh --help say what they look like.
+# Runs in the guest before the command: makes the RDMA devices that run.sh --help describes.
 set -euo pipefail
 
 # A pair of network devices, va and vb, each with an address, joined like two ports by a cable.

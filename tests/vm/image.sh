@@ -33,34 +33,35 @@ download_kernel() {
 }
 
 # Unpacks Debian's kernel to cache/kernel. Package lists may be absent or too old, so a failure is tried again after an update.
+# This and the next function replace what an interrupted run has left, and give the result its name only when it is complete.
 fetch_kernel() {
-  local unpacked
   echo "image.sh: fetching Debian's kernel (once, into $PWD)" >&2
-  unpacked=$(mktemp -d -p .)
+  rm -rf kernel.new
+  mkdir kernel.new
   (
-    cd "$unpacked"
+    cd kernel.new
     download_kernel || { apt-get -qq update >&2 && download_kernel; } || die "cannot download the kernel: try 'apt-get update' as root"
     dpkg -x ./*.deb .
     rm ./*.deb
     depmod -b . "$(basename lib/modules/*)"
   )
-  mv "$unpacked" kernel
+  mv kernel.new kernel
 }
 
 # Packs busybox, init.sh and the modules, numbered in the order to load them, into the file $2 for the kernel version $1.
 pack_initramfs() {
-  local version=$1 file=$2 tree number=100 action module
-  tree=$(mktemp -d -p .)
-  mkdir "$tree"/{bin,modules}
+  local version=$1 file=$2 tree=initramfs.new number=100 action module
+  rm -rf "$tree"
+  mkdir -p "$tree"/{bin,modules}
   cp /bin/busybox "$tree/bin/"
   install -m 755 "$here/init.sh" "$tree/init"
   while read -r action module; do
     [[ $action == insmod ]] || continue
     cp "$module" "$tree/modules/$((number++))-$(basename "$module")"
   done < <(modprobe -d kernel -S "$version" --show-depends --all "${modules[@]}" | awk '!seen[$2]++')
-  (cd "$tree" && find . | cpio -o -H newc -R 0:0 --quiet) >"$tree.cpio"
+  (cd "$tree" && find . | cpio -o -H newc -R 0:0 --quiet) >"$file.new"
   rm -r "$tree"
-  mv "$tree.cpio" "$file"
+  mv "$file.new" "$file"
 }
 
 mkdir -p "$cache"

@@ -46,11 +46,17 @@ mount_shared out "/root$(cat /job/out_path)" cache=mmap
 mkfifo /stdout /stderr
 cat /stdout >/job/stdout &
 cat /stderr >/job/stderr &
+
+# The control group is there to end what the job leaves running, which would hold the pipes open.
+mkdir /cgroup
+mount -t cgroup2 cgroup /cgroup
+mkdir /cgroup/job
 cp /job/script /root/run/leat-vm-job
 status=0
-setsid chroot /root /bin/bash /run/leat-vm-job </dev/null >/stdout 2>/stderr || status=$?
-
-# What the job left running still holds the pipes. killall5 spares its own session, so the pumps stay and drain them.
-killall5 -9 || true
+(
+  echo 0 >/cgroup/job/cgroup.procs
+  exec setsid chroot /root /bin/bash /run/leat-vm-job </dev/null >/stdout 2>/stderr
+) || status=$?
+echo 1 >/cgroup/job/cgroup.kill
 wait
 echo "$status" >/job/status

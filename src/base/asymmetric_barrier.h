@@ -1,0 +1,29 @@
+// A store-load barrier whose cost is on the rare side only.
+//
+// Sleeping needs Dekker's handshake: the sleeper writes "armed" and then looks for data, the waker
+// writes data and then looks for "armed"; both need a full barrier between their store and their
+// load, or both may miss. The waker is on the hot path, so the sleeper pays for both: membarrier(2)
+// makes every registered process that runs now pass a full barrier, and the waker's own may shrink to
+// a compiler barrier. Where a process cannot register, light_barrier(false) is a real fence.
+#pragma once
+
+#include <atomic>
+
+namespace leat::detail {
+
+// Registers this process for heavy barriers of others; cheap to repeat. False: not supported here.
+bool register_for_heavy_barriers() noexcept;
+
+// The sleeper's side. `asymmetric` false: an ordinary fence, to pair with light_barrier(false).
+void heavy_barrier(bool asymmetric) noexcept;
+
+// The waker's side. `asymmetric` must hold for both processes: each has registered.
+inline void light_barrier(bool asymmetric) noexcept {
+  if (asymmetric) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the peer's membarrier does the rest
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+}
+
+}  // namespace leat::detail

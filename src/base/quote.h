@@ -1,0 +1,18 @@
+// Text from outside (a peer, a user, a file), made fit for messages and logs.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace leat::detail {
+
+inline constexpr std::size_t kMaxQuotedBytes = 200;
+
+// `text` on one line: what is not printable ASCII as \xNN, cut with "..." after `max_bytes`.
+std::string printable(std::string_view text, std::size_t max_bytes = kMaxQuotedBytes);
+
+// The same between single quotes.
+std::string quoted(std::string_view text, std::size_t max_bytes = kMaxQuotedBytes);
+
+}  // namespace leat::detail

@@ -1,0 +1,104 @@
+#include "base/setting_values.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+namespace leat::detail {
+namespace {
+
+constexpr std::array<std::string_view, 3> kFallbacks = {"never", "warn", "allow"};
+constexpr std::array<std::string_view, 5> kLevels = {"error", "warn", "info", "debug", "trace"};
+constexpr std::array<std::pair<std::string_view, bool>, 8> kBools = {{{"yes", true},
+                                                                      {"no", false},
+                                                                      {"true", true},
+                                                                      {"false", false},
+                                                                      {"on", true},
+                                                                      {"off", false},
+                                                                      {"1", true},
+                                                                      {"0", false}}};
+constexpr std::array<std::pair<char, unsigned>, 3> kSuffixes = {{{'G', 30}, {'M', 20}, {'K', 10}}};
+
+template <std::size_t kSize>
+std::optional<int> index_of(const std::array<std::string_view, kSize>& names,
+                            std::string_view text) {
+  const auto* found = std::find(names.begin(), names.end(), text);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<int>(found - names.begin());
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return value;
+}
+
+std::optional<std::string> WordCodec::parse(std::string_view text) {
+  const bool printable =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
+  if (text.empty() || !printable) return std::nullopt;
+  return std::string(text);
+}
+
+std::optional<Fallback> FallbackCodec::parse(std::string_view text) {
+  const auto index = index_of(kFallbacks, text);
+  if (!index) return std::nullopt;
+  return static_cast<Fallback>(*index);
+}
+
+std::string FallbackCodec::format(Fallback value) {
+  return std::string(kFallbacks[static_cast<std::size_t>(value)]);
+}
+
+std::optional<int> LogLevelCodec::parse(std::string_view text) { return index_of(kLevels, text); }
+
+std::optional<bool> BoolCodec::parse(std::string_view text) {
+  for (const auto& [name, value] : kBools) {
+    if (name == text) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> BytesCodec::parse(std::string_view text) {
+  unsigned shift = 0;
+  for (const auto& [suffix, bits] : kSuffixes) {
+    if (text.ends_with(suffix)) shift = bits;
+  }
+  if (shift != 0) text.remove_suffix(1);
+  const auto number = parse_number(text);
+  if (!number || *number > std::numeric_limits<std::size_t>::max() >> shift) return std::nullopt;
+  return std::size_t{*number} << shift;
+}
+
+std::string BytesCodec::format(std::size_t value) {
+  for (const auto& [suffix, bits] : kSuffixes) {
+    if (value != 0 && value % (std::size_t{1} << bits) == 0) {
+      return std::to_string(value >> bits) + suffix;
+    }
+  }
+  return std::to_string(value);
+}
+
+std::optional<std::size_t> PositiveBytesCodec::parse(std::string_view text) {
+  const auto value = BytesCodec::parse(text);
+  return value && *value > 0 ? value : std::nullopt;
+}
+
+std::optional<std::int64_t> parse_count_or_inf(std::string_view text, std::int64_t limit) {
+  if (text == "inf" || text == "-1") return -1;
+  const auto number = parse_number(text);
+  if (!number) return std::nullopt;
+  return *number > static_cast<std::uint64_t>(limit) ? -1 : static_cast<std::int64_t>(*number);
+}
+
+std::string format_count_or_inf(std::int64_t value, std::int64_t limit) {
+  return value < 0 || value > limit ? "inf" : std::to_string(value);
+}
+
+}  // namespace leat::detail

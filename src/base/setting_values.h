@@ -1,0 +1,98 @@
+// The types that a setting's value can have: from text and back. Each codec has
+//   kType, kAllowed       for leat-info and for errors
+//   parse(text)           no value if the text is not allowed
+//   format(value)         text that parse takes
+// Pure.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/settings.h"
+
+namespace leat::detail {
+
+// The whole text as a decimal number; no sign, no blanks, no overflow.
+std::optional<std::uint64_t> parse_number(std::string_view text);
+
+struct WordCodec {
+  static constexpr const char* kType = "text";
+  static constexpr const char* kAllowed = "printable text that is not empty";
+  static std::optional<std::string> parse(std::string_view text);
+  static std::string format(const std::string& value) { return value; }
+};
+
+struct PathCodec {
+  static constexpr const char* kType = "path";
+  static constexpr const char* kAllowed = "the path of a file, or nothing";
+  static std::optional<std::string> parse(std::string_view text) { return std::string(text); }
+  static std::string format(const std::string& value) { return value; }
+};
+
+struct FallbackCodec {
+  static constexpr const char* kType = "never|warn|allow";
+  static constexpr const char* kAllowed = "never, warn, allow";
+  static std::optional<Fallback> parse(std::string_view text);
+  static std::string format(Fallback value);
+  static std::string format(const std::string& value) { return value; }  // as Options has it
+};
+
+struct LogLevelCodec {
+  static constexpr const char* kType = "error|warn|info|debug|trace";
+  static constexpr const char* kAllowed = "error, warn, info, debug, trace";
+  static std::optional<int> parse(std::string_view text);  // an index, as enum LogLevel counts
+};
+
+struct BoolCodec {
+  static constexpr const char* kType = "yes|no";
+  static constexpr const char* kAllowed = "yes, no, true, false, on, off, 1, 0";
+  static std::optional<bool> parse(std::string_view text);
+  static std::string format(bool value) { return value ? "yes" : "no"; }
+};
+
+struct BytesCodec {
+  static constexpr const char* kType = "bytes";
+  static constexpr const char* kAllowed =
+      "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30";
+  static std::optional<std::size_t> parse(std::string_view text);
+  static std::string format(std::size_t value);
+};
+
+struct PositiveBytesCodec : BytesCodec {
+  static constexpr const char* kAllowed =
+      "a number of bytes above 0, with K, M or G for 2^10, 2^20 or 2^30";
+  static std::optional<std::size_t> parse(std::string_view text);
+};
+
+// A count of whole units from 0, or "inf", which is -1. More than a hundred years is inf too, so
+// that later conversions cannot overflow.
+std::optional<std::int64_t> parse_count_or_inf(std::string_view text, std::int64_t limit);
+std::string format_count_or_inf(std::int64_t value, std::int64_t limit);
+
+template <typename Duration>
+struct DurationCodec {
+  static constexpr std::int64_t kLimit =
+      std::chrono::duration_cast<Duration>(std::chrono::hours(24 * 365 * 100)).count();
+  static std::optional<Duration> parse(std::string_view text) {
+    const auto count = parse_count_or_inf(text, kLimit);
+    if (!count) return std::nullopt;
+    return Duration(*count);
+  }
+  static std::string format(Duration value) { return format_count_or_inf(value.count(), kLimit); }
+};
+
+struct MicrosecondsCodec : DurationCodec<std::chrono::microseconds> {
+  static constexpr const char* kType = "microseconds";
+  static constexpr const char* kAllowed = "a number of microseconds from 0, or inf";
+};
+
+struct MillisecondsCodec : DurationCodec<std::chrono::milliseconds> {
+  static constexpr const char* kType = "milliseconds";
+  static constexpr const char* kAllowed = "a number of milliseconds from 0, or inf";
+};
+
+}  // namespace leat::detail

@@ -1,0 +1,398 @@
+#include "verbs/shm_queue_pair.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <bit>
+#include <cstring>
+
+#include "base/asymmetric_barrier.h"
+#include "base/log.h"
+#include "base/system_error.h"
+#include "verbs/shm_copy.h"
+
+namespace leat::detail::shm {
+namespace {
+
+// How many polls without result, or requests, pass between two looks at the socket, each a system
+// call. A dead peer is so noticed within microseconds of spinning; sleepers get an event.
+constexpr std::uint32_t kPollsPerService = 4096;
+constexpr std::uint32_t kSendsPerService = 1024;
+
+Fd wait_on(int event, int socket) {
+  Fd fd(check(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"));
+  epoll_event wanted{};
+  wanted.events = EPOLLIN;
+  check(epoll_ctl(fd.get(), EPOLL_CTL_ADD, event, &wanted), "epoll_ctl");
+  wanted.events = EPOLLRDHUP;  // not EPOLLIN: notices of regions can wait until they are needed
+  check(epoll_ctl(fd.get(), EPOLL_CTL_ADD, socket, &wanted), "epoll_ctl");
+  return fd;
+}
+
+}  // namespace
+
+ShmQueuePair::ShmQueuePair(Endpoint endpoint, std::shared_ptr<OwnRegions> own_regions)
+    : socket_(std::move(endpoint.socket)),
+      memory_(std::move(endpoint.memory)),
+      outgoing_(endpoint.outgoing),
+      incoming_(endpoint.incoming),
+      own_events_{std::move(endpoint.own_events[0]), std::move(endpoint.own_events[1])},
+      peer_events_{std::move(endpoint.peer_events[0]), std::move(endpoint.peer_events[1])},
+      asymmetric_(endpoint.asymmetric_barriers),
+      own_regions_(std::move(own_regions)),
+      done_(std::bit_ceil(endpoint.send_depth)),
+      receive_ids_(incoming_.mask + 1U) {
+  for (const Side side : {Side::kSend, Side::kReceive})
+    waits_[index(side)] = wait_on(own_events_[index(side)].get(), socket_.get());
+  own_regions_->add_observer(this);
+}
+
+ShmQueuePair::~ShmQueuePair() {
+  own_regions_->remove_observer(this);
+  enter_error();  // tells a spinning peer; closing the socket tells a sleeping one
+}
+
+std::size_t ShmQueuePair::post_send(std::span<const SendRequest> requests) {
+  std::size_t accepted = 0;
+  bool arrived = false;
+  for (const SendRequest& request : requests) {
+    const Ran ran = run(request);
+    if (ran == Ran::kNoRoom) break;
+    ++accepted;
+    arrived |= request.opcode == Opcode::kSend || request.opcode == Opcode::kWriteWithImmediate;
+  }
+  if (arrived) {
+    // One look for all: a receiver that armed itself either sees our entries or is seen here.
+    light_barrier(asymmetric_);
+    wake(outgoing_.flow->receiver_armed, Side::kReceive);
+  }
+  return accepted;
+}
+
+ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
+  // The receiving thread may be here too, with unsignaled inlined writes: they touch no state of the
+  // send side.
+  if (error_.load(std::memory_order_relaxed)) return fail(request, CompletionStatus::kFlushed);
+  if (request.signaled && !room_for_completion()) return Ran::kNoRoom;
+  auto* local = static_cast<std::byte*>(request.local);
+  switch (request.opcode) {
+    case Opcode::kWrite: {
+      if (request.bytes == 0) break;
+      const PeerRegion* region =
+          find(request.remote_address, request.remote_key, request.bytes, kRemoteWrite);
+      if (region == nullptr) return fail(request, CompletionStatus::kRemoteAccess);
+      std::byte* target = region->at(request.remote_address);
+      if (target == local) break;  // filled in place
+      if (!local_access(request)) return fail(request, CompletionStatus::kLocalAccess);
+      copy_bytes(target, local, request.bytes);
+      break;
+    }
+    case Opcode::kRead: {
+      if (request.bytes == 0) break;
+      const PeerRegion* region =
+          find(request.remote_address, request.remote_key, request.bytes, kRemoteRead);
+      if (region == nullptr) return fail(request, CompletionStatus::kRemoteAccess);
+      if (!own_regions_->holds(request.local_key, local, request.bytes))
+        return fail(request, CompletionStatus::kLocalAccess);
+      // Acquire: what we read later is not older than what we read here.
+      copy_bytes(local, region->at(request.remote_address), request.bytes);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      break;
+    }
+    case Opcode::kSend:
+    case Opcode::kWriteWithImmediate: {
+      const Ran ran = run_arrival(request);
+      if (ran != Ran::kDone) return ran;
+      break;
+    }
+  }
+  if (request.signaled) {
+    Completion& completion = done_[done_tail_++ & (done_.size() - 1)];
+    completion = {request.id, CompletionStatus::kSuccess, CompletionKind::kSendDone,
+                  0,          request.bytes,              nullptr};
+  }
+  return Ran::kDone;
+}
+
+ShmQueuePair::Ran ShmQueuePair::run_arrival(const SendRequest& request) {
+  if (++sends_since_service_ >= kSendsPerService) {
+    sends_since_service_ = 0;
+    service_socket();
+  }
+  if (!receive_is_posted()) {
+    // No receive will come from a peer that is gone.
+    if (peer_closed()) return fail(request, CompletionStatus::kPeerGone);
+    return Ran::kNoRoom;
+  }
+  auto* local = static_cast<const std::byte*>(request.local);
+  std::byte* target = nullptr;
+  if (request.opcode == Opcode::kWriteWithImmediate) {
+    if (request.bytes != 0) {
+      const PeerRegion* region =
+          find(request.remote_address, request.remote_key, request.bytes, kRemoteWrite);
+      if (region == nullptr) return fail(request, CompletionStatus::kRemoteAccess);
+      target = region->at(request.remote_address);
+    }
+  } else {
+    const ReceiveEntry& receive = outgoing_.receives[arrivals_sent_ & outgoing_.mask];
+    const std::size_t room = receive.bytes.load(std::memory_order_relaxed);
+    const std::uint64_t address = receive.address.load(std::memory_order_relaxed);
+    if (request.bytes > room) return fail(request, CompletionStatus::kLength);
+    if (request.bytes != 0) {
+      const PeerRegion* region = find(address, receive.key.load(std::memory_order_relaxed),
+                                      request.bytes, kRemoteWrite);
+      if (region == nullptr) return fail(request, CompletionStatus::kRemoteAccess);
+      target = region->at(address);
+    }
+  }
+  if (target != nullptr && target != local) {
+    if (!local_access(request)) return fail(request, CompletionStatus::kLocalAccess);
+    copy_bytes(target, local, request.bytes);
+  }
+  publish(request, request.opcode == Opcode::kSend ? kEntrySend : kEntryImmediate);
+  return Ran::kDone;
+}
+
+// Fills the entry and makes it visible. The bytes are in the target already; a small message rides
+// along a second time, so that the receiver finds it in the line it waits on. Nobody can tell the
+// difference: reads and later writes meet the bytes in memory.
+void ShmQueuePair::publish(const SendRequest& request, EntryKind kind) {
+  CompletionEntry& entry = outgoing_.completions[arrivals_sent_ & outgoing_.mask];
+  std::uint32_t payload = 0;
+  if (request.bytes <= CompletionEntry::kPayloadBytes) {
+    payload = static_cast<std::uint32_t>(request.bytes);
+    copy_small(entry.payload, static_cast<const std::byte*>(request.local), request.bytes);
+  }
+  entry.immediate.store(request.immediate, std::memory_order_relaxed);
+  entry.bytes.store(static_cast<std::uint32_t>(request.bytes), std::memory_order_relaxed);
+  entry.kind.store(static_cast<std::uint32_t>(kind) | payload << 8, std::memory_order_relaxed);
+  ++arrivals_sent_;
+  // Release: whoever sees the sequence number sees the entry and all bytes written before.
+  entry.sequence.store(static_cast<std::uint32_t>(arrivals_sent_), std::memory_order_release);
+}
+
+bool ShmQueuePair::receive_is_posted() {
+  if (arrivals_sent_ < receives_seen_) return true;
+  // Acquire: the posted entries, and that the receiver is done with the completion entries it reuses.
+  receives_seen_ = outgoing_.flow->posted.load(std::memory_order_acquire);
+  // More than the ring holds is nonsense that would only hurt the peer which wrote it.
+  return arrivals_sent_ < receives_seen_;
+}
+
+const PeerRegion* ShmQueuePair::find(std::uint64_t address, std::uint32_t key, std::size_t bytes,
+                                     unsigned access) {
+  const PeerRegion* region = peer_regions_[slot_of(key)].load(std::memory_order_acquire);
+  if (region == nullptr || region->remote.key != key) [[unlikely]] {
+    service_socket();  // its notice was sent before anyone could tell us the key
+    region = peer_regions_[slot_of(key)].load(std::memory_order_acquire);
+    if (region == nullptr || region->remote.key != key) return nullptr;
+  }
+  const std::uint64_t offset = address - region->remote.address;
+  const bool inside = offset <= region->remote.bytes && bytes <= region->remote.bytes - offset;
+  if (!inside || (region->access & access) != access || !region->alive()) return nullptr;
+  return region;
+}
+
+bool ShmQueuePair::local_access(const SendRequest& request) const {
+  return request.inlined || own_regions_->holds(request.local_key, request.local, request.bytes);
+}
+
+std::byte* ShmQueuePair::peer_memory(const RemoteRegion& part) {
+  const PeerRegion* region = find(part.address, part.key, part.bytes, kRemoteWrite);
+  return region == nullptr ? nullptr : region->at(part.address);
+}
+
+std::size_t ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests) {
+  std::size_t accepted = 0;
+  for (const ReceiveRequest& request : requests) {
+    if (receives_posted_ - arrivals_taken_ > incoming_.mask) break;
+    const std::uint64_t place = receives_posted_ & incoming_.mask;
+    receive_ids_[place] = request.id;
+    ReceiveEntry& entry = incoming_.receives[place];
+    entry.address.store(reinterpret_cast<std::uint64_t>(request.local), std::memory_order_relaxed);
+    entry.bytes.store(static_cast<std::uint32_t>(request.bytes), std::memory_order_relaxed);
+    entry.key.store(request.local_key, std::memory_order_relaxed);
+    ++receives_posted_;
+    ++accepted;
+  }
+  if (accepted != 0) {
+    // Release: the entries above; and we are done with the completion entries given back.
+    incoming_.flow->posted.store(receives_posted_, std::memory_order_release);
+    light_barrier(asymmetric_);
+    wake(incoming_.flow->sender_armed, Side::kSend);
+  }
+  return accepted;
+}
+
+std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
+  std::size_t count = 0;
+  while (count < completions.size() && done_head_ != done_tail_)
+    completions[count++] = done_[done_head_++ & (done_.size() - 1)];
+  if (count == completions.size()) return count;
+  // Acquire pairs with push_failure. The queue itself is under the mutex.
+  if (has_failures_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(mutex_);
+    while (count < completions.size() && !failures_.empty()) {
+      completions[count++] = failures_.front();
+      failures_.pop_front();
+    }
+    has_failures_.store(!failures_.empty(), std::memory_order_relaxed);
+  }
+  if (count == 0 && ++sends_since_service_ >= kPollsPerService) {
+    sends_since_service_ = 0;
+    service_socket();
+  }
+  return count;
+}
+
+// Hands out one completion a call: looking for a second would wait for a cache line that, when the
+// peer is not ahead, is still being written.
+std::size_t ShmQueuePair::poll_receives(std::span<Completion> completions) {
+  if (completions.empty()) return 0;
+  const CompletionEntry& entry = incoming_.completions[arrivals_taken_ & incoming_.mask];
+  const auto due = static_cast<std::uint32_t>(arrivals_taken_ + 1);
+  // Acquire pairs with publish: the entry and the bytes of the message.
+  if (entry.sequence.load(std::memory_order_acquire) != due) {
+    if (++empty_polls_ >= kPollsPerService) {
+      empty_polls_ = 0;
+      service_socket();
+    }
+    if (error_.load(std::memory_order_relaxed) || peer_closed()) [[unlikely]]
+      return flush_receives(completions);
+    return 0;
+  }
+  if (arrivals_taken_ == receives_posted_) return 0;  // nonsense of the peer: no receive is posted
+  empty_polls_ = 0;
+  if (receive_armed_) {
+    receive_armed_ = false;
+    incoming_.flow->receiver_armed.store(0, std::memory_order_relaxed);
+  }
+  const std::uint32_t kind = entry.kind.load(std::memory_order_relaxed);
+  const std::uint32_t payload = kind >> 8;
+  Completion& completion = completions[0];
+  completion.id = receive_ids_[arrivals_taken_ & incoming_.mask];
+  completion.status = CompletionStatus::kSuccess;
+  completion.kind = (kind & 0xff) == kEntrySend ? CompletionKind::kReceived : CompletionKind::kImmediate;
+  completion.immediate = entry.immediate.load(std::memory_order_relaxed);
+  completion.bytes = entry.bytes.load(std::memory_order_relaxed);
+  const bool rides_along = payload == completion.bytes && payload != 0 &&
+                           payload <= CompletionEntry::kPayloadBytes;
+  completion.payload = rides_along ? entry.payload : nullptr;
+  ++arrivals_taken_;
+  return 1;
+}
+
+// Everything that arrived was taken: the receives still posted will not be used any more.
+std::size_t ShmQueuePair::flush_receives(std::span<Completion> completions) {
+  const CompletionEntry& entry = incoming_.completions[arrivals_taken_ & incoming_.mask];
+  // Once more, after having seen the end: what the peer published before it went still counts.
+  if (entry.sequence.load(std::memory_order_acquire) ==
+      static_cast<std::uint32_t>(arrivals_taken_ + 1))
+    return 0;
+  error_.store(true, std::memory_order_relaxed);
+  std::size_t count = 0;
+  while (count < completions.size() && arrivals_taken_ != receives_posted_) {
+    completions[count++] = {receive_ids_[arrivals_taken_ & incoming_.mask],
+                            CompletionStatus::kFlushed,
+                            CompletionKind::kReceived,
+                            0,
+                            0,
+                            nullptr};
+    ++arrivals_taken_;
+  }
+  return count;
+}
+
+void ShmQueuePair::arm(Side side) {
+  const std::size_t i = index(side);
+  eventfd_t events = 0;
+  eventfd_read(own_events_[i].get(), &events);  // non-blocking; nothing there is fine
+  service_socket();
+  auto& armed = side == Side::kSend ? outgoing_.flow->sender_armed : incoming_.flow->receiver_armed;
+  if (side == Side::kReceive) receive_armed_ = true;
+  // Still set: the barrier of that time still holds, whoever published since has seen the flag.
+  if (armed.load(std::memory_order_relaxed) != 0) return;
+  armed.store(1, std::memory_order_relaxed);
+  heavy_barrier(asymmetric_);  // pairs with light_barrier of the peer's post_send, post_receive
+}
+
+void ShmQueuePair::wake(std::atomic<std::uint32_t>& armed, Side side) {
+  if (armed.load(std::memory_order_relaxed) == 0) [[likely]]
+    return;
+  armed.store(0, std::memory_order_relaxed);
+  eventfd_write(peer_events_[index(side)].get(), 1);
+}
+
+ShmQueuePair::Ran ShmQueuePair::fail(const SendRequest& request, CompletionStatus status) {
+  if (status != CompletionStatus::kFlushed) enter_error();
+  push_failure({request.id, status, CompletionKind::kSendDone, 0, 0, nullptr});
+  return Ran::kFailed;
+}
+
+void ShmQueuePair::push_failure(const Completion& completion) {
+  const std::lock_guard lock(mutex_);
+  // A caller that goes on posting into a dead queue pair without polling keeps only as many
+  // completions as the queue would have held.
+  if (failures_.size() < done_.size()) failures_.push_back(completion);
+  has_failures_.store(true, std::memory_order_release);
+}
+
+bool ShmQueuePair::room_for_completion() const { return done_tail_ - done_head_ < done_.size(); }
+
+bool ShmQueuePair::peer_closed() const {
+  // Acquire pairs with enter_error: what the peer published before is visible after this.
+  return incoming_.flow->closed.load(std::memory_order_acquire) != 0;
+}
+
+void ShmQueuePair::enter_error() noexcept {
+  error_.store(true, std::memory_order_relaxed);
+  outgoing_.flow->closed.store(1, std::memory_order_release);
+  // A peer that sleeps must see it too.
+  eventfd_write(peer_events_[0].get(), 1);
+  eventfd_write(peer_events_[1].get(), 1);
+}
+
+// Takes in the notices of regions that wait in the socket, and sees whether the peer lives.
+void ShmQueuePair::service_socket() noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    std::vector<Fd> fds;
+    for (;;) {
+      RegionNotice notice;
+      const auto bytes = std::as_writable_bytes(std::span(&notice, 1));
+      const ReceiveMessage result = receive_message(socket_.get(), bytes, 1, fds);
+      if (result == ReceiveMessage::kNothing) return;
+      if (result == ReceiveMessage::kPeerGone) break;
+      auto& slot = peer_regions_[slot_of(notice.key)];
+      if (notice.removed != 0) {
+        const PeerRegion* region = slot.load(std::memory_order_relaxed);
+        if (region != nullptr && region->remote.key == notice.key)
+          slot.store(nullptr, std::memory_order_relaxed);
+      } else if (fds.size() == 1) {
+        mapped_.push_back(PeerRegion::map(notice, fds[0].get()));
+        slot.store(mapped_.back().get(), std::memory_order_release);  // pairs with find
+      }
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::kError, error.what());
+  }
+  // The peer is gone, or not leat.
+  incoming_.flow->closed.store(1, std::memory_order_release);
+}
+
+void ShmQueuePair::region_changed(const RegionNotice& notice, int fd) noexcept {
+  try {
+    const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
+    if (send_message(socket_.get(), std::as_bytes(std::span(&notice, 1)), fds)) return;
+    log(LogLevel::kError, "device shm: the peer does not take notice of our memory regions");
+  } catch (const std::exception&) {
+    return;  // the peer is gone; every later request says so
+  }
+  enter_error();
+}
+
+std::string ShmQueuePair::describe() const {
+  return "shm" + std::string(peer_closed() ? " (peer gone)" : "");
+}
+
+}  // namespace leat::detail::shm
