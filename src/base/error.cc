@@ -37,7 +37,9 @@ int nearest_errno(ErrorCode code) {
 }
 
 std::string join(const std::string& failure, const std::string& advice) {
-  return advice.empty() ? failure : failure + ". " + advice;
+  std::string text = failure;
+  if (!advice.empty()) text.append(". ").append(advice);
+  return text;
 }
 
 }  // namespace

@@ -60,10 +60,14 @@ class Transport {
   virtual bool try_end() = 0;
   // True once everything accepted is in the peer's memory (tcp: in the kernel's hands).
   virtual bool try_flush() = 0;
+  // True once the connection can be dropped without losing anything accepted. Poll it.
+  virtual bool try_drain() = 0;
 
   // --- receive side
   // kMessage fills `delivery`. The bytes stay until release.
   virtual ReceiveResult try_receive(Context context, Delivery& delivery) = 0;
+  // Whether messages of any context wait here, taken off the device already. Receive side.
+  virtual bool pending() const = 0;
   // Gives the bytes back. Any order. Never throws: a failure shows at the next call.
   virtual void release(Delivery& delivery) noexcept = 0;
 

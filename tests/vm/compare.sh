@@ -34,12 +34,15 @@ die() {
 json="" build=$here/../../build/release
 while (($# > 0)); do
   case $1 in
-    --json) json=${2:?"compare.sh: --json needs a file"} && shift ;;
-    --build) build=${2:?"compare.sh: --build needs a folder"} && shift ;;
     --help) usage && exit ;;
+    --json | --build) [[ -n ${2-} ]] || die "$1 needs a path (see --help)" ;;
     *) die "unknown option $1 (see --help)" ;;
   esac
-  shift
+  case $1 in
+    --json) json=$2 ;;
+    --build) build=$2 ;;
+  esac
+  shift 2
 done
 
 # Turns the lines of compare_guest.sh into the result object.

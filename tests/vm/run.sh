@@ -48,27 +48,27 @@ die() {
   exit 125
 }
 
-# Prints $2, the value of the option $1, when it is a positive number.
-number() {
-  [[ ${2-} =~ ^[1-9][0-9]*$ ]] || die "$1 needs a positive number, not '${2-}' (see --help)"
-  echo "$2"
-}
-
 cpus=2 memory_mib=4096 timeout_seconds=300 memlock_kib=unlimited out=$here/../../build/vm/out device_options=()
 while (($# > 0)); do
   case $1 in
-    --wan) device_options=(--wan) ;;
-    --cpus) cpus=$(number "$1" "${2-}") && shift ;;
-    --memory) memory_mib=$(number "$1" "${2-}") && shift ;;
-    --memlock) memlock_kib=$(number "$1" "${2-}") && shift ;;
-    --timeout) timeout_seconds=$(number "$1" "${2-}") && shift ;;
-    --out) out=${2:?"run.sh: --out needs a folder"} && shift ;;
+    --wan) device_options=(--wan) && shift && continue ;;
     --help) usage && exit ;;
     --) shift && break ;;
+    --cpus | --memory | --memlock | --timeout)
+      [[ ${2-} =~ ^[1-9][0-9]*$ ]] || die "$1 needs a positive number, not '${2-}' (see --help)"
+      ;;
+    --out) [[ -n ${2-} ]] || die "$1 needs a folder (see --help)" ;;
     -*) die "unknown option $1 (see --help)" ;;
     *) break ;;
   esac
-  shift
+  case $1 in
+    --cpus) cpus=$2 ;;
+    --memory) memory_mib=$2 ;;
+    --memlock) memlock_kib=$2 ;;
+    --timeout) timeout_seconds=$2 ;;
+    --out) out=$2 ;;
+  esac
+  shift 2
 done
 (($# > 0)) || die "no command (see --help)"
 
@@ -100,7 +100,7 @@ job=$(mktemp -d)
 one_output=no
 [[ ! /dev/fd/1 -ef /dev/fd/2 ]] || one_output=yes
 qemu_pid=
-trap '[[ -z $qemu_pid ]] || kill "$qemu_pid" 2>/dev/null; rm -rf "$job"' EXIT
+trap '[[ -z $qemu_pid ]] || kill "$qemu_pid" 2>/dev/null || true; rm -rf "$job"' EXIT
 job_script "$@" >"$job/script"
 echo "$out" >"$job/out_path"
 touch "$job/stdout" "$job/stderr"
@@ -127,8 +127,9 @@ tail -c +1 -s 0.1 --pid="$qemu_pid" -f "$job/stdout" &
 tails=($!)
 tail -c +1 -s 0.1 --pid="$qemu_pid" -f "$job/stderr" >&2 &
 tails+=($!)
-wait "$qemu_pid" || true
-qemu_pid=
+wait -n "$qemu_pid" "${tails[@]}" || true
+# A tail that ends before QEMU has lost its reader; a command run here would then be ended by SIGPIPE.
+! kill "$qemu_pid" 2>/dev/null || exit 141
 wait "${tails[@]}" || true
 
 [[ ! -s $job/status ]] || exit "$(<"$job/status")"

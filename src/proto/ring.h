@@ -1,0 +1,132 @@
+// The arithmetic of one context's ring: where the next message goes, and what has come back. Pure.
+//
+// Positions count units ever used and only grow; a position modulo the ring's size is a place.
+// Messages are contiguous: one that does not fit before the end starts at the beginning, and the rest
+// of the lap counts as used. Space comes back in order, as one position for many messages. Both ends
+// compute the same places, so the receiver can check every one that arrives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "proto/immediate.h"
+
+namespace leat::detail {
+
+// Units that a message of `bytes` takes; an empty one takes a unit too.
+constexpr std::uint64_t units_of(std::size_t bytes) {
+  return bytes == 0 ? 1 : (bytes + kPlaceUnitBytes - 1) / kPlaceUnitBytes;
+}
+
+// A message larger than this share of its ring travels in pieces. With it, and with space coming back
+// at the latest when an eighth of the ring is free again, any piece fits as soon as the receiver has
+// caught up: at worst a quarter is lost at the end of the lap, a quarter is needed, an eighth is not
+// told yet.
+inline constexpr std::uint64_t kPieceShare = 4;
+inline constexpr std::uint64_t kReturnShare = 8;
+
+// The sender's end.
+class RingSender {
+ public:
+  explicit RingSender(std::uint64_t units = 0) : units_(units) {}
+
+  struct Place {
+    std::uint64_t unit;  // where the message starts
+    std::uint64_t end;   // position after it
+  };
+
+  // Where `units` (1 .. size / kPieceShare) would go, if there is room now.
+  std::optional<Place> place(std::uint64_t units) const {
+    const std::uint64_t at = used_ % units_;
+    const std::uint64_t skipped = at + units <= units_ ? 0 : units_ - at;
+    const std::uint64_t end = used_ + skipped + units;
+    if (end - returned_ > units_) return std::nullopt;
+    return Place{skipped == 0 ? at : 0, end};
+  }
+  void take(const Place& place) { used_ = place.end; }
+
+  // The receiver's word that everything before `position` is free. False: it cannot be.
+  [[nodiscard]] bool take_back(std::uint64_t position) {
+    if (position - returned_ > used_ - returned_) return false;
+    returned_ = position;
+    return true;
+  }
+
+  std::uint64_t units() const { return units_; }
+
+ private:
+  std::uint64_t units_;
+  std::uint64_t used_ = 0;
+  std::uint64_t returned_ = 0;
+};
+
+// The receiver's end: what has arrived, in order, and what of it was handed out and given back.
+class RingReceiver {
+ public:
+  explicit RingReceiver(std::uint64_t units = 0) : units_(units), entries_(64) {}
+
+  struct Arrival {
+    std::uint64_t unit = 0;
+    std::size_t bytes = 0;
+    std::uint64_t end = 0;
+    bool announces = false;  // its 8 bytes are the size of a message that follows in pieces
+    bool released = false;
+  };
+
+  // Where the sender must have put a message of `units`.
+  std::uint64_t due(std::uint64_t units) const {
+    const std::uint64_t at = used_ % units_;
+    return at + units <= units_ ? at : 0;
+  }
+
+  // A message arrived. False: it cannot have, by its place, its size, or because the ring is full.
+  [[nodiscard]] bool arrive(std::uint64_t unit, std::size_t bytes, bool announces) {
+    const std::uint64_t units = units_of(bytes);
+    if (units > units_ / kPieceShare || unit != due(units)) return false;
+    const std::uint64_t at = used_ % units_;
+    const std::uint64_t end = used_ + (at + units <= units_ ? 0 : units_ - at) + units;
+    if (end - free_before_ > units_) return false;
+    if (tail_ - head_ == entries_.size()) grow();
+    entries_[tail_++ & (entries_.size() - 1)] = {unit, bytes, end, announces, false};
+    used_ = end;
+    return true;
+  }
+
+  bool waiting() const { return next_ != tail_; }
+  // The oldest arrival not handed out; its ticket is for release. Requires waiting().
+  const Arrival& hand_out(std::uint64_t& ticket) {
+    ticket = next_;
+    return entries_[next_++ & (entries_.size() - 1)];
+  }
+  // In any order; once each.
+  void release(std::uint64_t ticket) {
+    entries_[ticket & (entries_.size() - 1)].released = true;
+    while (head_ != next_ && entries_[head_ & (entries_.size() - 1)].released)
+      free_before_ = entries_[head_++ & (entries_.size() - 1)].end;
+  }
+  // Everything before this position is free.
+  std::uint64_t free_before() const { return free_before_; }
+  std::uint64_t units() const { return units_; }
+
+ private:
+  // Doubles; bounded by the ring's units, since each arrival takes one at least.
+  void grow() {
+    std::vector<Arrival> larger(entries_.size() * 2);
+    for (std::uint64_t i = head_; i != tail_; ++i)
+      larger[i & (larger.size() - 1)] = entries_[i & (entries_.size() - 1)];
+    entries_.swap(larger);
+  }
+
+  std::uint64_t units_;
+  std::uint64_t used_ = 0;
+  std::uint64_t free_before_ = 0;
+  // [head_, next_) handed out and not all given back, [next_, tail_) waiting.
+  std::uint64_t head_ = 0;
+  std::uint64_t next_ = 0;
+  std::uint64_t tail_ = 0;
+  std::vector<Arrival> entries_;
+};
+
+}  // namespace leat::detail

@@ -1,0 +1,334 @@
+#include "socket/channel_core.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/system_error.h"
+#include "socket/lingerer.h"
+
+namespace leat::detail {
+namespace {
+
+// Between two looks at the clock while spinning.
+constexpr int kTriesPerClock = 32;
+// While spinning without end: between two looks at the lifeline, each a system call.
+constexpr auto kLifelineInterval = std::chrono::milliseconds(1);
+// Room that comes without an event is looked for after naps that grow from the first to the second.
+constexpr auto kFirstNap = std::chrono::microseconds(50);
+constexpr auto kLongestNap = std::chrono::milliseconds(1);
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+ChannelCore::ChannelCore(Connection connection, const Settings& settings)
+    : settings_(settings),
+      connection_(std::move(connection)),
+      transport_(*connection_.transport),
+      watches_lifeline_(connection_.transport_name != "tcp"),
+      send_timeout_(settings.timeout),
+      receive_timeout_(settings.timeout) {}
+
+ChannelCore::~ChannelCore() = default;
+
+// --- send side
+
+void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
+  check_usable(context);
+  if (!transport_.try_send(message, context)) [[unlikely]] {
+    wait(Side::kSend, send_timeout_, "send", [&] { return transport_.try_send(message, context); });
+  }
+  count_sent(message.size());
+}
+
+bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context) {
+  check_usable(context);
+  if (transport_.try_send(message, context)) {
+    count_sent(message.size());
+    return true;
+  }
+  if (watches_lifeline_ && lifeline_ended())
+    throw Error(ErrorCode::kPeerDied, "send to " + where() + ": the peer went away");
+  return false;
+}
+
+std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
+  check_usable(context);
+  std::span<std::byte> memory = transport_.try_reserve(bytes, context);
+  if (memory.data() == nullptr) {
+    wait(Side::kSend, send_timeout_, "reserve", [&] {
+      memory = transport_.try_reserve(bytes, context);
+      return memory.data() != nullptr;
+    });
+  }
+  return memory;
+}
+
+void ChannelCore::commit(std::size_t bytes) {
+  check_usable(0);
+  if (!transport_.try_commit(bytes)) {
+    wait(Side::kSend, send_timeout_, "commit", [&] { return transport_.try_commit(bytes); });
+  }
+  count_sent(bytes);
+}
+
+void ChannelCore::abandon() { transport_.abandon(); }
+
+void ChannelCore::flush() {
+  if (closed_.load(std::memory_order_relaxed))
+    throw Error(ErrorCode::kClosed, "flush: this channel was closed");
+  flushes_.add(1);
+  if (!transport_.try_flush()) {
+    wait(Side::kSend, send_timeout_, "flush", [&] { return transport_.try_flush(); });
+  }
+}
+
+void ChannelCore::shutdown() {
+  if (end_said_) return;
+  check_usable(0);
+  if (!transport_.try_end())
+    wait(Side::kSend, send_timeout_, "shutdown", [&] { return transport_.try_end(); });
+  end_said_ = true;
+  flush();
+}
+
+void ChannelCore::count_sent(std::size_t bytes) {
+  sent_messages_.add(1);
+  sent_bytes_.add(bytes);
+  // Relaxed: a number for people.
+  if (received_last_.load(std::memory_order_relaxed)) {
+    received_last_.store(false, std::memory_order_relaxed);
+    rounds_.add(1);
+  }
+}
+
+// --- receive side
+
+Message ChannelCore::receive(unsigned context) {
+  if (context >= kContexts || closed_.load(std::memory_order_relaxed)) check_usable(context);
+  Delivery delivery;
+  ReceiveResult result = transport_.try_receive(context, delivery);
+  if (result == ReceiveResult::kNothing) {
+    wait(Side::kReceive, receive_timeout_, "receive", [&] {
+      result = transport_.try_receive(context, delivery);
+      return result != ReceiveResult::kNothing;
+    });
+  }
+  if (result == ReceiveResult::kEnd) return {};
+  return adopt(delivery);
+}
+
+std::optional<Message> ChannelCore::try_receive(unsigned context) {
+  if (context >= kContexts || closed_.load(std::memory_order_relaxed)) check_usable(context);
+  Delivery delivery;
+  ReceiveResult result = transport_.try_receive(context, delivery);
+  if (result == ReceiveResult::kNothing && poll_fd_) result = prepare_poll(context, delivery);
+  if (result == ReceiveResult::kNothing) return std::nullopt;
+  if (result == ReceiveResult::kEnd) return Message();
+  return adopt(delivery);
+}
+
+// Nothing is there now: sees to it that fd() tells about the next message, or finds it after all.
+ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
+  transport_.arm(Side::kReceive);
+  ReceiveResult result = transport_.try_receive(context, delivery);
+  if (result == ReceiveResult::kNothing && watches_lifeline_ && lifeline_ended()) {
+    result = transport_.try_receive(context, delivery);  // what came before the end still counts
+    if (result == ReceiveResult::kNothing)
+      throw Error(ErrorCode::kPeerDied, "receive from " + where() + ": the peer went away");
+  }
+  // What was taken off the queue for other contexts gives no further event.
+  eventfd_t kicks = 0;
+  if (transport_.pending()) {
+    eventfd_write(kick_.get(), 1);
+  } else {
+    eventfd_read(kick_.get(), &kicks);
+  }
+  return result;
+}
+
+Message ChannelCore::adopt(Delivery& delivery) {
+  count_received(delivery.bytes);
+  ++messages_out_;
+  Message message;
+  message.core_ = this;
+  message.size_ = delivery.bytes;
+  message.ticket_ = delivery.ticket;
+  message.context_ = delivery.context;
+  message.data_ = delivery.data;
+  if (delivery.heap != nullptr) {
+    message.on_heap_ = true;
+    message.data_ = delivery.heap.release();
+  } else if (delivery.data == nullptr) {
+    message.small_ = delivery.small;
+  }
+  return message;
+}
+
+void ChannelCore::release(Message& message) noexcept {
+  Delivery delivery;
+  delivery.ticket = message.ticket_;
+  delivery.context = message.context_;
+  delivery.bytes = message.size_;
+  if (message.on_heap_) delivery.heap.reset(const_cast<std::byte*>(message.data_));
+  transport_.release(delivery);
+  if (--messages_out_ == 0 && orphaned_) Lingerer::take(this);
+}
+
+void ChannelCore::orphan(ChannelCore* core) noexcept {
+  if (core == nullptr) return;
+  core->close();
+  core->orphaned_ = true;
+  if (core->messages_out_ == 0) Lingerer::take(core);
+}
+
+void ChannelCore::count_received(std::size_t bytes) {
+  received_messages_.add(1);
+  received_bytes_.add(bytes);
+  if (!received_last_.load(std::memory_order_relaxed))
+    received_last_.store(true, std::memory_order_relaxed);
+}
+
+// --- waiting
+
+// The one place where leat waits: spins for a while, then arms the transport and sleeps.
+template <typename Try>
+void ChannelCore::wait(Side side, std::chrono::milliseconds timeout, const char* what,
+                       Try&& try_once) {
+  const Deadline deadline = deadline_after(timeout);
+  if (spin(try_once, deadline)) return;
+  auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
+  for (;;) {
+    if (closed_.load(std::memory_order_relaxed))
+      throw Error(ErrorCode::kClosed, std::string(what) + ": this channel was closed");
+    transport_.arm(side);
+    if (try_once()) return;
+    if (watches_lifeline_ && lifeline_ended()) {
+      if (try_once()) return;  // what came before the end still counts
+      if (closed_.load(std::memory_order_relaxed)) continue;
+      throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
+    }
+    if (passed(deadline))
+      throw Error(ErrorCode::kTimeout,
+                  std::string(what) + " timed out after " + std::to_string(timeout.count()) +
+                      " ms, peer " + where(),
+                  "Raise the option timeout_ms, or see what the peer is waiting for.");
+    sleep(side, deadline, nap);
+  }
+}
+
+template <typename Try>
+bool ChannelCore::spin(Try&& try_once, Deadline deadline) {
+  if (settings_.spin == std::chrono::microseconds::zero()) return false;
+  const bool forever = settings_.spin < std::chrono::microseconds::zero();
+  const Deadline start = Clock::now();
+  const Deadline until = forever ? deadline : std::min(deadline, start + settings_.spin);
+  Deadline next_look = start + kLifelineInterval;
+  for (;;) {
+    for (int i = 0; i < kTriesPerClock; ++i) {
+      if (try_once()) return true;
+      pause();
+    }
+    const Deadline now = Clock::now();
+    if (now >= until || closed_.load(std::memory_order_relaxed)) return false;
+    if (forever && watches_lifeline_ && now >= next_look) {
+      if (lifeline_ended()) return false;
+      next_look = now + kLifelineInterval;
+    }
+  }
+}
+
+void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds& nap) {
+  (side == Side::kSend ? send_sleeps_ : receive_sleeps_).add(1);
+  pollfd fds[] = {{transport_.event_fd(side), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
+  const nfds_t count = watches_lifeline_ ? 2 : 1;
+  int ready = 0;
+  if (side == Side::kSend && transport_.room_comes_silently()) {
+    const timespec time{0, std::chrono::nanoseconds(nap).count()};
+    ready = ppoll(fds, count, &time, nullptr);
+    nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
+  } else {
+    ready = poll(fds, count, poll_timeout_ms(deadline));
+  }
+  if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
+}
+
+bool ChannelCore::lifeline_ended() const noexcept { return connection_.stream->peer_closed(); }
+
+// --- both
+
+void ChannelCore::check_usable(unsigned context) const {
+  if (context >= kContexts)
+    throw Error(ErrorCode::kInvalidArgument,
+                "there is no protocol context " + std::to_string(context), "Contexts are 0 to 15.");
+  if (closed_.load(std::memory_order_relaxed))
+    throw Error(ErrorCode::kClosed, "this channel to " + where() + " was closed");
+  if (end_said_) throw Error(ErrorCode::kClosed, "sending to " + where() + " was shut down");
+}
+
+void ChannelCore::close() noexcept {
+  if (closed_.exchange(true, std::memory_order_relaxed)) return;
+  try {
+    if (!end_said_) end_said_ = transport_.try_end();
+    if (end_said_ && transport_.try_drain()) connection_.stream->abort();
+  } catch (const std::exception& error) {
+    log(LogLevel::kDebug, error.what());  // the peer is gone: nothing is left to be said
+    connection_.stream->abort();
+  }
+  // Wakes a receive that sleeps in another thread; the peer notices nothing yet.
+  ::shutdown(connection_.stream->fd(), SHUT_RD);
+}
+
+void ChannelCore::reset() noexcept {
+  reset_ = true;
+  closed_.store(true, std::memory_order_relaxed);
+  connection_.stream->abort();
+}
+
+int ChannelCore::fd() {
+  if (!poll_fd_) {
+    poll_fd_ = Fd(check(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"));
+    epoll_event wanted{};
+    wanted.events = EPOLLIN;
+    check(epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, transport_.event_fd(Side::kReceive), &wanted),
+          "epoll_ctl");
+    if (watches_lifeline_)
+      check(epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, connection_.stream->fd(), &wanted),
+            "epoll_ctl");
+    // Readable until the first try_receive without result: something may be here already.
+    kick_ = Fd(check(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"));
+    check(epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, kick_.get(), &wanted), "epoll_ctl");
+  }
+  return poll_fd_.get();
+}
+
+Stats ChannelCore::stats() const {
+  Stats stats;
+  stats.sent_bytes = sent_bytes_.get();
+  stats.sent_messages = sent_messages_.get();
+  stats.received_bytes = received_bytes_.get();
+  stats.received_messages = received_messages_.get();
+  stats.rounds = rounds_.get();
+  stats.flushes = flushes_.get();
+  stats.sleeps = send_sleeps_.get() + receive_sleeps_.get();
+  stats.fallbacks = connection_.fallbacks;
+  transport_.add_stats(stats);
+  return stats;
+}
+
+std::string ChannelCore::where() const {
+  return connection_.peer_address + " (" + transport_.describe() + ")";
+}
+
+}  // namespace leat::detail

@@ -1,0 +1,100 @@
+// What stands behind a Channel: a transport and its lifeline, blocking and deadlines, statistics.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/counter.h"
+#include "base/fd.h"
+#include "base/settings.h"
+#include "leat/channel.h"
+#include "transport/connection.h"
+
+namespace leat::detail {
+
+// Threads as for Channel. Lives until the channel and all its messages are gone: the messages point
+// into the transport's memory.
+class ChannelCore {
+ public:
+  ChannelCore(Connection connection, const Settings& settings);
+  ~ChannelCore();
+
+  void send(std::span<const std::byte> message, unsigned context);
+  bool try_send(std::span<const std::byte> message, unsigned context);
+  std::span<std::byte> reserve(std::size_t bytes, unsigned context);
+  void commit(std::size_t bytes);
+  void abandon();
+  void flush();
+  void shutdown();
+
+  Message receive(unsigned context);
+  std::optional<Message> try_receive(unsigned context);
+
+  void close() noexcept;
+  int fd();
+  Stats stats() const;
+
+  // Limits of one blocking call from now on, each of the thread of its side; negative: none.
+  void set_send_timeout(std::chrono::milliseconds timeout) { send_timeout_ = timeout; }
+  void set_receive_timeout(std::chrono::milliseconds timeout) { receive_timeout_ = timeout; }
+  // Ends the connection at once without saying so: the peer gets an error.
+  void reset() noexcept;
+
+  const Connection& connection() const { return connection_; }
+  const Settings& settings() const { return settings_; }
+
+  // Receive side: a message was destroyed. May destroy the core.
+  void release(Message& message) noexcept;
+  // The channel is gone.
+  static void orphan(ChannelCore* core) noexcept;
+
+ private:
+  friend class Lingerer;
+
+  void check_usable(unsigned context) const;
+  void count_sent(std::size_t bytes);
+  void count_received(std::size_t bytes);
+  ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
+  Message adopt(Delivery& delivery);
+  template <typename Try>
+  void wait(Side side, std::chrono::milliseconds timeout, const char* what, Try&& try_once);
+  template <typename Try>
+  bool spin(Try&& try_once, Deadline deadline);
+  void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
+  bool lifeline_ended() const noexcept;
+  std::string where() const;
+
+  const Settings settings_;
+  Connection connection_;
+  Transport& transport_;
+  const bool watches_lifeline_;  // tcp notices the end of its stream by itself
+
+  std::atomic<bool> closed_{false};
+  bool end_said_ = false;  // send side
+  bool reset_ = false;     // send side
+  std::chrono::milliseconds send_timeout_;
+  std::chrono::milliseconds receive_timeout_;
+
+  // receive side
+  std::size_t messages_out_ = 0;
+  bool orphaned_ = false;
+  Fd poll_fd_;  // for fd(), once that was called
+  Fd kick_;     // makes poll_fd_ readable by itself
+
+  alignas(64) Counter sent_bytes_;
+  Counter sent_messages_;
+  Counter rounds_;
+  Counter flushes_;
+  Counter send_sleeps_;
+  alignas(64) Counter received_bytes_;
+  Counter received_messages_;
+  Counter receive_sleeps_;
+  // Set by the receiving, cleared by the sending thread; for rounds_.
+  std::atomic<bool> received_last_{false};
+};
+
+}  // namespace leat::detail

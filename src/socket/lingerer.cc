@@ -1,0 +1,72 @@
+#include "socket/lingerer.h"
+
+#include <exception>
+
+#include "base/log.h"
+#include "socket/channel_core.h"
+
+namespace leat::detail {
+namespace {
+
+constexpr auto kInterval = std::chrono::milliseconds(2);
+
+}  // namespace
+
+Lingerer& Lingerer::instance() {
+  static Lingerer lingerer;
+  return lingerer;
+}
+
+void Lingerer::take(ChannelCore* core) noexcept {
+  if (!drained(*core)) {
+    try {
+      instance().add(core);
+      return;
+    } catch (const std::exception& error) {
+      log(LogLevel::kWarn, std::string("cannot linger over a closed connection: ") + error.what());
+    }
+  }
+  delete core;
+}
+
+// True also if there is nobody left to send to.
+bool Lingerer::drained(ChannelCore& core) noexcept {
+  try {
+    if (core.reset_) return true;
+    if (!core.end_said_) core.end_said_ = core.transport_.try_end();
+    return core.end_said_ && core.transport_.try_drain();
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+void Lingerer::add(ChannelCore* core) {
+  const std::lock_guard lock(mutex_);
+  guests_.push_back({core, deadline_after(core->settings().linger)});
+  if (running_) return;
+  if (thread_.joinable()) thread_.join();  // it has ended, or is about to without the mutex
+  thread_ = std::thread([this] { run(); });
+  running_ = true;
+}
+
+void Lingerer::run() {
+  std::unique_lock lock(mutex_);
+  while (!guests_.empty()) {
+    for (auto guest = guests_.begin(); guest != guests_.end();) {
+      if (drained(*guest->core) || passed(guest->deadline)) {
+        delete guest->core;
+        guest = guests_.erase(guest);
+      } else {
+        ++guest;
+      }
+    }
+    if (!guests_.empty()) changed_.wait_for(lock, kInterval);
+  }
+  running_ = false;
+}
+
+Lingerer::~Lingerer() {
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace leat::detail

@@ -1,0 +1,43 @@
+// From an address or an accepted TCP socket to a running transport.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/fd.h"
+#include "base/settings.h"
+#include "base/uri.h"
+#include "conn/stream.h"
+#include "transport/transport.h"
+
+namespace leat::detail {
+
+struct Connection {
+  std::unique_ptr<Stream> stream;  // the lifeline; must outlive the transport
+  std::unique_ptr<Transport> transport;
+  std::string transport_name;
+  std::string device_name;
+  std::string description;  // one line: transport, device, addresses, why better ones were rejected
+  std::string peer_address;
+  std::string local_address;
+  std::uint64_t fallbacks = 0;
+};
+
+// Both block as connect_link and accept_link do, log the description at info, and throw their errors.
+Connection open_connection(const Uri& uri, const Settings& settings);
+Connection accept_connection(Fd socket, const Settings& settings,
+                             const std::function<void(Stream&)>& on_stream);
+
+// The one table of transports, for programs that list them.
+struct TransportDescription {
+  std::string_view name;
+  std::string_view help;
+  bool needs_device;
+};
+std::span<const TransportDescription> transports();
+
+}  // namespace leat::detail

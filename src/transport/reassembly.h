@@ -1,0 +1,51 @@
+// Puts a message together that came in pieces, because it is larger than what fits in place.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "leat/error.h"
+#include "transport/transport.h"
+
+namespace leat::detail {
+
+class Reassembly {
+ public:
+  bool active() const { return memory_ != nullptr; }
+
+  // `total` comes from the peer and was checked against max_message_bytes.
+  void begin(std::size_t total) {
+    try {
+      memory_ = std::make_unique_for_overwrite<std::byte[]>(total);
+    } catch (const std::bad_alloc&) {
+      throw Error(ErrorCode::kResource,
+                  "out of memory for a message of " + std::to_string(total) + " bytes",
+                  "Lower max_message_bytes, or send smaller messages.");
+    }
+    total_ = total;
+    filled_ = 0;
+  }
+  // False: the piece is larger than what is missing.
+  [[nodiscard]] bool add(std::span<const std::byte> piece) {
+    if (piece.size() > total_ - filled_) return false;
+    std::memcpy(memory_.get() + filled_, piece.data(), piece.size());
+    filled_ += piece.size();
+    return true;
+  }
+  bool complete() const { return filled_ == total_; }
+  // The complete message; this is then ready for the next.
+  void take(Delivery& delivery) {
+    delivery.data = memory_.get();
+    delivery.bytes = total_;
+    delivery.heap = std::move(memory_);
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t total_ = 0;
+  std::size_t filled_ = 0;
+};
+
+}  // namespace leat::detail

@@ -1,0 +1,531 @@
+#include "transport/ring.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+
+namespace leat::detail {
+namespace {
+
+constexpr std::uint64_t kFlushId = 1;
+// Look for failed sends at every so many messages; blocked senders look at each try.
+constexpr std::uint64_t kMessagesPerErrorPoll = 64;
+// Receives are replaced, and the sender told, after this share of them was used.
+constexpr std::uint64_t kReplaceShare = 4;
+constexpr std::size_t kPageBytes = 4096;
+
+// Memory that is pinned counts against a limit that is 8 MiB for users of a plain Debian; memory that
+// is not is only taken when a ring is first used.
+constexpr std::size_t kPinnedRingBytes = std::size_t{1} << 20;
+constexpr std::size_t kPinnedContextRingBytes = std::size_t{64} << 10;
+constexpr std::size_t kRingBytes = std::size_t{4} << 20;
+constexpr std::size_t kContextRingBytes = std::size_t{1} << 20;
+constexpr std::size_t kMinRingBytes = 4096;
+
+std::uint64_t ring_units(std::size_t wanted, std::size_t by_default) {
+  const std::size_t bytes = std::max(wanted == 0 ? by_default : wanted, kMinRingBytes);
+  return std::min<std::uint64_t>(bytes / kPlaceUnitBytes, kMaxPlace / kContextCount) / kPieceShare *
+         kPieceShare;
+}
+
+// The setup blob, as it lies in memory.
+static_assert(std::endian::native == std::endian::little);
+struct Setup {
+  std::uint64_t region_address;
+  std::uint64_t region_bytes;
+  std::uint64_t credits_offset;
+  std::uint64_t context0_units;
+  std::uint64_t other_units;
+  std::uint64_t receive_count;
+  std::uint64_t max_message_bytes;
+  std::uint32_t region_key;
+  std::uint32_t reserved;
+};
+
+}  // namespace
+
+RingTransport::RingTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
+                             const RingOptions& options)
+    : device_(std::move(device)),
+      queue_pair_(std::move(queue_pair)),
+      limits_(device_->limits()),
+      max_message_bytes_(options.max_message_bytes),
+      receive_count_(std::min(options.depths.receive_requests, limits_.max_receive_requests)) {
+  const bool pinned = limits_.pins_memory;
+  layout_.context0_units = ring_units(options.ring_bytes, pinned ? kPinnedRingBytes : kRingBytes);
+  layout_.other_units = ring_units(options.context_ring_bytes,
+                                   pinned ? kPinnedContextRingBytes : kContextRingBytes);
+  region_ = device_->allocate(layout_.ring_bytes() + sizeof(Credits), kRemoteWrite);
+  credits_ = region_->memory().data() + layout_.ring_bytes();
+  const std::size_t largest = layout_.context0_units / kPieceShare * kPlaceUnitBytes;
+  if (limits_.max_inline_bytes < largest)
+    staging_ = device_->allocate(layout_.ring_bytes(), kLocalOnly);
+
+  blank_receives_.resize(receive_count_);
+  std::span<const ReceiveRequest> left = blank_receives_;
+  while (!left.empty()) {
+    const std::size_t posted = queue_pair_->post_receive(left);
+    if (posted == 0)
+      throw Error(ErrorCode::kSystem, "cannot post " + std::to_string(receive_count_) +
+                                          " receives on " + queue_pair_->describe());
+    left = left.subspan(posted);
+  }
+}
+
+std::vector<std::byte> RingTransport::setup() const {
+  const RemoteRegion region = region_->remote();
+  const Setup setup{region.address,
+                    region.bytes,
+                    layout_.ring_bytes(),
+                    layout_.context0_units,
+                    layout_.other_units,
+                    receive_count_,
+                    max_message_bytes_,
+                    region.key,
+                    0};
+  const auto bytes = std::as_bytes(std::span(&setup, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+void RingTransport::start(std::span<const std::byte> peer_setup) {
+  Setup peer;
+  if (peer_setup.size() != sizeof peer) nonsense("a setup of the wrong size");
+  std::memcpy(&peer, peer_setup.data(), sizeof peer);
+  const auto sound_ring = [](std::uint64_t units) {
+    return units >= kMinRingBytes / kPlaceUnitBytes && units <= kMaxPlace / kContextCount &&
+           units % kPieceShare == 0;
+  };
+  if (!sound_ring(peer.context0_units) || !sound_ring(peer.other_units))
+    nonsense("rings of impossible sizes");
+  const Layout theirs{peer.context0_units, peer.other_units};
+  const bool sound_region = peer.credits_offset >= theirs.ring_bytes() &&
+                            peer.credits_offset % alignof(Credits) == 0 &&
+                            peer.region_bytes >= sizeof(Credits) &&
+                            peer.credits_offset <= peer.region_bytes - sizeof(Credits) &&
+                            peer.region_address <= UINT64_MAX - peer.region_bytes;
+  if (!sound_region || peer.receive_count < kReplaceShare || peer.max_message_bytes == 0)
+    nonsense("a setup that contradicts itself");
+
+  // Both sides use the smaller of their rings, so that places and staging mirror each other.
+  layout_.context0_units = std::min(layout_.context0_units, peer.context0_units);
+  layout_.other_units = std::min(layout_.other_units, peer.other_units);
+  max_message_bytes_ = std::min<std::uint64_t>(max_message_bytes_, peer.max_message_bytes);
+  peer_receive_count_ = peer.receive_count;
+  peer_region_ = {peer.region_address, peer.region_bytes, peer.region_key};
+  peer_credits_address_ = peer.region_address + peer.credits_offset;
+  peer_memory_ = queue_pair_->peer_memory(peer_region_);
+  for (Context context = 0; context < kContextCount; ++context) {
+    senders_[context] = RingSender(layout_.units(context));
+    receivers_[context] = RingReceiver(layout_.units(context));
+  }
+}
+
+// --- send side
+
+bool RingTransport::try_send(std::span<const std::byte> message, Context context) {
+  if (message.size() > max_in_place_bytes(context) || large_total_[context] != 0)
+    return send_large(message, context);
+  check_unreserved(context);
+  RingSender::Place place;
+  return find_place(message.size(), context, place) && post(message, context, place, false);
+}
+
+// A place in the ring and a receive at the peer. Counts, and looks for trouble, if there is none.
+bool RingTransport::find_place(std::size_t bytes, Context context, RingSender::Place& place) {
+  RingSender& sender = senders_[context];
+  const std::uint64_t units = units_of(bytes);
+  auto found = sender.place(units);
+  if (!found) [[unlikely]] {
+    const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
+    if (!sender.take_back(credit(word))) {
+      send_error_ = "the peer gave back ring space that it never had";
+      poll_send_errors();
+    }
+    found = sender.place(units);
+  }
+  if (!found || !has_receive_credit()) [[unlikely]] {
+    credit_waits_.add(1);
+    poll_send_errors();
+    return false;
+  }
+  place = *found;
+  return true;
+}
+
+bool RingTransport::has_receive_credit() {
+  if (messages_sent_ - messages_taken_ < peer_receive_count_) [[likely]]
+    return true;
+  const std::uint64_t taken = credit(offsetof(Credits, receives));
+  if (taken - messages_taken_ > messages_sent_ - messages_taken_) {
+    send_error_ = "the peer took more messages than were sent";
+    poll_send_errors();
+  }
+  messages_taken_ = taken;
+  return messages_sent_ - messages_taken_ < peer_receive_count_;
+}
+
+bool RingTransport::post(std::span<const std::byte> message, Context context,
+                         const RingSender::Place& place, bool announces) {
+  SendRequest request;
+  request.opcode = Opcode::kWriteWithImmediate;
+  request.signaled = false;
+  request.bytes = message.size();
+  if (message.size() <= limits_.max_inline_bytes) {
+    request.inlined = true;
+    request.local = const_cast<std::byte*>(message.data());
+  } else {
+    const auto staged = staging(context, place, message.size());
+    if (staged.data() != message.data())
+      std::memcpy(staged.data(), message.data(), message.size());
+    request.local = staged.data();
+    request.local_key = staging_->local_key();
+  }
+  const std::uint64_t unit = layout_.first_unit(context) + place.unit;
+  request.remote_address = peer_region_.address + unit * kPlaceUnitBytes;
+  request.remote_key = peer_region_.key;
+  request.immediate =
+      encode({context, announces ? kAnnouncePlace : static_cast<std::uint32_t>(unit)});
+  if (!post_request(request)) return false;
+  senders_[context].take(place);
+  if (request.inlined) inline_sends_.add(1);
+  return true;
+}
+
+bool RingTransport::post_request(const SendRequest& request) {
+  if (queue_pair_->post_send({&request, 1}) == 0) [[unlikely]] {
+    poll_send_errors();
+    return false;
+  }
+  if (++messages_sent_ % kMessagesPerErrorPoll == 0) poll_send_errors();
+  return true;
+}
+
+void RingTransport::check_unreserved(Context context) const {
+  if (reservation_.memory.data() != nullptr && reservation_.context == context) [[unlikely]]
+    throw Error(ErrorCode::kInvalidArgument,
+                "context " + std::to_string(context) + " has an open reservation",
+                "Commit or abandon it first.");
+}
+
+// First its size, then the pieces, each a message of its own for the ring.
+bool RingTransport::send_large(std::span<const std::byte> message, Context context) {
+  std::size_t& total = large_total_[context];
+  std::size_t& sent = large_sent_[context];
+  RingSender::Place place;
+  if (total == 0) {
+    if (message.size() > max_message_bytes_)
+      throw Error(ErrorCode::kTooLarge,
+                  "a message of " + std::to_string(message.size()) +
+                      " bytes is above max_message_bytes (" + std::to_string(max_message_bytes_) +
+                      ")",
+                  "Send it in parts, or raise max_message_bytes on both sides.");
+    check_unreserved(context);
+    const std::uint64_t bytes = message.size();
+    if (!find_place(sizeof bytes, context, place) ||
+        !post(std::as_bytes(std::span(&bytes, 1)), context, place, true))
+      return false;
+    total = message.size();
+    sent = 0;
+  } else if (total != message.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "context " + std::to_string(context) + " is in the middle of a message of " +
+                    std::to_string(total) + " bytes",
+                "After try_send returned false for a large message, go on with the same message.");
+  }
+  const std::size_t piece_bytes = max_in_place_bytes(context);
+  while (sent < total) {
+    const auto piece = message.subspan(sent, std::min(piece_bytes, total - sent));
+    if (!find_place(piece.size(), context, place) || !post(piece, context, place, false))
+      return false;
+    sent += piece.size();
+  }
+  total = 0;
+  return true;
+}
+
+std::span<std::byte> RingTransport::try_reserve(std::size_t bytes, Context context) {
+  if (bytes > max_in_place_bytes(context))
+    throw Error(ErrorCode::kTooLarge,
+                "cannot reserve " + std::to_string(bytes) + " bytes: at most " +
+                    std::to_string(max_in_place_bytes(context)) + " fit in place",
+                "Raise ring_bytes on both sides, or use send().");
+  if (large_total_[context] != 0 || reservation_.memory.data() != nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "reserve: an earlier send or reservation of context " +
+                                                 std::to_string(context) + " is not finished");
+  RingSender::Place place;
+  if (!find_place(bytes, context, place)) return {};
+  const std::size_t offset = (layout_.first_unit(context) + place.unit) * kPlaceUnitBytes;
+  const bool direct = peer_memory_ != nullptr;
+  const auto memory = direct ? std::span(peer_memory_ + offset, bytes)
+                             : staging(context, place, bytes);
+  reservation_ = {memory, context, place, direct};
+  return memory;
+}
+
+bool RingTransport::try_commit(std::size_t bytes) {
+  if (reservation_.memory.data() == nullptr || bytes > reservation_.memory.size())
+    throw Error(ErrorCode::kInvalidArgument,
+                "commit of " + std::to_string(bytes) + " bytes without a reservation of that size");
+  const auto message = reservation_.memory.first(bytes);
+  // Fewer bytes may need fewer units; they start at the same place unless the longer message had to
+  // skip the end of the lap, so place it as it was placed.
+  RingSender::Place place = reservation_.place;
+  place.end -= units_of(reservation_.memory.size()) - units_of(bytes);
+  const auto again = senders_[reservation_.context].place(units_of(bytes));
+  if (again && again->unit != place.unit) {
+    // It now fits before the end, where the receiver will look for it: move it there.
+    const std::size_t from = (layout_.first_unit(reservation_.context) + again->unit) * kPlaceUnitBytes;
+    std::byte* target = reservation_.in_peer_memory ? peer_memory_ + from
+                                                    : staging_->memory().data() + from;
+    std::memmove(target, message.data(), bytes);
+    reservation_ = {{target, bytes}, reservation_.context, *again, reservation_.in_peer_memory};
+    return try_commit(bytes);
+  }
+  if (!post(message, reservation_.context, place, false)) return false;
+  reservation_ = {};
+  return true;
+}
+
+bool RingTransport::try_end() {
+  if (end_sent_) return true;
+  if (!has_receive_credit()) {
+    poll_send_errors();
+    return false;
+  }
+  SendRequest request;
+  request.opcode = Opcode::kWriteWithImmediate;
+  request.signaled = false;
+  request.inlined = true;
+  request.immediate = encode({0, kEndPlace});
+  request.remote_address = peer_region_.address;
+  request.remote_key = peer_region_.key;
+  end_sent_ = post_request(request);
+  return end_sent_;
+}
+
+// Sends complete in order, so one more that asks for its completion tells about all before it.
+bool RingTransport::try_flush() {
+  if (!flush_posted_ && flushed_ == messages_sent_) return true;
+  if (!flush_posted_) {
+    SendRequest request;
+    request.id = kFlushId;
+    request.opcode = Opcode::kWrite;
+    request.inlined = true;
+    request.remote_address = peer_region_.address;
+    request.remote_key = peer_region_.key;
+    if (queue_pair_->post_send({&request, 1}) == 0) {
+      poll_send_errors();
+      return false;
+    }
+    flush_wanted_ = messages_sent_;
+    flush_posted_ = true;
+  }
+  poll_send_errors();
+  return !flush_posted_ && flushed_ == messages_sent_;
+}
+
+void RingTransport::poll_send_errors() {
+  std::array<Completion, 16> completions;
+  while (send_error_.empty()) {
+    const std::size_t count = queue_pair_->poll_sends(completions);
+    for (std::size_t i = 0; i < count && send_error_.empty(); ++i) {
+      if (completions[i].status != CompletionStatus::kSuccess) {
+        send_error_ = std::string("sending failed: ") + to_string(completions[i].status);
+      } else if (completions[i].id == kFlushId) {
+        flush_posted_ = false;
+        flushed_ = flush_wanted_;
+      }
+    }
+    if (count < completions.size()) break;
+  }
+  if (!send_error_.empty())
+    throw Error(ErrorCode::kPeerDied, send_error_ + " (" + queue_pair_->describe() + ")");
+}
+
+std::span<std::byte> RingTransport::staging(Context context, const RingSender::Place& place,
+                                            std::size_t bytes) {
+  const std::size_t offset = (layout_.first_unit(context) + place.unit) * kPlaceUnitBytes;
+  return staging_->memory().subspan(offset, bytes);
+}
+
+std::uint64_t RingTransport::credit(std::size_t offset) const {
+  auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(credits_ + offset));
+  // Acquire: we write into the space given back only after the receiver was done with it.
+  return std::atomic_ref(*word).load(std::memory_order_acquire);
+}
+
+// --- receive side
+
+ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
+  if (receivers_[context].waiting()) {
+    const ReceiveResult result = hand_out(context, delivery, nullptr);
+    if (result != ReceiveResult::kNothing) return result;
+  }
+  std::array<Completion, 16> completions;
+  while (receive_error_.empty()) {
+    const std::size_t count = queue_pair_->poll_receives(completions);
+    if (count == 0) break;
+    for (std::size_t i = 0; i < count; ++i) arrived(completions[i]);
+    if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
+    if (!receivers_[context].waiting()) continue;
+    // A single arrival is this context's: its payload, if it rode along, is still there.
+    const ReceiveResult result =
+        hand_out(context, delivery, count == 1 ? completions[0].payload : nullptr);
+    if (result != ReceiveResult::kNothing) return result;
+  }
+  if (!receive_error_.empty()) throw Error(ErrorCode::kPeerDied, receive_error_);
+  if (credit_refused_) retry_credits();
+  if (!ended_) return ReceiveResult::kNothing;
+  if (large_[context].active()) nonsense("the end within a message");
+  return ReceiveResult::kEnd;
+}
+
+void RingTransport::arrived(const Completion& completion) {
+  if (completion.status != CompletionStatus::kSuccess) {
+    if (ended_) return;  // after its end the peer may go
+    receive_error_ = std::string("receiving failed: ") + to_string(completion.status) + " (" +
+                     queue_pair_->describe() + ")";
+    return;
+  }
+  ++receives_to_replace_;
+  if (completion.kind != CompletionKind::kImmediate) nonsense("a message without immediate data");
+  const auto [context, place] = decode_immediate(completion.immediate);
+  if (ended_) nonsense("a message after its end");
+  if (place == kEndPlace) {
+    ended_ = true;
+    return;
+  }
+  RingReceiver& receiver = receivers_[context];
+  const bool announces = place == kAnnouncePlace;
+  if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");
+  const std::uint64_t unit =
+      announces ? receiver.due(1) : place - layout_.first_unit(context);  // wraps if before it
+  if (!receiver.arrive(unit, completion.bytes, announces))
+    nonsense("a message of " + std::to_string(completion.bytes) + " bytes at place " +
+             std::to_string(place) + " of context " + std::to_string(context));
+}
+
+// The next waiting arrival of that context, or as much of a large message as has come.
+ReceiveResult RingTransport::hand_out(Context context, Delivery& delivery,
+                                      const std::byte* payload) {
+  RingReceiver& receiver = receivers_[context];
+  Reassembly& large = large_[context];
+  while (receiver.waiting()) {
+    std::uint64_t ticket = 0;
+    const RingReceiver::Arrival arrival = receiver.hand_out(ticket);
+    const std::size_t offset = (layout_.first_unit(context) + arrival.unit) * kPlaceUnitBytes;
+    const std::byte* memory = region_->memory().data() + offset;
+    if (!arrival.announces && !large.active()) [[likely]] {
+      delivery.context = context;
+      delivery.ticket = ticket;
+      delivery.bytes = arrival.bytes;
+      delivery.data = memory;
+      if (payload != nullptr) {
+        std::memcpy(delivery.small.data(), payload, Delivery::kSmallBytes);
+        delivery.data = nullptr;
+      }
+      return ReceiveResult::kMessage;
+    }
+    if (arrival.announces) {
+      std::uint64_t total = 0;
+      std::memcpy(&total, memory, sizeof total);
+      if (large.active() || total > max_message_bytes_ || total <= max_in_place_bytes(context))
+        nonsense("a message announced with " + std::to_string(total) + " bytes");
+      large.begin(total);
+    } else if (!large.add({memory, arrival.bytes})) {
+      nonsense("more bytes than it announced");
+    }
+    receiver.release(ticket);
+    return_space(context);
+    if (large.active() && large.complete()) {
+      reassembled_.add(1);
+      large.take(delivery);
+      delivery.context = context;
+      return ReceiveResult::kMessage;
+    }
+  }
+  return ReceiveResult::kNothing;
+}
+
+bool RingTransport::pending() const {
+  return std::any_of(receivers_.begin(), receivers_.end(),
+                     [](const RingReceiver& receiver) { return receiver.waiting(); });
+}
+
+void RingTransport::release(Delivery& delivery) noexcept {
+  if (delivery.heap != nullptr) {
+    delivery.heap.reset();
+    return;
+  }
+  receivers_[delivery.context].release(delivery.ticket);
+  return_space(delivery.context);
+}
+
+void RingTransport::return_space(Context context) noexcept {
+  const RingReceiver& receiver = receivers_[context];
+  const std::uint64_t free_before = receiver.free_before();
+  if (free_before - space_returned_[context] < receiver.units() / kReturnShare) [[likely]]
+    return;
+  const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
+  if (write_credit(word, free_before)) space_returned_[context] = free_before;
+}
+
+void RingTransport::replace_receives() {
+  const std::size_t posted =
+      queue_pair_->post_receive(std::span(blank_receives_).first(receives_to_replace_));
+  receives_to_replace_ -= posted;
+  receives_replaced_ += posted;
+  return_receives();
+}
+
+void RingTransport::return_receives() noexcept {
+  write_credit(offsetof(Credits, receives), receives_replaced_);
+}
+
+void RingTransport::retry_credits() noexcept {
+  credit_refused_ = false;
+  return_receives();
+  for (Context context = 0; context < kContextCount; ++context) return_space(context);
+}
+
+bool RingTransport::write_credit(std::size_t offset, std::uint64_t value) noexcept {
+  SendRequest request;
+  request.opcode = Opcode::kWrite;
+  request.signaled = false;
+  request.inlined = true;
+  request.local = &value;
+  request.bytes = sizeof value;
+  request.remote_address = peer_credits_address_ + offset;
+  request.remote_key = peer_region_.key;
+  if (queue_pair_->post_send({&request, 1}) == 0) {
+    credit_refused_ = true;  // no room in the send queue; try_receive tries again
+    return false;
+  }
+  credit_returns_.add(1);
+  return true;
+}
+
+void RingTransport::nonsense(const std::string& what) {
+  receive_error_ = "the peer sent " + what + ", which leat's ring transport never does (" +
+                   queue_pair_->describe() + ")";
+  throw Error(ErrorCode::kProtocol, receive_error_);
+}
+
+// --- both
+
+std::size_t RingTransport::max_in_place_bytes(Context context) const {
+  return layout_.units(context) / kPieceShare * kPlaceUnitBytes;
+}
+
+std::string RingTransport::describe() const { return "ring on " + queue_pair_->describe(); }
+
+void RingTransport::add_stats(Stats& stats) const {
+  stats.inline_sends += inline_sends_.get();
+  stats.credit_waits += credit_waits_.get();
+  stats.credit_returns += credit_returns_.get();
+  stats.reassembled_messages += reassembled_.get();
+}
+
+}  // namespace leat::detail

@@ -1,0 +1,154 @@
+// The ring transport (CORA §4, §7): each protocol context has a ring in the receiver's memory. A
+// message is one write-with-immediate into the next free place; the immediate tells the receiver
+// context and place, and it hands out a view: no demultiplexing, no copy.
+//
+// Two kinds of credit keep the sender from overrunning the receiver, both counters that the receiver
+// writes, many messages at a time, into the sender's memory: per context the ring space given back,
+// and for the connection the receives posted again (so that "receiver not ready" never happens).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/counter.h"
+#include "proto/ring.h"
+#include "transport/reassembly.h"
+#include "transport/transport.h"
+
+namespace leat::detail {
+
+struct RingOptions {
+  std::size_t ring_bytes = 0;          // context 0; 0: by device
+  std::size_t context_ring_bytes = 0;  // each other context; 0: by device
+  std::size_t max_message_bytes = 0;
+  QueueDepths depths;  // with which the queue pair was made
+};
+
+class RingTransport final : public Transport {
+ public:
+  // Allocates the rings and posts the receives: the peer may send once it has setup(). Throws
+  // kResource.
+  RingTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
+                const RingOptions& options);
+
+  // What the peer must know, for its start().
+  std::vector<std::byte> setup() const;
+  // Takes the peer's setup(); once, before anything else. Throws kProtocol.
+  void start(std::span<const std::byte> peer_setup);
+
+  bool try_send(std::span<const std::byte> message, Context context) override;
+  std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
+  bool try_commit(std::size_t bytes) override;
+  void abandon() override { reservation_ = {}; }
+  bool try_end() override;
+  bool try_flush() override;
+  bool try_drain() override { return try_flush(); }
+  ReceiveResult try_receive(Context context, Delivery& delivery) override;
+  bool pending() const override;
+  void release(Delivery& delivery) noexcept override;
+  void arm(Side side) override { queue_pair_->arm(side); }
+  int event_fd(Side side) const override { return queue_pair_->event_fd(side); }
+  bool room_comes_silently() const override { return true; }
+  std::size_t max_in_place_bytes(Context context) const override;
+  std::size_t max_message_bytes() const override { return max_message_bytes_; }
+  std::string describe() const override;
+  void add_stats(Stats& stats) const override;
+
+ private:
+  // What the receiver writes into the sender's memory; each word by one plain write.
+  struct Credits {
+    std::uint64_t receives = 0;  // messages taken off the receive queue and replaced by new receives
+    std::uint64_t padding[7] = {};
+    std::array<std::uint64_t, kContextCount> free_before{};  // RingReceiver::free_before
+  };
+  struct Layout {
+    std::uint64_t context0_units = 0;
+    std::uint64_t other_units = 0;
+    std::uint64_t first_unit(Context context) const {
+      return context == 0 ? 0 : context0_units + (context - 1) * other_units;
+    }
+    std::uint64_t units(Context context) const {
+      return context == 0 ? context0_units : other_units;
+    }
+    std::size_t ring_bytes() const { return first_unit(kContextCount) * kPlaceUnitBytes; }
+  };
+  struct Reservation {
+    std::span<std::byte> memory;
+    Context context = 0;
+    RingSender::Place place{};
+    bool in_peer_memory = false;
+  };
+
+  // send side
+  bool find_place(std::size_t bytes, Context context, RingSender::Place& place);
+  bool post(std::span<const std::byte> message, Context context, const RingSender::Place& place,
+            bool announces);
+  bool post_request(const SendRequest& request);
+  void check_unreserved(Context context) const;
+  bool send_large(std::span<const std::byte> message, Context context);
+  bool has_receive_credit();
+  void poll_send_errors();
+  std::uint64_t credit(std::size_t offset) const;
+  std::span<std::byte> staging(Context context, const RingSender::Place& place, std::size_t bytes);
+
+  // receive side
+  void arrived(const Completion& completion);
+  ReceiveResult hand_out(Context context, Delivery& delivery, const std::byte* payload);
+  void replace_receives();
+  void return_space(Context context) noexcept;
+  void return_receives() noexcept;
+  void retry_credits() noexcept;
+  bool write_credit(std::size_t offset, std::uint64_t value) noexcept;
+  [[noreturn]] void nonsense(const std::string& what);
+
+  // --- set once
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<QueuePair> queue_pair_;
+  const Limits limits_;
+  std::size_t max_message_bytes_;  // after start(), the smaller of both sides'
+  const std::uint64_t receive_count_;  // posted receives, and so messages in flight to us
+  Layout layout_;                      // of our rings; after start(), of both sides'
+  std::unique_ptr<MemoryRegion> region_;   // our rings, then the Credits that the peer writes
+  std::unique_ptr<MemoryRegion> staging_;  // mirrors the peer's rings; null if all sends are inlined
+  RemoteRegion peer_region_;
+  std::uint64_t peer_credits_address_ = 0;
+  std::uint64_t peer_receive_count_ = 0;
+  std::byte* peer_memory_ = nullptr;  // the peer's rings, where the device can store into them
+
+  // --- send side
+  alignas(64) std::array<RingSender, kContextCount> senders_;
+  std::array<std::size_t, kContextCount> large_sent_{};  // bytes of an unfinished large message
+  std::array<std::size_t, kContextCount> large_total_{};  // 0: none
+  const std::byte* credits_ = nullptr;  // what the peer writes, at the end of region_
+  std::uint64_t messages_sent_ = 0;
+  std::uint64_t messages_taken_ = 0;  // by the peer, as far as we looked
+  Reservation reservation_;
+  bool end_sent_ = false;
+  std::uint64_t flush_wanted_ = 0;  // value of messages_sent_ that the posted flush covers
+  std::uint64_t flushed_ = 0;       // and the one that is known to be covered
+  bool flush_posted_ = false;
+  std::string send_error_;
+
+  // --- receive side
+  alignas(64) std::array<RingReceiver, kContextCount> receivers_;
+  std::array<std::uint64_t, kContextCount> space_returned_{};
+  std::array<Reassembly, kContextCount> large_;
+  std::vector<ReceiveRequest> blank_receives_;
+  std::uint64_t receives_to_replace_ = 0;
+  std::uint64_t receives_replaced_ = 0;
+  bool credit_refused_ = false;  // a credit found no room in the send queue
+  bool ended_ = false;
+  std::string receive_error_;
+
+  // --- statistics
+  Counter inline_sends_;    // send side
+  Counter credit_waits_;    // send side
+  Counter credit_returns_;  // receive side
+  Counter reassembled_;     // receive side
+};
+
+}  // namespace leat::detail

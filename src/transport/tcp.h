@@ -1,0 +1,123 @@
+// The tcp transport: framed messages on the connection's TCP (or TLS) stream. The baseline, and what
+// two machines without RDMA between them use.
+//
+// Each context has a window of bytes that may be unread at the peer, so a slow reader of one context
+// neither holds up the others nor fills memory; credits for it travel as frames. Here the kernel is
+// in every step, so one mutex for both sides costs nothing that counts, and lets a blocked sender read
+// the credits it waits for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/counter.h"
+#include "base/fd.h"
+#include "conn/stream.h"
+#include "transport/reassembly.h"
+#include "transport/transport.h"
+
+namespace leat::detail {
+
+class TcpTransport final : public Transport {
+ public:
+  // `stream` must outlive the transport.
+  TcpTransport(Stream& stream, std::size_t max_message_bytes);
+
+  std::vector<std::byte> setup() const;
+  void start(std::span<const std::byte> peer_setup);
+
+  bool try_send(std::span<const std::byte> message, Context context) override;
+  std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
+  bool try_commit(std::size_t bytes) override;
+  void abandon() override { reservation_ = {}; }
+  bool try_end() override;
+  bool try_flush() override;
+  bool try_drain() override;
+  ReceiveResult try_receive(Context context, Delivery& delivery) override;
+  bool pending() const override;
+  void release(Delivery& delivery) noexcept override;
+  void arm(Side side) override;
+  int event_fd(Side side) const override { return waits_[side == Side::kSend ? 0 : 1].get(); }
+  bool room_comes_silently() const override { return false; }
+  std::size_t max_in_place_bytes(Context) const override;
+  std::size_t max_message_bytes() const override { return max_message_bytes_; }
+  std::string describe() const override;
+  void add_stats(Stats& stats) const override;
+
+ private:
+  enum class Kind : std::uint8_t { kMessage = 1, kAnnounce, kCredit, kEnd };
+  struct FrameHeader {
+    std::uint64_t value = 0;  // kAnnounce: size of the message; kCredit: bytes taken ever
+    std::uint32_t bytes = 0;  // of payload that follows
+    Kind kind = Kind::kMessage;
+    std::uint8_t context = 0;
+    std::uint16_t reserved = 0;
+  };
+  static_assert(sizeof(FrameHeader) == 16);
+  struct Frame {
+    std::unique_ptr<std::byte[]> payload;
+    std::size_t bytes = 0;
+    std::uint64_t announced = 0;  // not 0: a message of so many bytes follows in pieces
+  };
+  struct ContextState {
+    std::uint64_t sent = 0;       // window bytes used ever, to the peer
+    std::uint64_t peer_took = 0;  // and given back by it
+    std::size_t large_sent = 0;
+    std::size_t large_total = 0;  // 0: no large message under way
+    std::deque<Frame> waiting;
+    Reassembly large;
+    std::uint64_t took = 0;      // window bytes that our reader gave back ever
+    std::uint64_t returned = 0;  // as far as the peer was told
+  };
+  struct Reservation {
+    std::vector<std::byte> memory;
+    Context context = 0;
+    bool open = false;
+  };
+
+  // All with mutex_ held.
+  bool send_frame(Kind kind, Context context, std::span<const std::byte> payload,
+                  std::uint64_t value);
+  bool send_data(Kind kind, Context context, std::span<const std::byte> payload,
+                 std::uint64_t value);
+  void queue_output(std::span<const std::byte> bytes);
+  void push_output();
+  void pump_input(Side by);
+  bool read_into(std::span<std::byte> target);
+  void frame_arrived();
+  void take_back(Context context, std::size_t window_bytes);
+  [[noreturn]] void fail(ErrorCode code, const std::string& what);
+  void throw_if_failed() const;
+
+  Stream& stream_;
+  std::size_t max_message_bytes_;
+  Fd events_[2];  // by Side: something came in while the other side read
+  Fd waits_[2];   // epoll: the stream, and the side's event
+
+  mutable std::mutex mutex_;  // everything below
+  std::array<ContextState, kContextCount> contexts_;
+  std::vector<std::byte> output_;  // accepted, not yet taken by the kernel
+  std::size_t output_done_ = 0;
+  FrameHeader header_;
+  std::size_t header_have_ = 0;
+  Frame frame_;
+  std::size_t frame_have_ = 0;
+  Reservation reservation_;  // send side
+  bool end_sent_ = false;
+  bool ended_ = false;
+  bool peer_closed_ = false;
+  ErrorCode error_code_ = ErrorCode::kPeerDied;
+  std::string error_;
+
+  Counter credit_waits_;
+  Counter credit_returns_;
+  Counter reassembled_;
+};
+
+}  // namespace leat::detail
