@@ -244,10 +244,7 @@ std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
     }
     has_failures_.store(!failures_.empty(), std::memory_order_relaxed);
   }
-  if (count == 0 && ++sends_since_service_ >= kPollsPerService) {
-    sends_since_service_ = 0;
-    service_socket();
-  }
+  if (count == 0) look_at_peer();
   return count;
 }
 
