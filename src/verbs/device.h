@@ -48,8 +48,9 @@ struct SendRequest {
   std::uint32_t immediate = 0;  // kWriteWithImmediate; arrives as it is, in host order
 };
 
-// One entry of the receive queue. `local` (in memory of Device::allocate) takes the bytes of a
-// kSend; immediates use none of it and may be received with bytes == 0.
+// One entry of the receive queue. `local` takes the bytes of a kSend, in memory of Device::allocate
+// with kRemoteWrite, as on some devices it is the sender who stores them. Immediates use none of it
+// and may be received with bytes == 0.
 struct ReceiveRequest {
   std::uint64_t id = 0;
   void* local = nullptr;

@@ -1,0 +1,63 @@
+// From a failed call of libibverbs or librdmacm to leat::Error. Their calls fail in three styles;
+// each has its helper here, and the success passes through. Not for the hot path, where a failure
+// is a state of the queue pair and not an exception.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+
+#include "leat/error.h"
+
+namespace leat::detail {
+
+// "<call> on <where> failed: <strerror>", with the advice that fits. `where` is "mlx5_0:1".
+[[nodiscard]] Error ib_error(const std::string& call, const std::string& where, int system_errno);
+
+// Style 1, NULL and errno: ibv_alloc_pd, ibv_reg_mr, ibv_create_qp, rdma_create_event_channel.
+template <class T>
+T* ib_pointer(T* result, const std::string& call, const std::string& where) {
+  if (result == nullptr) throw ib_error(call, where, errno);
+  return result;
+}
+
+// Style 2, 0 or a positive errno: ibv_modify_qp, ibv_query_port, ibv_req_notify_cq.
+inline void ib_status(int result, const std::string& call, const std::string& where) {
+  if (result != 0) throw ib_error(call, where, result);
+}
+
+// Style 3, a count, or -1 and errno: ibv_query_gid_table (which negates the errno) and every int of
+// librdmacm.
+template <class Count>
+Count ib_count(Count result, const std::string& call, const std::string& where) {
+  if (result < 0) throw ib_error(call, where, result == -1 ? errno : static_cast<int>(-result));
+  return result;
+}
+
+// "8192 kB" or "unlimited", and what to do about it.
+std::string memlock_limit();
+std::string memlock_advice();
+
+// "64 MiB", "12345 bytes".
+std::string size_text(std::size_t bytes);
+
+// Owners of what the libraries hand out. Destroying cannot be refused once what depends on the
+// object is gone, and nobody could do anything about it here, so results are dropped.
+template <auto kDestroy>
+struct IbDestroy {
+  template <class T>
+  void operator()(T* object) const noexcept {
+    static_cast<void>(kDestroy(object));
+  }
+};
+using IbDeviceList = std::unique_ptr<ibv_context*, IbDestroy<rdma_free_devices>>;
+using IbDomainHandle = std::unique_ptr<ibv_pd, IbDestroy<ibv_dealloc_pd>>;
+using IbRegionHandle = std::unique_ptr<ibv_mr, IbDestroy<ibv_dereg_mr>>;
+using IbChannelHandle = std::unique_ptr<ibv_comp_channel, IbDestroy<ibv_destroy_comp_channel>>;
+using IbQueueHandle = std::unique_ptr<ibv_cq, IbDestroy<ibv_destroy_cq>>;
+using IbQueuePairHandle = std::unique_ptr<ibv_qp, IbDestroy<ibv_destroy_qp>>;
+
+}  // namespace leat::detail

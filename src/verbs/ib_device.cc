@@ -1,0 +1,106 @@
+// The ib device: memory, and one protection domain for each connection.
+#include "verbs/ib_device.h"
+
+#include <utility>
+
+#include "base/mapped_memory.h"
+#include "verbs/ib_call.h"
+#include "verbs/ib_connect.h"
+#include "verbs/ib_probe.h"
+
+namespace leat::detail {
+namespace {
+
+// Owns the memory, or only the registration of the caller's.
+class IbRegion final : public MemoryRegion {
+ public:
+  IbRegion(MappedMemory owned, std::span<std::byte> memory, IbRegionHandle handle)
+      : owned_(std::move(owned)), memory_(memory), handle_(std::move(handle)) {}
+
+  std::span<std::byte> memory() const override { return memory_; }
+  std::uint32_t local_key() const override { return handle_->lkey; }
+  RemoteRegion remote() const override {
+    return {reinterpret_cast<std::uintptr_t>(memory_.data()), memory_.size(), handle_->rkey};
+  }
+
+ private:
+  MappedMemory owned_;  // declared first: unmapped only when no longer registered
+  std::span<std::byte> memory_;
+  IbRegionHandle handle_;
+};
+
+class IbDevice final : public Device {
+ public:
+  IbDevice(IbDeviceList devices, ibv_context* context, IbProbe probe)
+      : devices_(std::move(devices)), info_(std::move(probe.info)) {
+    domain_.name = info_.name;
+    domain_.where =
+        std::string(ibv_get_device_name(context->device)) + ":" + std::to_string(probe.port);
+    domain_.context = context;
+    domain_.limits = probe.limits;
+    domain_.mtu = probe.mtu;
+    domain_.reads = probe.reads;
+    domain_handle_.reset(ib_pointer(ibv_alloc_pd(context), "ibv_alloc_pd", domain_.where));
+    domain_.pd = domain_handle_.get();
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  Limits limits() const override { return domain_.limits; }
+
+  std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned access) override {
+    constexpr std::size_t kPageBytes = 4096;
+    MappedMemory memory = MappedMemory::anonymous(bytes == 0 ? kPageBytes : bytes);
+    unsigned verbs_access = IBV_ACCESS_LOCAL_WRITE;
+    if ((access & kRemoteRead) != 0) verbs_access |= IBV_ACCESS_REMOTE_READ;
+    if ((access & kRemoteWrite) != 0) verbs_access |= IBV_ACCESS_REMOTE_WRITE;
+    IbRegionHandle handle = enroll(memory.span(), verbs_access);
+    const std::span<std::byte> span = memory.span();
+    return std::make_unique<IbRegion>(std::move(memory), span, std::move(handle));
+  }
+
+  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte> memory) override {
+    // Only ever a source, so memory that is mapped read-only serves too.
+    return std::make_unique<IbRegion>(MappedMemory(), memory, enroll(memory, 0));
+  }
+
+  std::unique_ptr<Offer> offer(const QueueDepths& depths,
+                               const std::string& local_address) override {
+    return ib_offer(domain_, depths, local_address);
+  }
+
+  std::unique_ptr<QueuePair> connect(std::span<const std::byte> blob, const QueueDepths& depths,
+                                     Deadline deadline) override {
+    return ib_connect(domain_, blob, depths, deadline);
+  }
+
+ private:
+  IbRegionHandle enroll(std::span<std::byte> memory, unsigned access) {
+    return IbRegionHandle(
+        ib_pointer(ibv_reg_mr(domain_.pd, memory.data(), memory.size(), static_cast<int>(access)),
+                   "ibv_reg_mr(" + size_text(memory.size()) + ")", domain_.where));
+  }
+
+  IbDeviceList devices_;  // declared first: keeps the context valid
+  DeviceInfo info_;
+  IbDomainHandle domain_handle_;
+  IbDomain domain_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_ib_device(const std::string& verbs_name) {
+  IbDeviceList devices = list_ib_devices();
+  ibv_context* context = find_ib_device(devices, verbs_name);
+  IbProbe probe;
+  if (context != nullptr) {
+    probe = probe_ib_context(context);
+  } else {
+    probe.info = probe_ib_device(verbs_name);
+  }
+  if (!probe.info.usable) {
+    throw Error(ErrorCode::kUnavailable, "device ib:" + verbs_name + ": " + probe.info.why_not);
+  }
+  return std::make_unique<IbDevice>(std::move(devices), context, std::move(probe));
+}
+
+}  // namespace leat::detail

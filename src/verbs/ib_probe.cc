@@ -1,0 +1,259 @@
+#include "verbs/ib_probe.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "base/mapped_memory.h"
+#include "verbs/ib_cm.h"
+#include "verbs/ib_device.h"
+
+namespace leat::detail {
+namespace {
+
+// More than this costs more in queue memory and copying than the fetch it saves.
+constexpr std::array<std::uint32_t, 6> kInlineBytes{512, 256, 128, 64, 32, 0};
+// Enough to fill a path with reads; some devices keep state for each on both sides.
+constexpr int kMostReads = 16;
+constexpr std::size_t kMostRequestBytes = std::size_t{1} << 30;
+
+std::string device_name(const ibv_context* context) { return ibv_get_device_name(context->device); }
+
+Error unusable(const std::string& what, const std::string& advice) {
+  return {ErrorCode::kUnavailable, what, advice};
+}
+
+// ibv_is_fork_initialized knows whether the kernel copies pinned pages at a fork by itself. Must
+// come before the first registration of the process.
+void initialize_fork_support() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) ibv_fork_init();
+  });
+}
+
+// The port to use and its attributes.
+ibv_port_attr find_active_port(ibv_context* context, int port_count, std::uint8_t& port) {
+  const std::string name = device_name(context);
+  ibv_port_attr first{};
+  for (int number = 1; number <= port_count; ++number) {
+    ibv_port_attr attributes{};
+    port = static_cast<std::uint8_t>(number);
+    ib_status(ibv_query_port(context, port, &attributes), "ibv_query_port",
+              name + ":" + std::to_string(number));
+    if (attributes.state == IBV_PORT_ACTIVE) return attributes;
+    if (number == 1) first = attributes;
+  }
+  port = 1;
+  throw unusable("port " + name + ":1 is " + ibv_port_state_str(first.state),
+                 first.link_layer == IBV_LINK_LAYER_ETHERNET
+                     ? "Check the cable and bring its network device up (rdma link, ip link)."
+                     : "Check the cable and that a subnet manager runs (ibstat).");
+}
+
+// How people would rank them: RoCE v2 on an IPv4 address, RoCE v2 on a global one, the rest.
+int rank(const ibv_gid_entry& entry) {
+  const bool v4 = gid_text(entry.gid).starts_with("::ffff:");
+  const bool link_local = entry.gid.raw[0] == 0xfe && entry.gid.raw[1] == 0x80;
+  return (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 0) + (v4 ? 2 : 0) + (link_local ? 0 : 1);
+}
+
+std::string gid_description(ibv_context* context, int table_entries, std::uint8_t port) {
+  const std::string where = device_name(context) + ":" + std::to_string(port);
+  std::vector<ibv_gid_entry> entries(static_cast<std::size_t>(table_entries));
+  entries.resize(static_cast<std::size_t>(
+      ib_count(ibv_query_gid_table(context, entries.data(), entries.size(), 0),
+               "ibv_query_gid_table", where)));
+  std::erase_if(entries, [port](const ibv_gid_entry& entry) { return entry.port_num != port; });
+  const auto best = std::ranges::max_element(entries, {}, rank);
+  if (best == entries.end()) {
+    throw unusable("port " + where + " has no GID",
+                   "Give its network device an address (ip address add) and bring it up.");
+  }
+  constexpr std::array<const char*, 3> kTypes{"IB", "RoCE v1", "RoCE v2"};
+  return "GID " + gid_text(best->gid) + " (index " + std::to_string(best->gid_index) + ", " +
+         (best->gid_type < kTypes.size() ? kTypes[best->gid_type] : "other") + ")";
+}
+
+// What a queue pair of this device puts inline.
+std::uint32_t try_queue_pair(ibv_context* context, const std::string& where) {
+  const IbDomainHandle domain(ib_pointer(ibv_alloc_pd(context), "ibv_alloc_pd", where));
+  const MappedMemory page = MappedMemory::anonymous(4096);
+  const IbRegionHandle region(
+      ib_pointer(ibv_reg_mr(domain.get(), page.data(), page.size(), IBV_ACCESS_LOCAL_WRITE),
+                 "ibv_reg_mr(" + size_text(page.size()) + ")", where));
+  const IbQueueHandle queue(
+      ib_pointer(ibv_create_cq(context, 16, nullptr, nullptr, 0), "ibv_create_cq", where));
+  for (const std::uint32_t inline_bytes : kInlineBytes) {
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = queue.get();
+    wanted.cap = {16, 16, 1, 1, inline_bytes};
+    wanted.qp_type = IBV_QPT_RC;
+    const IbQueuePairHandle queue_pair(ibv_create_qp(domain.get(), &wanted));
+    // Devices differ in whether they lower a wish or refuse it.
+    if (queue_pair != nullptr) return wanted.cap.max_inline_data;
+    if (errno != EINVAL && errno != ENOMEM) break;
+  }
+  throw ib_error("ibv_create_qp", where, errno);
+}
+
+void fill(ibv_context* context, IbProbe& probe) {
+  const std::string name = device_name(context);
+  if (context->device->transport_type != IBV_TRANSPORT_IB) {
+    throw unusable(name + " is not an InfiniBand or RoCE device",
+                   "iWARP has no writes with immediate data, which leat needs.");
+  }
+  ibv_device_attr device{};
+  ib_status(ibv_query_device(context, &device), "ibv_query_device", name);
+  const ibv_port_attr port = find_active_port(context, device.phys_port_cnt, probe.port);
+  const std::string where = name + ":" + std::to_string(probe.port);
+  probe.mtu = port.active_mtu;
+  probe.info.mtu_bytes = mtu_bytes(port.active_mtu);
+  probe.info.description =
+      where + " " + link_layer_text(port.link_layer) + ", MTU " +
+      std::to_string(probe.info.mtu_bytes) + ", " +
+      gid_description(context, port.gid_tbl_len * device.phys_port_cnt, probe.port);
+
+  const auto depth = static_cast<std::size_t>(std::min(device.max_qp_wr, device.max_cqe));
+  probe.limits.max_send_requests = depth;
+  probe.limits.max_receive_requests = depth;
+  probe.limits.max_request_bytes = std::min<std::size_t>(port.max_msg_sz, kMostRequestBytes);
+  probe.limits.pins_memory = true;
+  probe.limits.max_inline_bytes = try_queue_pair(context, where);
+  probe.reads = static_cast<std::uint8_t>(
+      std::min({device.max_qp_rd_atom, device.max_qp_init_rd_atom, kMostReads}));
+
+  const CmChannel channel(where);  // throws what is wrong with rdma_cm
+  const std::vector<IbAddress> addresses = ib_addresses(context);
+  if (addresses.empty()) {
+    throw unusable("no IP address belongs to " + where,
+                   "rdma_cm connects by IP addresses: give its network device one (ip address add; "
+                   "for InfiniBand that is IPoIB).");
+  }
+  probe.info.description += ", address";
+  for (const IbAddress& address : addresses) probe.info.description += " " + address.text();
+  probe.info.description += ", locked-memory limit " + memlock_limit();
+}
+
+DeviceInfo unusable_info(const std::string& verbs_name, const Error& error) {
+  DeviceInfo info;
+  info.name = "ib:" + verbs_name;
+  info.why_not = error.what();
+  return info;
+}
+
+// Why librdmacm does not list this one, though libibverbs may.
+DeviceInfo probe_unlisted(ibv_device* device) {
+  const std::string name = ibv_get_device_name(device);
+  errno = 0;
+  if (ibv_context* context = ibv_open_device(device); context != nullptr) {
+    ibv_close_device(context);
+    return unusable_info(name, unusable(name + " can be opened, but librdmacm does not list it",
+                                        "Load the kernel modules rdma_cm and rdma_ucm."));
+  }
+  return unusable_info(
+      name, ib_error(std::string("ibv_open_device(/dev/infiniband/") + device->dev_name + ")", name,
+                     errno));
+}
+
+Error no_device() {
+  return unusable("this machine has no RDMA device",
+                  "ibv_devices lists none. For Soft-RoCE: modprobe rdma_rxe && rdma link add rxe0 "
+                  "type rxe netdev NETDEV. In a container: --device=/dev/infiniband.");
+}
+
+}  // namespace
+
+IbDeviceList list_ib_devices() {
+  initialize_fork_support();
+  return IbDeviceList(rdma_get_devices(nullptr));
+}
+
+ibv_context* find_ib_device(const IbDeviceList& devices, const std::string& verbs_name) {
+  if (devices == nullptr) return nullptr;
+  for (ibv_context** context = devices.get(); *context != nullptr; ++context) {
+    if (device_name(*context) == verbs_name) return *context;
+  }
+  return nullptr;
+}
+
+IbProbe probe_ib_context(ibv_context* context) {
+  IbProbe probe;
+  probe.info.name = "ib:" + device_name(context);
+  try {
+    fill(context, probe);
+    probe.info.usable = true;
+  } catch (const Error& error) {
+    probe.info.why_not = error.what();
+  }
+  return probe;
+}
+
+std::vector<IbAddress> ib_addresses(ibv_context* context) {
+  std::vector<IbAddress> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return addresses;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  try {
+    CmChannel channel(device_name(context));
+    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+      IbAddress address(entry->ifa_addr);
+      if (address.is_empty() || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
+      const CmId id = channel.make_id(device_name(context));
+      if (rdma_bind_addr(id.get(), address.get()) == 0 && id->verbs == context) {
+        addresses.push_back(address);
+      }
+    }
+  } catch (const Error&) {
+    addresses.clear();  // the caller finds out why when it makes a channel itself
+  }
+  return addresses;
+}
+
+std::string gid_text(const ibv_gid& gid) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  return inet_ntop(AF_INET6, gid.raw, text.data(), text.size());
+}
+
+std::string link_layer_text(std::uint8_t link_layer) {
+  return link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand";
+}
+
+DeviceInfo probe_ib_device(const std::string& verbs_name) {
+  const IbDeviceList devices = list_ib_devices();
+  if (ibv_context* context = find_ib_device(devices, verbs_name); context != nullptr) {
+    return probe_ib_context(context).info;
+  }
+  int count = 0;
+  const std::unique_ptr<ibv_device*, IbDestroy<ibv_free_device_list>> all(
+      ibv_get_device_list(&count));
+  if (all == nullptr || count == 0) return unusable_info(verbs_name, no_device());
+  std::string names;
+  for (ibv_device* device : std::span(all.get(), static_cast<std::size_t>(count))) {
+    if (ibv_get_device_name(device) == verbs_name) return probe_unlisted(device);
+    names += std::string(names.empty() ? "" : ", ") + ibv_get_device_name(device);
+  }
+  return unusable_info(verbs_name, unusable("this machine has no RDMA device " + verbs_name,
+                                            "There are: " + names + "."));
+}
+
+std::vector<DeviceInfo> probe_ib_devices() {
+  initialize_fork_support();
+  int count = 0;
+  const std::unique_ptr<ibv_device*, IbDestroy<ibv_free_device_list>> all(
+      ibv_get_device_list(&count));
+  if (all == nullptr || count == 0) return {unusable_info("*", no_device())};
+  std::vector<DeviceInfo> infos;
+  for (ibv_device* device : std::span(all.get(), static_cast<std::size_t>(count))) {
+    infos.push_back(probe_ib_device(ibv_get_device_name(device)));
+  }
+  return infos;
+}
+
+}  // namespace leat::detail

@@ -1,0 +1,59 @@
+#include "support/devices.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+
+namespace leat::detail {
+namespace {
+
+constexpr std::string_view kIbPrefix = "ib:";
+
+// The network device below the first port of a verbs device.
+std::string network_device(const std::string& verbs_name) {
+  const std::string path = "/sys/class/infiniband/" + verbs_name + "/ports/1/gid_attrs/ndevs/0";
+  std::string name;
+  if (!std::getline(std::ifstream(path), name)) throw std::runtime_error("cannot read " + path);
+  return name;
+}
+
+}  // namespace
+
+std::vector<std::string> test_devices() {
+  std::vector<std::string> devices{"shm"};
+  const char* name = std::getenv("LEAT_TEST_IB");
+  if (name != nullptr && *name != '\0') devices.push_back(std::string(kIbPrefix) + name);
+  return devices;
+}
+
+std::string device_label(const std::string& device) {
+  std::string label = device;
+  std::replace_if(
+      label.begin(), label.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return label;
+}
+
+std::string device_address(const std::string& device) {
+  if (!device.starts_with(kIbPrefix)) return {};
+  const std::string network = network_device(device.substr(kIbPrefix.size()));
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) throw std::runtime_error("getifaddrs failed");
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    if (network != entry->ifa_name) continue;
+    const auto* address = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
+    char text[INET_ADDRSTRLEN] = {};
+    ::inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text));
+    return text;
+  }
+  throw std::runtime_error("network device " + network + " of " + device + " has no IPv4 address");
+}
+
+}  // namespace leat::detail
