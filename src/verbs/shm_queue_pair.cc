@@ -73,7 +73,12 @@ ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
   // The receiving thread may be here too, with unsignaled inlined writes: they touch no state of the
   // send side.
   if (error_.load(std::memory_order_relaxed)) return fail(request, CompletionStatus::kFlushed);
-  if (request.signaled && !room_for_completion()) return Ran::kNoRoom;
+  if (request.signaled) {
+    look_at_peer();
+    if (!room_for_completion()) return Ran::kNoRoom;
+  }
+  if (peer_closed()) [[unlikely]]
+    return fail(request, CompletionStatus::kPeerGone);
   auto* local = static_cast<std::byte*>(request.local);
   switch (request.opcode) {
     case Opcode::kWrite: {
@@ -115,15 +120,8 @@ ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
 }
 
 ShmQueuePair::Ran ShmQueuePair::run_arrival(const SendRequest& request) {
-  if (++sends_since_service_ >= kSendsPerService) {
-    sends_since_service_ = 0;
-    service_socket();
-  }
-  if (!receive_is_posted()) {
-    // No receive will come from a peer that is gone.
-    if (peer_closed()) return fail(request, CompletionStatus::kPeerGone);
-    return Ran::kNoRoom;
-  }
+  if (!request.signaled) look_at_peer();
+  if (!receive_is_posted()) return Ran::kNoRoom;
   auto* local = static_cast<const std::byte*>(request.local);
   std::byte* target = nullptr;
   if (request.opcode == Opcode::kWriteWithImmediate) {
@@ -151,6 +149,14 @@ ShmQueuePair::Ran ShmQueuePair::run_arrival(const SendRequest& request) {
   }
   publish(request, request.opcode == Opcode::kSend ? kEntrySend : kEntryImmediate);
   return Ran::kDone;
+}
+
+// Memory of a dead peer takes writes as ever; only its socket tells. Send side.
+void ShmQueuePair::look_at_peer() {
+  if (++sends_since_service_ < kSendsPerService) [[likely]]
+    return;
+  sends_since_service_ = 0;
+  service_socket();
 }
 
 // Fills the entry and makes it visible. The bytes are in the target already; a small message rides
@@ -238,10 +244,7 @@ std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
     }
     has_failures_.store(!failures_.empty(), std::memory_order_relaxed);
   }
-  if (count == 0 && ++sends_since_service_ >= kPollsPerService) {
-    sends_since_service_ = 0;
-    service_socket();
-  }
+  if (count == 0) look_at_peer();
   return count;
 }
 
