@@ -260,6 +260,7 @@ TEST_F(SettingsTest, LinesOfFiles) {
   EXPECT_EQ(values[2].value, "");
   EXPECT_EQ(values[4].place, "f:7");
   EXPECT_THROW(parse_settings_file("= x", "f"), Error);
+  EXPECT_THROW(parse_settings_file(std::string("a = b\0c", 7), "f"), Error);
   EXPECT_TRUE(parse_settings_file("", "f").empty());
   set("LEAT_CONF_FILE", folder_.write("twice.conf", "device = ib\ndevice = shm\n"));
   EXPECT_EQ(resolve().device, "shm") << "a later line wins";
