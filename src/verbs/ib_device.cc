@@ -6,6 +6,7 @@
 #include "base/mapped_memory.h"
 #include "verbs/ib_call.h"
 #include "verbs/ib_connect.h"
+#include "verbs/ib_handle.h"
 #include "verbs/ib_probe.h"
 
 namespace leat::detail {
@@ -40,7 +41,7 @@ class IbDevice final : public Device {
     domain_.limits = probe.limits;
     domain_.mtu = probe.mtu;
     domain_.reads = probe.reads;
-    domain_handle_.reset(ib_pointer(ibv_alloc_pd(context), "ibv_alloc_pd", domain_.where));
+    domain_handle_.reset(ib_pointer(ibv_alloc_pd(context_.get()), "ibv_alloc_pd", domain_.where));
     domain_.pd = domain_handle_.get();
   }
 
@@ -80,7 +81,7 @@ class IbDevice final : public Device {
                    "ibv_reg_mr(" + size_text(memory.size()) + ")", domain_.where));
   }
 
-  IbDeviceList devices_;  // declared first: keeps the context valid
+  IbContext context_;
   DeviceInfo info_;
   IbDomainHandle domain_handle_;
   IbDomain domain_;
@@ -89,18 +90,12 @@ class IbDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> open_ib_device(const std::string& verbs_name) {
-  IbDeviceList devices = list_ib_devices();
-  ibv_context* context = find_ib_device(devices, verbs_name);
-  IbProbe probe;
-  if (context != nullptr) {
-    probe = probe_ib_context(context);
-  } else {
-    probe.info = probe_ib_device(verbs_name);
-  }
+  IbContext context;
+  IbProbe probe = probe_ib(verbs_name, context);
   if (!probe.info.usable) {
     throw Error(ErrorCode::kUnavailable, "device ib:" + verbs_name + ": " + probe.info.why_not);
   }
-  return std::make_unique<IbDevice>(std::move(devices), context, std::move(probe));
+  return std::make_unique<IbDevice>(std::move(context), std::move(probe));
 }
 
 }  // namespace leat::detail

@@ -16,15 +16,15 @@
 #include "base/fd.h"
 #include "base/spin_lock.h"
 #include "verbs/device.h"
-#include "verbs/ib_call.h"
 #include "verbs/ib_cm.h"
+#include "verbs/ib_handle.h"
 
 namespace leat::detail {
 
 // What the queue pairs of one opened device share. The device owns it and outlives them.
 struct IbDomain {
-  std::string name;   // "ib:mlx5_0"
-  std::string where;  // "mlx5_0:1"
+  std::string verbs_name;  // "mlx5_0"
+  std::string where;       // "mlx5_0:1", for errors
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
   Limits limits;
@@ -117,6 +117,7 @@ class IbQueuePair final : public QueuePair {
   void look_for_disconnect();
 
   const IbDomain& domain_;
+  const unsigned generation_ = fork_generation();
 
   // The connection. Declared first: it outlives the queue pair, whose number it holds.
   std::optional<CmChannel> cm_channel_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/system_error.h"
+#include "verbs/ib_call.h"
 #include "verbs/ib_probe.h"
 #include "verbs/ib_queue_pair.h"
 
@@ -141,7 +142,7 @@ void IbQueuePair::make_ready(rdma_cm_id* id, ibv_mtu peer_mtu) {
   }
 
   const rdma_addr& address = id->route.addr;
-  description_ = domain_.name + ":" + std::to_string(id->port_num) + " " +
+  description_ = "ib:" + domain_.verbs_name + ":" + std::to_string(id->port_num) + " " +
                  link_layer_text(port.link_layer) + ", MTU " + std::to_string(mtu_bytes(path_mtu)) +
                  ", " + IbAddress(&address.src_addr).text_with_port() + " to " +
                  IbAddress(&address.dst_addr).text_with_port() + ", GID " +
@@ -156,6 +157,7 @@ void IbQueuePair::connected(CmChannel channel, CmId id) {
 }
 
 IbQueuePair::~IbQueuePair() {
+  if (generation_ != fork_generation()) return;  // the connection is the parent's
   move_to_error();
   if (cm_id_ != nullptr) rdma_disconnect(cm_id_.get());  // says it to the peer, waits for nothing
 }
