@@ -127,6 +127,7 @@ class LEAT_EXPORT Channel {
 
  private:
   friend class Listener;
+  friend class Socket;
   explicit Channel(std::unique_ptr<detail::ChannelCore> core) noexcept;
 
   detail::ChannelCore* core_ = nullptr;  // lives on while messages do

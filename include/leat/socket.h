@@ -41,8 +41,9 @@ class LEAT_EXPORT Socket {
   std::optional<std::size_t> try_recv(std::span<std::byte> bytes);
   // Fills the span; false if the peer ended before its first byte; kPeerDied if it ended within.
   bool recv_all(std::span<std::byte> bytes);
-  // How many bytes a recv would return without blocking, at least; for peeking callers.
-  std::size_t available();
+  // As recv and try_recv, but the bytes stay to be received again.
+  std::size_t peek(std::span<std::byte> bytes);
+  std::optional<std::size_t> try_peek(std::span<std::byte> bytes);
 
   // kSend: the peer reads 0 after what was sent. kReceive: what still comes is dropped.
   void shutdown(Shutdown how);

@@ -291,6 +291,7 @@ void ChannelCore::close() noexcept {
 }
 
 void ChannelCore::reset() noexcept {
+  reset_ = true;
   closed_.store(true, std::memory_order_relaxed);
   connection_.stream->abort();
 }

@@ -75,6 +75,7 @@ class ChannelCore {
 
   std::atomic<bool> closed_{false};
   bool end_said_ = false;  // send side
+  bool reset_ = false;     // send side
   std::chrono::milliseconds send_timeout_;
   std::chrono::milliseconds receive_timeout_;
 

@@ -73,6 +73,7 @@ ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
   // The receiving thread may be here too, with unsignaled inlined writes: they touch no state of the
   // send side.
   if (error_.load(std::memory_order_relaxed)) return fail(request, CompletionStatus::kFlushed);
+  if (peer_closed()) return fail(request, CompletionStatus::kPeerGone);
   if (request.signaled && !room_for_completion()) return Ran::kNoRoom;
   auto* local = static_cast<std::byte*>(request.local);
   switch (request.opcode) {
@@ -119,11 +120,7 @@ ShmQueuePair::Ran ShmQueuePair::run_arrival(const SendRequest& request) {
     sends_since_service_ = 0;
     service_socket();
   }
-  if (!receive_is_posted()) {
-    // No receive will come from a peer that is gone.
-    if (peer_closed()) return fail(request, CompletionStatus::kPeerGone);
-    return Ran::kNoRoom;
-  }
+  if (!receive_is_posted()) return Ran::kNoRoom;
   auto* local = static_cast<const std::byte*>(request.local);
   std::byte* target = nullptr;
   if (request.opcode == Opcode::kWriteWithImmediate) {
@@ -226,6 +223,11 @@ std::size_t ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests)
 
 std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
   std::size_t count = 0;
+  // Also when there is something: writes and reads never look at the socket themselves.
+  if (++sends_since_service_ >= kPollsPerService) {
+    sends_since_service_ = 0;
+    service_socket();
+  }
   while (count < completions.size() && done_head_ != done_tail_)
     completions[count++] = done_[done_head_++ & (done_.size() - 1)];
   if (count == completions.size()) return count;
@@ -237,10 +239,6 @@ std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
       failures_.pop_front();
     }
     has_failures_.store(!failures_.empty(), std::memory_order_relaxed);
-  }
-  if (count == 0 && ++sends_since_service_ >= kPollsPerService) {
-    sends_since_service_ = 0;
-    service_socket();
   }
   return count;
 }

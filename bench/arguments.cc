@@ -1,0 +1,129 @@
+#include "arguments.h"
+
+#include <chrono>
+
+namespace leat::bench {
+namespace {
+
+// "4096", "4K", "1M", "1G".
+std::size_t parse_size(const std::string& text) {
+  std::size_t end = 0;
+  std::size_t value = 0;
+  try {
+    if (!text.empty() && text.front() >= '0' && text.front() <= '9')
+      value = std::stoull(text, &end);
+  } catch (const std::out_of_range&) {
+    end = 0;
+  }
+  const std::string unit = end == 0 ? "?" : text.substr(end);
+  unsigned shift = 0;
+  if (unit == "K" || unit == "k") shift = 10;
+  if (unit == "M" || unit == "m") shift = 20;
+  if (unit == "G" || unit == "g") shift = 30;
+  if ((shift == 0 && !unit.empty()) || value == 0 || value > (SIZE_MAX >> shift)) {
+    throw CLI::ValidationError("-s", "'" + text +
+                                         "' is no message size. Give bytes, at least 1, such as "
+                                         "64, 4K or 1M; several as 64,4K,1M.");
+  }
+  return value << shift;
+}
+
+std::vector<std::size_t> all_sizes() {
+  std::vector<std::size_t> sizes;
+  for (unsigned power = 1; power <= 23; ++power) sizes.push_back(std::size_t{1} << power);
+  return sizes;
+}
+
+// Negative: never sleep, as LEAT_SPIN_US=inf.
+std::chrono::microseconds parse_spin(const std::string& text) {
+  if (text == "inf") return std::chrono::microseconds(-1);
+  return std::chrono::microseconds(std::stoll(text));
+}
+
+}  // namespace
+
+Options ChannelArguments::options() const {
+  Options options;
+  if (!device.empty()) options.device = device;
+  if (!transport.empty()) options.transport = transport;
+  if (!spin_us.empty()) options.spin = parse_spin(spin_us);
+  return options;
+}
+
+void add_run_arguments(CLI::App& command, RunArguments& arguments) {
+  const auto set_sizes = [&arguments](const std::vector<std::string>& texts) {
+    arguments.sizes.clear();
+    for (const std::string& text : texts) arguments.sizes.push_back(parse_size(text));
+  };
+  CLI::Option* size =
+      command
+          .add_option_function<std::vector<std::string>>(
+              "-s,--size", set_sizes, "Bytes of a message: 64, 4K, 1M, or several: 8,64,4K")
+          ->delimiter(',')
+          ->default_str(std::to_string(arguments.sizes.front()))
+          ->type_name("BYTES");
+  command
+      .add_flag_callback(
+          "-a,--all", [&arguments] { arguments.sizes = all_sizes(); }, "All sizes from 2 to 2^23")
+      ->excludes(size);
+  command.add_option("-n,--iters", arguments.length.iterations, "Iterations of each size")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32).description("1 to 2^32"))
+      ->type_name("N");
+  command
+      .add_option("-D,--duration", arguments.length.seconds,
+                  "Run each size for so many seconds instead of -n iterations")
+      ->check(CLI::Range(0.001, 86400.0).description("0.001 to 86400"))
+      ->type_name("SECONDS");
+  command
+      .add_option("--warmup", arguments.length.warmup,
+                  "Iterations before the counted ones (default: as many as 100 ms allow)")
+      ->type_name("N");
+  command
+      .add_option("--cpus", arguments.cpus,
+                  "Cores to run on: this side,its peer (default: two cores if there are two)")
+      ->delimiter(',')
+      ->expected(1, 2)
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->type_name("A,B");
+  command.add_flag("--json", arguments.json, "Print one JSON object instead of a table");
+}
+
+void add_channel_arguments(CLI::App& command, ChannelArguments& arguments) {
+  add_run_arguments(command, arguments);
+  command
+      .add_option(
+          "-d,--device", arguments.device,
+          "shm, ib, ib:NAME or tcp; leat-info -d lists them (default: the best for the peer)")
+      ->type_name("NAME");
+  command
+      .add_option("--transport", arguments.transport,
+                  "ring or tcp; leat-info -l lists them (default: ring where there is RDMA)")
+      ->type_name("NAME");
+  command
+      .add_option("--spin-us", arguments.spin_us,
+                  "How long a wait spins before it sleeps: microseconds, 0 or inf")
+      ->check([](const std::string& text) {
+        const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+        return text == "inf" || (digits && !text.empty() && text.size() < 16)
+                   ? std::string()
+                   : "'" + text +
+                         "' is no time. Give microseconds, 0 (sleep at once) or inf (never).";
+      })
+      ->type_name("US");
+  command.add_flag("--verify", arguments.verify,
+                   "Check every byte that arrives against a seeded pattern");
+  command.add_flag("--in-place", arguments.in_place,
+                   "Fill the memory of reserve() and commit() it, instead of send()");
+  CLI::Option* listen = command.add_flag(
+      "--listen", arguments.listen, "Wait for a leat-bench on another machine, serve it and end");
+  command
+      .add_option("--connect", arguments.connect, "Measure with the leat-bench that listens there")
+      ->excludes(listen)
+      ->type_name("HOST[:PORT]");
+  command.add_option("-p,--port", arguments.port, "Port of --listen and --connect")
+      ->capture_default_str()
+      ->type_name("PORT");
+}
+
+}  // namespace leat::bench

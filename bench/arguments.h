@@ -1,0 +1,43 @@
+// The arguments that subcommands share, with perftest's letters where they mean the same.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "leat/options.h"
+#include "measure.h"
+
+namespace leat::bench {
+
+// Of every subcommand.
+struct RunArguments {
+  std::vector<std::size_t> sizes;
+  RunLength length;
+  std::vector<int> cpus;
+  bool json = false;
+};
+
+// Of those that measure a channel.
+struct ChannelArguments : RunArguments {
+  std::string device;
+  std::string transport;
+  std::string spin_us;
+  bool verify = false;
+  bool in_place = false;
+  // Two machines: one listens, the other connects. Without both the program starts its own peer.
+  bool listen = false;
+  std::string connect;
+  std::uint16_t port = 18515;
+
+  Options options() const;
+};
+
+// Add the arguments to `command`. The values given by the caller in `arguments` are the defaults.
+void add_run_arguments(CLI::App& command, RunArguments& arguments);
+void add_channel_arguments(CLI::App& command, ChannelArguments& arguments);
+
+}  // namespace leat::bench

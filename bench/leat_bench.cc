@@ -1,0 +1,80 @@
+// leat-bench: measures leat, and with the same clock and the same table what bounds it.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "leat/version.h"
+#include "subcommand.h"
+
+namespace {
+
+using leat::bench::Run;
+
+struct Subcommand {
+  const char* name;
+  const char* group;
+  const char* summary;
+  Run (*declare)(CLI::App& command);
+};
+
+constexpr const char* kChannels = "Over a leat channel";
+constexpr const char* kBounds = "To compare with";
+
+constexpr Subcommand kSubcommands[] = {
+    {"pingpong", kChannels, "Half round trips of messages", leat::bench::declare_pingpong},
+    {"stream", kChannels, "Bandwidth and message rate of one direction",
+     leat::bench::declare_stream},
+    {"limits", kBounds, "What the machine allows: a cache line between two cores, and memcpy",
+     leat::bench::declare_limits},
+    {"tcp-pingpong", kBounds, "Half round trips over plain blocking TCP on loopback",
+     leat::bench::declare_tcp_pingpong},
+    {"tcp-stream", kBounds, "Bandwidth over plain blocking TCP on loopback",
+     leat::bench::declare_tcp_stream},
+};
+
+constexpr const char* kFooter = R"(Examples:
+  leat-bench pingpong -s 8,64,4K -n 100000       latency, this program starts its own peer
+  leat-bench stream -s 1M --transport ring       bandwidth over the ring transport
+  leat-bench pingpong -a --verify                all sizes, each byte checked
+  leat-bench limits                              what this machine allows at best
+  leat-bench stream --listen                     on two machines: first here,
+  leat-bench stream --connect HOST               then there
+
+Latency is half a round trip, in microseconds; MiB are 2^20 bytes. Flags are perftest's where they
+mean the same. See leat-bench SUBCOMMAND --help and leat-bench(1).)";
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Measures leat. Latency, bandwidth, and the limits they can be compared with.",
+               "leat-bench");
+  app.set_version_flag("-V,--version", std::string("leat-bench ") + leat::version());
+  app.require_subcommand(1);
+  app.footer(kFooter);
+
+  std::vector<std::pair<CLI::App*, Run>> runs;
+  for (const Subcommand& subcommand : kSubcommands) {
+    CLI::App* command = app.add_subcommand(subcommand.name, subcommand.summary);
+    command->group(subcommand.group);
+    runs.emplace_back(command, subcommand.declare(*command));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  try {
+    for (const auto& [command, run] : runs) {
+      if (command->parsed()) run();
+    }
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "leat-bench: %s\n", error.what());
+    return kFailed;
+  }
+}

@@ -1,0 +1,29 @@
+#include "measure.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace leat::bench {
+
+Latency::Distribution distribution_of(std::vector<double> half_round_trips_us) {
+  std::vector<double>& values = half_round_trips_us;
+  std::sort(values.begin(), values.end());
+  const auto count = static_cast<double>(values.size());
+  double sum = 0;
+  for (const double value : values) sum += value;
+  const double average = sum / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - average) * (value - average);
+  const auto at_rank = [&](double rank) {
+    const auto index = static_cast<std::size_t>(std::ceil(count * rank));
+    return values[std::min(index, values.size() - 1)];
+  };
+  return {.min_us = values.front(),
+          .max_us = values.back(),
+          .typical_us = values[values.size() / 2],
+          .stdev_us = std::sqrt(squares / count),
+          .p99_us = at_rank(0.99),
+          .p999_us = at_rank(0.999)};
+}
+
+}  // namespace leat::bench

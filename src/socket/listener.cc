@@ -1,0 +1,193 @@
+#include "leat/listener.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/system_error.h"
+#include "base/uri.h"
+#include "conn/link.h"
+#include "socket/channel_core.h"
+
+namespace leat {
+namespace detail {
+namespace {
+
+constexpr std::size_t kMaxHandshakes = 64;  // at the same time; more wait in the kernel's backlog
+
+}  // namespace
+
+// One thread per handshake, so that each can simply block, with a deadline, and none holds up others.
+class ListenerCore {
+ public:
+  ListenerCore(const Uri& uri, const Settings& settings)
+      : settings_(settings),
+        socket_(listen_tcp(uri)),
+        address_(local_address(socket_.get())),
+        done_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+        wait_(check(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
+    epoll_event wanted{};
+    wanted.events = EPOLLIN;
+    check(epoll_ctl(wait_.get(), EPOLL_CTL_ADD, socket_.get(), &wanted), "epoll_ctl");
+    check(epoll_ctl(wait_.get(), EPOLL_CTL_ADD, done_.get(), &wanted), "epoll_ctl");
+  }
+
+  ~ListenerCore() {
+    close();
+    std::unique_lock lock(mutex_);
+    for (Handshake& handshake : handshakes_) {
+      if (handshake.stream != nullptr) handshake.stream->abort();
+      if (handshake.socket >= 0) ::shutdown(handshake.socket, SHUT_RDWR);
+    }
+    ended_.wait(lock, [&] { return handshakes_.empty(); });
+  }
+
+  std::unique_ptr<ChannelCore> accept(Deadline deadline) {
+    for (;;) {
+      if (auto core = try_accept()) return core;
+      pollfd wait{wait_.get(), POLLIN, 0};
+      const int ready = poll(&wait, 1, poll_timeout_ms(deadline));
+      if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
+      if (ready == 0 && passed(deadline))
+        throw Error(ErrorCode::kTimeout, "accept at " + address_ + ": nobody came in time");
+    }
+  }
+
+  // Null if no connection is ready.
+  std::unique_ptr<ChannelCore> try_accept() {
+    const std::lock_guard lock(mutex_);
+    if (closed_) throw Error(ErrorCode::kClosed, "accept: the listener at " + address_ + " was closed");
+    eventfd_t events = 0;
+    eventfd_read(done_.get(), &events);
+    while (handshakes_.size() < kMaxHandshakes && start_handshake()) {
+    }
+    if (ready_.empty()) return nullptr;
+    auto core = std::move(ready_.front());
+    ready_.pop_front();
+    if (!ready_.empty()) eventfd_write(done_.get(), 1);
+    return core;
+  }
+
+  void close() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    socket_.reset();
+    eventfd_write(done_.get(), 1);  // stays readable: every accept wakes and says kClosed
+  }
+
+  const Settings& settings() const { return settings_; }
+  const std::string& address() const { return address_; }
+  int fd() const { return wait_.get(); }
+
+ private:
+  struct Handshake {
+    Stream* stream = nullptr;  // while it can be aborted
+    int socket = -1;           // before there is a stream
+  };
+
+  // False: nobody knocks. Throws if descriptors or memory run out; the newcomer stays in the backlog.
+  bool start_handshake() {
+    Fd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return false;
+      throw system_error("accept at " + address_, errno);
+    }
+    handshakes_.push_back({nullptr, socket.get()});
+    const auto handshake = std::prev(handshakes_.end());
+    try {
+      std::thread([this, handshake, fd = socket.get()] { run(Fd(fd), handshake); }).detach();
+      socket.release();
+    } catch (const std::system_error& error) {
+      handshakes_.erase(handshake);
+      throw Error(ErrorCode::kResource, std::string("accept: cannot start a thread: ") + error.what());
+    }
+    return true;
+  }
+
+  void run(Fd socket, std::list<Handshake>::iterator handshake) noexcept {
+    std::unique_ptr<ChannelCore> core;
+    const std::string peer = peer_address(socket.get());
+    try {
+      Connection connection =
+          accept_connection(std::move(socket), settings_, [&](Stream& stream) {
+            const std::lock_guard lock(mutex_);
+            handshake->stream = &stream;
+            handshake->socket = -1;
+            if (closed_) stream.abort();
+          });
+      core = std::make_unique<ChannelCore>(std::move(connection), settings_);
+    } catch (const std::exception& error) {
+      log(LogLevel::kWarn, "the handshake with " + peer + " at " + address_ +
+                               " failed: " + error.what());
+    }
+    const std::lock_guard lock(mutex_);
+    handshakes_.erase(handshake);
+    if (core != nullptr && !closed_) {
+      ready_.push_back(std::move(core));
+    }
+    // Also after a failure: the next in the backlog may start now.
+    eventfd_write(done_.get(), 1);
+    ended_.notify_all();  // with the mutex held: the destructor may free us right after
+  }
+
+  const Settings settings_;
+  Fd socket_;
+  const std::string address_;
+  const Fd done_;  // readable: a handshake ended, or we are closed
+  const Fd wait_;  // epoll over both
+
+  std::mutex mutex_;  // all below
+  std::condition_variable ended_;
+  std::list<Handshake> handshakes_;
+  std::deque<std::unique_ptr<ChannelCore>> ready_;
+  bool closed_ = false;
+};
+
+}  // namespace detail
+
+Listener::Listener(const std::string& address, const Options& options) {
+  const detail::Uri uri = detail::parse_uri(address);
+  core_ = std::make_unique<detail::ListenerCore>(
+      uri, detail::resolve_settings(options, uri.parameters));
+}
+Listener::Listener(Listener&&) noexcept = default;
+Listener& Listener::operator=(Listener&&) noexcept = default;
+Listener::~Listener() = default;
+
+Channel Listener::accept() {
+  return Channel(core_->accept(detail::deadline_after(core_->settings().timeout)));
+}
+
+std::optional<Channel> Listener::try_accept() {
+  auto core = core_->try_accept();
+  if (core == nullptr) return std::nullopt;
+  return Channel(std::move(core));
+}
+
+std::string Listener::address() const { return core_->address(); }
+
+unsigned Listener::port() const {
+  const std::string& address = core_->address();
+  return static_cast<unsigned>(std::stoul(address.substr(address.rfind(':') + 1)));
+}
+
+int Listener::fd() const { return core_->fd(); }
+
+void Listener::close() noexcept {
+  if (core_ != nullptr) core_->close();
+}
+
+}  // namespace leat

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds leat in every way that its tests need, and runs all of them in one ctest, whose summary
+# closes the output.
+set -euo pipefail
+
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'HELP'
+Usage: tests/run.sh [--preset NAME]... [--quick] [--no-vm] [CTEST_ARGUMENT]...
+
+  --preset NAME   build and test only this preset of CMakePresets.json; may be repeated (default: release, asan, tsan)
+  --quick         only release, without the guest and without the tests of the installation
+  --no-vm         without the guest: device ib is then compiled, but not tested
+  --help          this text
+
+Everything else goes to ctest, for example:
+  tests/run.sh --quick -R Ring       the tests with Ring in their name
+  tests/run.sh --preset tsan -L '^transport$'
+
+Tests of a build with sanitizers are named asan.* and tsan.*; those in the guest vm.*; those of the installation install.*.
+Needs Debian 12. Missing packages are installed as root or with sudo. Everything lands in build/.
+HELP
+}
+
+presets=() excluded=() skipped=()
+while (($# > 0)); do
+  case $1 in
+    --preset) presets+=("${2:?"run.sh: --preset needs a name"}") && shift ;;
+    --quick) presets=(release) excluded=(vm install) skipped=("--quick: sanitizers, guest, installation") ;;
+    --no-vm) excluded+=(vm) && skipped+=("--no-vm: device ib in the guest (vm.*)") ;;
+    --help) usage && exit ;;
+    *) break ;;
+  esac
+  shift
+done
+if ((${#presets[@]} == 0)); then
+  presets=(release asan tsan)
+elif ((${#skipped[@]} == 0)); then
+  skipped=("--preset: every other preset")
+fi
+[[ -n ${LEAT_TEST_IB-} ]] || skipped+=("device ib on this machine: LEAT_TEST_IB does not name one")
+ctest_options=()
+for label in "${excluded[@]}"; do
+  ctest_options+=(--label-exclude "^$label\$")
+done
+
+# Prints a headline that stands out from the output of tools.
+headline() {
+  printf '\n==== %s (after %d s)\n' "$*" "$SECONDS"
+}
+
+headline "tests/run.sh: presets ${presets[*]}, $(nproc) jobs; guest: $([[ " ${excluded[*]} " == *" vm "* ]] && echo no || echo yes)"
+printf 'skipped: %s\n' "${skipped[@]}"
+
+packages=(build test)
+[[ " ${excluded[*]} " == *" vm "* ]] || packages+=(vm)
+cmake/install-packages.sh "${packages[@]}"
+
+mkdir -p build/tests
+: >build/tests/CTestTestfile.cmake
+for preset in "${presets[@]}"; do
+  headline "build $preset"
+  options=()
+  # Sanitizers make gcc warn of what is not so.
+  [[ $preset == [at]san ]] || options+=(-DLEAT_WERROR=ON)
+  cmake --preset "$preset" "${options[@]}"
+  cmake --build --preset "$preset" --parallel "$(nproc)"
+  echo "subdirs(\"$PWD/build/$preset\")" >>build/tests/CTestTestfile.cmake
+done
+
+headline "test"
+exec ctest --test-dir build/tests --parallel "$(nproc)" --output-on-failure --no-tests=error --no-label-summary \
+  "${ctest_options[@]}" "$@"
