@@ -32,12 +32,11 @@ class IbRegion final : public MemoryRegion {
 
 class IbDevice final : public Device {
  public:
-  IbDevice(IbDeviceList devices, ibv_context* context, IbProbe probe)
-      : devices_(std::move(devices)), info_(std::move(probe.info)) {
-    domain_.name = info_.name;
-    domain_.where =
-        std::string(ibv_get_device_name(context->device)) + ":" + std::to_string(probe.port);
-    domain_.context = context;
+  IbDevice(IbContext context, IbProbe probe)
+      : context_(std::move(context)), info_(std::move(probe.info)) {
+    domain_.verbs_name = ibv_get_device_name(context_->device);
+    domain_.where = domain_.verbs_name + ":" + std::to_string(probe.port);
+    domain_.context = context_.get();
     domain_.limits = probe.limits;
     domain_.mtu = probe.mtu;
     domain_.reads = probe.reads;
