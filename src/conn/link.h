@@ -23,6 +23,9 @@ struct Link {
   std::unique_ptr<Stream> stream;  // the lifeline: its end is the peer's death. tcp's wire
   std::unique_ptr<Device> device;
   std::unique_ptr<QueuePair> queue_pair;
+  // What Prepare made on top of device and queue_pair, if it must not outlive them: released first
+  // when this device is given up.
+  std::shared_ptr<void> prepared;
   std::string transport;  // "ring", "tcp": what both agreed on
   std::string device_name = "tcp";
   std::vector<std::byte> peer_setup;  // what the peer's Prepare returned
@@ -42,13 +45,18 @@ inline constexpr std::size_t kMaxSetupBytes = 1024;
 // Largest queue depths that `device` and leat's defaults allow.
 QueueDepths queue_depths(const Device& device);
 
+// Throws kInvalidArgument if the settings contradict each other or their files cannot be used, as
+// connect_link and accept_link would; for a listener, to fail at once.
+void check_settings(const Settings& settings);
+
 // The active side. Blocks until connect_timeout of `settings`.
 Link connect_link(const Uri& uri, const Settings& settings, const Prepare& prepare);
 
 // The passive side for one accepted TCP socket. Blocks until handshake_timeout of `settings`.
-// `on_stream` is called as soon as there is a stream that abort() can end from another thread.
+// `on_stream` is called as soon as there is a stream that abort() can end from another thread, and
+// with null before that stream is destroyed if the handshake fails.
 Link accept_link(Fd socket, const Settings& settings, const Prepare& prepare,
-                 const std::function<void(Stream&)>& on_stream);
+                 const std::function<void(Stream*)>& on_stream);
 
 // A bound, listening, non-blocking TCP socket. Throws kAddress if the port is in use.
 Fd listen_tcp(const Uri& uri);

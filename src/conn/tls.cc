@@ -76,16 +76,17 @@ struct TlsStream::SocketMethod {
 
 void TlsStream::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
 
-TlsStream::TlsStream(Fd socket, const Settings& settings, TlsRole role) : context_(settings, role) {
+TlsStream::TlsStream(Fd socket, std::unique_ptr<TlsContext> context)
+    : context_(std::move(context)) {
   prepare_socket(socket.get());
   io_.socket = std::move(socket);
-  ssl_.reset(SSL_new(context_.get()));
+  ssl_.reset(SSL_new(context_->get()));
   BIO* bio = ssl_ ? BIO_new(SocketMethod::get()) : nullptr;
   if (bio == nullptr) throw Error(ErrorCode::kResource, "OpenSSL gives no stream: " + tls_reason());
   BIO_set_data(bio, &io_);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_.get(), bio, bio);
-  if (role == TlsRole::kActive) {
+  if (context_->role() == TlsRole::kActive) {
     SSL_set_connect_state(ssl_.get());
   } else {
     SSL_set_accept_state(ssl_.get());
@@ -113,7 +114,7 @@ void TlsStream::handshake(Deadline deadline) {
     }
   }
   // A handshake by key counts as a resumed session; any other way in is none.
-  if (context_.uses_key() && SSL_session_reused(ssl_.get()) != 1) {
+  if (context_->uses_key() && SSL_session_reused(ssl_.get()) != 1) {
     throw Error(ErrorCode::kAuthentication, "TLS handshake failed: the peer did not use the key",
                 kKeyAdvice);
   }
@@ -143,7 +144,7 @@ void TlsStream::fail_handshake() {
       start + text +
           (bad_certificate ? std::string(" (") + X509_verify_cert_error_string(verified) + ")"
                            : std::string()),
-      context_.uses_key() ? kKeyAdvice : kCertificateAdvice);
+      context_->uses_key() ? kKeyAdvice : kCertificateAdvice);
 }
 
 // Any failure after the handshake. The stream is dead afterwards.
@@ -157,7 +158,7 @@ void TlsStream::fail(const char* what) {
   }
   throw Error(ErrorCode::kAuthentication,
               std::string(what) + " inside TLS failed: " + (text.empty() ? "stream is dead" : text),
-              context_.uses_key() ? kKeyAdvice : kCertificateAdvice);
+              context_->uses_key() ? kKeyAdvice : kCertificateAdvice);
 }
 
 std::optional<std::size_t> TlsStream::try_read(std::span<std::byte> bytes) {

@@ -20,8 +20,8 @@ namespace leat::detail {
 // without it is kPeerDied, as somebody may have cut the connection.
 class TlsStream final : public Stream {
  public:
-  // No byte moves before handshake(). Throws kInvalidArgument for bad tls_* settings.
-  TlsStream(Fd socket, const Settings& settings, TlsRole role);
+  // No byte moves before handshake().
+  TlsStream(Fd socket, std::unique_ptr<TlsContext> context);
   ~TlsStream() override;
 
   // Blocks. Throws kAuthentication if the peer has another key or none, kTimeout, kPeerDied.
@@ -51,7 +51,7 @@ class TlsStream final : public Stream {
   [[noreturn]] void fail(const char* what);
   [[noreturn]] void fail_handshake();
 
-  TlsContext context_;
+  std::unique_ptr<TlsContext> context_;
   Io io_;
   std::mutex mutex_;
   std::unique_ptr<ssl_st, Free> ssl_;

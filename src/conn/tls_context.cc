@@ -141,7 +141,7 @@ std::string tls_reason() {
 
 void TlsContext::Free::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
 
-TlsContext::TlsContext(const Settings& settings, TlsRole role) {
+TlsContext::TlsContext(const Settings& settings, TlsRole role) : role_(role) {
   const bool certificates = !settings.tls_cert_file.empty() || !settings.tls_key_file.empty() ||
                             !settings.tls_ca_file.empty();
   if (!settings.tls_psk_file.empty() && certificates) {
@@ -163,20 +163,20 @@ TlsContext::TlsContext(const Settings& settings, TlsRole role) {
   if (certificates) {
     use_certificates(settings);
   } else {
-    use_key(settings.tls_psk_file, role);
+    use_key(settings.tls_psk_file);
   }
 }
 
 TlsContext::~TlsContext() { OPENSSL_cleanse(key_.data(), key_.size()); }
 
-void TlsContext::use_key(const std::string& path, TlsRole role) {
+void TlsContext::use_key(const std::string& path) {
   std::string text = read_key_file(path);
   key_ = parse_key(text, path);
   OPENSSL_cleanse(text.data(), text.size());
   // One cipher, because a pre-shared key belongs to the hash of one.
   SSL_CTX_set_ciphersuites(context_.get(),
                            long_key(*this) ? "TLS_AES_256_GCM_SHA384" : "TLS_AES_128_GCM_SHA256");
-  if (role == TlsRole::kActive) {
+  if (role_ == TlsRole::kActive) {
     SSL_CTX_set_psk_use_session_callback(context_.get(), offer_key);
   } else {
     SSL_CTX_set_psk_find_session_callback(context_.get(), find_key);

@@ -33,6 +33,7 @@ class TlsContext {
   ~TlsContext();
 
   ssl_ctx_st* get() const { return context_.get(); }
+  TlsRole role() const { return role_; }
   bool uses_key() const { return !key_.empty(); }
   const std::vector<unsigned char>& key() const { return key_; }
 
@@ -41,10 +42,11 @@ class TlsContext {
     void operator()(ssl_ctx_st* context) const;
   };
 
-  void use_key(const std::string& path, TlsRole role);
+  void use_key(const std::string& path);
   void use_certificates(const Settings& settings);
 
   std::unique_ptr<ssl_ctx_st, Free> context_;
+  TlsRole role_;
   std::vector<unsigned char> key_;
 };
 

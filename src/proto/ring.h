@@ -17,7 +17,7 @@ namespace leat::detail {
 
 // Units that a message of `bytes` takes; an empty one takes a unit too.
 constexpr std::uint64_t units_of(std::size_t bytes) {
-  return bytes == 0 ? 1 : (bytes + kPlaceUnitBytes - 1) / kPlaceUnitBytes;
+  return bytes == 0 ? 1 : (bytes - 1) / kPlaceUnitBytes + 1;  // as it cannot overflow
 }
 
 // A message larger than this share of its ring travels in pieces. With it, and with space coming back

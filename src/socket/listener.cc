@@ -37,6 +37,7 @@ class ListenerCore {
         address_(local_address(socket_.get())),
         done_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
         wait_(check(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
+    check_settings(settings_);
     epoll_event wanted{};
     wanted.events = EPOLLIN;
     check(epoll_ctl(wait_.get(), EPOLL_CTL_ADD, socket_.get(), &wanted), "epoll_ctl");
@@ -122,11 +123,11 @@ class ListenerCore {
     const std::string peer = peer_address(socket.get());
     try {
       Connection connection =
-          accept_connection(std::move(socket), settings_, [&](Stream& stream) {
+          accept_connection(std::move(socket), settings_, [&](Stream* stream) {
             const std::lock_guard lock(mutex_);
-            handshake->stream = &stream;
+            handshake->stream = stream;
             handshake->socket = -1;
-            if (closed_) stream.abort();
+            if (closed_ && stream != nullptr) stream->abort();
           });
       core = std::make_unique<ChannelCore>(std::move(connection), settings_);
     } catch (const std::exception& error) {

@@ -30,7 +30,7 @@ struct Connection {
 // Both block as connect_link and accept_link do, log the description at info, and throw their errors.
 Connection open_connection(const Uri& uri, const Settings& settings);
 Connection accept_connection(Fd socket, const Settings& settings,
-                             const std::function<void(Stream&)>& on_stream);
+                             const std::function<void(Stream*)>& on_stream);
 
 // The one table of transports, for programs that list them.
 struct TransportDescription {

@@ -73,8 +73,12 @@ ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
   // The receiving thread may be here too, with unsignaled inlined writes: they touch no state of the
   // send side.
   if (error_.load(std::memory_order_relaxed)) return fail(request, CompletionStatus::kFlushed);
-  if (peer_closed()) return fail(request, CompletionStatus::kPeerGone);
-  if (request.signaled && !room_for_completion()) return Ran::kNoRoom;
+  if (request.signaled) {
+    look_at_peer();
+    if (!room_for_completion()) return Ran::kNoRoom;
+  }
+  if (peer_closed()) [[unlikely]]
+    return fail(request, CompletionStatus::kPeerGone);
   auto* local = static_cast<std::byte*>(request.local);
   switch (request.opcode) {
     case Opcode::kWrite: {
@@ -116,10 +120,7 @@ ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
 }
 
 ShmQueuePair::Ran ShmQueuePair::run_arrival(const SendRequest& request) {
-  if (++sends_since_service_ >= kSendsPerService) {
-    sends_since_service_ = 0;
-    service_socket();
-  }
+  if (!request.signaled) look_at_peer();
   if (!receive_is_posted()) return Ran::kNoRoom;
   auto* local = static_cast<const std::byte*>(request.local);
   std::byte* target = nullptr;
@@ -148,6 +149,14 @@ ShmQueuePair::Ran ShmQueuePair::run_arrival(const SendRequest& request) {
   }
   publish(request, request.opcode == Opcode::kSend ? kEntrySend : kEntryImmediate);
   return Ran::kDone;
+}
+
+// Memory of a dead peer takes writes as ever; only its socket tells. Send side.
+void ShmQueuePair::look_at_peer() {
+  if (++sends_since_service_ < kSendsPerService) [[likely]]
+    return;
+  sends_since_service_ = 0;
+  service_socket();
 }
 
 // Fills the entry and makes it visible. The bytes are in the target already; a small message rides
@@ -223,11 +232,6 @@ std::size_t ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests)
 
 std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
   std::size_t count = 0;
-  // Also when there is something: writes and reads never look at the socket themselves.
-  if (++sends_since_service_ >= kPollsPerService) {
-    sends_since_service_ = 0;
-    service_socket();
-  }
   while (count < completions.size() && done_head_ != done_tail_)
     completions[count++] = done_[done_head_++ & (done_.size() - 1)];
   if (count == completions.size()) return count;
@@ -240,6 +244,7 @@ std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
     }
     has_failures_.store(!failures_.empty(), std::memory_order_relaxed);
   }
+  if (count == 0) look_at_peer();
   return count;
 }
 

@@ -55,6 +55,7 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
                          unsigned access);
   bool local_access(const SendRequest& request) const;
   bool receive_is_posted();
+  void look_at_peer();
   void publish(const SendRequest& request, EntryKind kind);
   void wake(std::atomic<std::uint32_t>& armed, Side side);
   Ran fail(const SendRequest& request, CompletionStatus status);

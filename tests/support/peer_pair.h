@@ -75,7 +75,7 @@ using PeerBody = std::function<void(Peer&)>;
 enum class SecondEnds {
   kByReturning,
   kByVanishing,  // by exit(0), which destroys nothing; two processes only
-  kBySignal,  // SIGKILL, from itself or from the first side; two processes only
+  kBySignal,     // SIGKILL, from itself or from the first side; two processes only
 };
 
 // Runs both bodies at the same time and returns when both have ended. As processes, both are

@@ -52,6 +52,7 @@ mkdir /cgroup
 mount -t cgroup2 cgroup /cgroup
 mkdir /cgroup/job
 cp /job/script /root/run/leat-vm-job
+touch /job/started
 status=0
 (
   echo 0 >/cgroup/job/cgroup.procs

@@ -134,7 +134,8 @@ wait "${tails[@]}" || true
 
 [[ ! -s $job/status ]] || exit "$(<"$job/status")"
 if ((SECONDS - started >= timeout_seconds)); then
-  echo "run.sh: stopped after $timeout_seconds s, before the command had ended (raise it with --timeout): $*" >&2
+  [[ -e $job/started ]] && state=ended || state="started: booting takes 8 s, and more on a busy host"
+  echo "run.sh: stopped after $timeout_seconds s, before the command had $state (raise it with --timeout): $*" >&2
   exit 124
 fi
 cat "$job/qemu_log" >&2

@@ -1,0 +1,43 @@
+// Which device and transport two sides use: the rules, without sockets or devices. Pure.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "base/settings.h"
+#include "conn/device_list.h"
+#include "conn/hello.h"
+
+namespace leat::detail {
+
+struct TransportRule {
+  const char* name;  // at most 15 characters
+  bool rdma;         // needs a queue pair; the others need device tcp
+};
+
+// Every transport that a peer may ask for; "auto" takes the first one that fits the device.
+inline constexpr std::array<TransportRule, 2> kTransports = {{{"ring", true}, {"tcp", false}}};
+
+// Throws kInvalidArgument if one side's own settings contradict each other: an unknown transport,
+// transport ring with device tcp.
+void check_choice(const Settings& settings, const DeviceList& devices);
+
+// What both ask for: a transport's name or "auto". Throws kUnavailable that names both wishes.
+std::string agree_on_transport(const Hello& client, const Hello& listener);
+
+// The transport to use on a device of that kind; empty if `agreed` cannot run there.
+std::string transport_on(DeviceKind kind, const std::string& agreed);
+
+struct Verdict {
+  bool possible = false;
+  std::string why_not;
+  // Something better is given up that could be had: it counts as a fallback. Not so if a setting
+  // excludes it or if it cannot be, as shm between hosts.
+  bool is_loss = false;
+};
+
+// Whether that kind of device may be tried, from what is known of both sides.
+Verdict judge(DeviceKind kind, const Hello& client, const Hello& listener,
+              const std::string& agreed_transport);
+
+}  // namespace leat::detail

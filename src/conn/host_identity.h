@@ -1,0 +1,23 @@
+// Which host, user and network namespace a process runs in: shm works where all three are equal.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace leat::detail {
+
+struct HostIdentity {
+  std::array<std::byte, 16> boot_id{};  // of the kernel's boot; all zero: unknown
+  std::uint32_t user = 0;               // effective user id
+  std::uint64_t network = 0;            // inode of the network namespace; 0: unknown
+
+  bool operator==(const HostIdentity&) const = default;
+  bool boot_known() const { return boot_id != std::array<std::byte, 16>{}; }
+};
+
+// Reads it from the kernel each time, so that it is right after fork, setuid and unshare. What
+// cannot be read is unknown. Never throws.
+HostIdentity host_identity() noexcept;
+
+}  // namespace leat::detail

@@ -1,0 +1,138 @@
+#include "support/channel_side.h"
+
+#include <algorithm>
+#include <ostream>
+#include <stdexcept>
+#include <thread>
+
+#include "support/devices.h"
+
+namespace leat::detail {
+namespace {
+
+std::string kind_name(const ChannelKind& kind) {
+  return kind.transport == "tcp" ? "tcp" : kind.transport + "_on_" + device_label(kind.device);
+}
+
+}  // namespace
+
+void PrintTo(const ChannelKind& kind, std::ostream* out) { *out << kind_name(kind); }
+
+std::vector<ChannelKind> channel_kinds() {
+  std::vector<ChannelKind> kinds;
+  for (const std::string& device : test_devices()) kinds.push_back({"ring", device});
+  kinds.push_back({"tcp", "tcp"});
+  return kinds;
+}
+
+Options channel_options(const ChannelKind& kind) {
+  Options options;
+  options.device = kind.device;
+  options.transport = kind.transport;
+  options.fallback = "never";
+  options.connect_timeout = hang_limit();
+  options.handshake_timeout = hang_limit();
+  options.timeout = hang_limit();
+  return options;
+}
+
+std::string listening_address(const ChannelKind& kind) {
+  const std::string address = device_address(kind.device);
+  return (address.empty() ? "127.0.0.1" : address) + ":0";
+}
+
+void send_pattern(Channel& channel, std::size_t bytes, std::uint64_t seed, unsigned context) {
+  std::vector<std::byte> message(bytes);
+  fill_pattern(message, seed);
+  channel.send(message, context);
+}
+
+void expect_message(const Message& message, std::size_t bytes, std::uint64_t seed) {
+  ASSERT_TRUE(message) << "the end instead of a message";
+  ASSERT_EQ(message.size(), bytes);
+  ASSERT_EQ(pattern_mismatch(message.bytes(), seed), bytes) << "pattern of seed " << seed;
+}
+
+Message receive_patiently(Channel& channel, unsigned context) {
+  const Deadline deadline = hang_deadline();
+  while (!passed(deadline)) {
+    if (auto message = channel.try_receive(context)) return std::move(*message);
+    std::this_thread::yield();
+  }
+  throw std::runtime_error("no message comes");
+}
+
+std::size_t fill_up(Channel& channel, std::size_t bytes, unsigned context) {
+  constexpr std::size_t kEnough = std::size_t{1} << 30;
+  std::vector<std::byte> message(bytes);
+  std::size_t count = 0;
+  // Refused often in a row: the sockets of a kernel hand their bytes over little by little.
+  for (int refusals = 0; refusals < 100;) {
+    fill_pattern(message, count);
+    if (channel.try_send(message, context)) {
+      refusals = 0;
+      if (++count * bytes > kEnough)
+        throw std::runtime_error("a peer that does not read takes 1 GiB");
+    } else {
+      ++refusals;
+      std::this_thread::yield();
+    }
+  }
+  return count;
+}
+
+void expect_error(ErrorCode code, const std::function<void()>& call) {
+  expect_error_of({code}, call);
+}
+
+void expect_error_of(std::initializer_list<ErrorCode> codes, const std::function<void()>& call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error where '" << to_string(*codes.begin()) << "' was due";
+  } catch (const Error& error) {
+    EXPECT_NE(std::ranges::find(codes, error.code()), codes.end())
+        << "'" << to_string(error.code()) << "' where '" << to_string(*codes.begin())
+        << "' was due: " << error.what();
+    EXPECT_GT(std::string_view(error.what()).size(), 10u);
+    EXPECT_NE(error.system_errno(), 0);
+  }
+}
+
+void ChannelTest::run(const ChannelBody& first, const ChannelBody& second,
+                      const ChannelSetup& setup) const {
+  const bool second_returns = setup.second_ends == SecondEnds::kByReturning;
+  run_pair(
+      mode(),
+      [&](Peer& peer) {
+        Options options = channel_options(kind());
+        if (setup.first_options) setup.first_options(options);
+        Listener listener(listening_address(kind()), options);
+        peer.tell(listener.address());
+        ChannelSide side{peer, listener.accept()};
+        EXPECT_EQ(side.channel.transport(), kind().transport);
+        EXPECT_EQ(side.channel.device(), kind().device);
+        first(side);
+        if (second_returns) peer.barrier();
+      },
+      [&](Peer& peer) {
+        Options options = channel_options(kind());
+        if (setup.second_options) setup.second_options(options);
+        ChannelSide side{peer, Channel::connect(peer.hear(), options)};
+        EXPECT_EQ(side.channel.transport(), kind().transport);
+        EXPECT_EQ(side.channel.device(), kind().device);
+        second(side);
+        if (second_returns) peer.barrier();
+      },
+      setup.second_ends);
+}
+
+void ChannelTest::run_both(const ChannelBody& body,
+                           const std::function<void(Options&)>& options) const {
+  run(body, body, {.first_options = options, .second_options = options});
+}
+
+std::string channel_test_name(const testing::TestParamInfo<ChannelTest::ParamType>& parameters) {
+  return kind_name(std::get<0>(parameters.param)) + "_" + to_string(std::get<1>(parameters.param));
+}
+
+}  // namespace leat::detail
