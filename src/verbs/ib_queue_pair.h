@@ -86,6 +86,7 @@ class IbQueuePair final : public QueuePair {
   struct Slot {
     std::uint64_t id;
     std::uint32_t bytes;
+    Opcode opcode;
     bool signaled;            // the user wants a completion also for success
     CompletionStatus reason;  // of a failure that the device cannot name; else kSuccess
   };
