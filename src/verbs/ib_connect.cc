@@ -87,8 +87,8 @@ rdma_conn_param parameters(const IbDomain& domain, const IbQueuePair& queue_pair
   rdma_conn_param parameters{};
   parameters.responder_resources = domain.reads;
   parameters.initiator_depth = domain.reads;
-  parameters.retry_count = 7;      // for the record: make_ready sets
-  parameters.rnr_retry_count = 7;  // what the queue pair does
+  parameters.retry_count = IbQueuePair::kRetries;
+  parameters.rnr_retry_count = IbQueuePair::kRnrRetries;
   parameters.qp_num = queue_pair.number();
   return parameters;
 }
@@ -103,6 +103,11 @@ class IbOffer final : public Offer {
         channel_(std::in_place, domain.where),
         listener_(channel_->make_id(domain.where)) {
     IbAddress address = IbAddress::parse(local_address);
+    if (address.is_loopback()) {
+      // No device has this address, but a peer that reached it reaches the device's as well.
+      const std::vector<IbAddress> own = ib_addresses(domain.verbs_name);
+      if (!own.empty()) address = own.front();
+    }
     require_route(rdma_bind_addr(listener_.get(), address.get()),
                   "rdma_bind_addr(" + address.text() + ")", domain.where);
     if (!is_on(*listener_, domain)) {
@@ -228,7 +233,9 @@ std::string ib_device_for_route(const std::string& local_address, const std::str
   };
   try {
     IbAddress local = parse(local_address);
-    const IbAddress peer = parse(peer_address);
+    IbAddress peer = parse(peer_address);
+    // Binding to it fails, but the kernel knows a device to connect to it.
+    if (local.is_loopback()) peer = std::exchange(local, {});
     if (count_ib_devices() == 0) throw no_ib_device();
     CmChannel channel(where);
     CmId id;

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <span>
+#include <system_error>
 
 #include "base/mapped_memory.h"
 #include "verbs/ib_call.h"
@@ -174,9 +176,19 @@ IbProbe probe_ib(const std::string& verbs_name, IbContext& context) {
 std::size_t count_ib_devices() { return list_devices().devices.size(); }
 
 Error no_ib_device() {
+  // libibverbs does not list a device whose file it does not find.
+  std::string names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
+    names += " " + entry.path().filename().string();
+  }
+  if (!names.empty()) {
+    return unusable("the files in /dev/infiniband are missing for the RDMA devices" + names,
+                    "Load the kernel module ib_uverbs. In a container: --device=/dev/infiniband "
+                    "--cap-add=IPC_LOCK --network=host.");
+  }
   return unusable("this machine has no RDMA device",
-                  "ibv_devices lists none. For Soft-RoCE: modprobe rdma_rxe && rdma link add rxe0 "
-                  "type rxe netdev NETDEV. In a container: --device=/dev/infiniband.");
+                  "For Soft-RoCE: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev NETDEV.");
 }
 
 std::vector<IbAddress> ib_addresses(const std::string& verbs_name) {

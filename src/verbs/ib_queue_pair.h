@@ -40,6 +40,10 @@ struct IbDomain {
 // flushed.
 class IbQueuePair final : public QueuePair {
  public:
+  // One less than the most, which rxe takes for "without end".
+  static constexpr std::uint8_t kRetries = 6;
+  static constexpr std::uint8_t kRnrRetries = 7;  // without end
+
   // Not connected yet. Throws kResource.
   IbQueuePair(const IbDomain& domain, const QueueDepths& depths);
   ~IbQueuePair() override;

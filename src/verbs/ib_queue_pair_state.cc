@@ -17,11 +17,9 @@ namespace {
 
 // 0.64 ms. rdma_cm would leave 0, which means 655 ms.
 constexpr std::uint8_t kMinRnrTimer = 12;
-// 4.096 us * 2^16 = 268 ms, eight times: a dead peer is noticed after 2 to 9 s (devices may wait up
+// 4.096 us * 2^16 = 268 ms, seven times: a dead peer is noticed after 2 to 8 s (devices may wait up
 // to four times longer), and a round trip of 200 ms is no death.
 constexpr std::uint8_t kAckTimeout = 16;
-constexpr std::uint8_t kRetries = 7;
-constexpr std::uint8_t kRnrRetries = 7;  // without end
 constexpr std::uint32_t kFewestRequests = 16;
 
 void watch(const Fd& epoll, int fd) {
@@ -205,13 +203,16 @@ int IbQueuePair::event_fd(Side which) const {
 std::byte* IbQueuePair::peer_memory(const RemoteRegion&) { return nullptr; }
 
 std::string IbQueuePair::describe() const {
+  const std::string number = ", queue pair " + std::to_string(queue_pair_->qp_num);
   ibv_qp_attr attributes{};
   ibv_qp_init_attr init{};
-  const bool known =
-      ibv_query_qp(queue_pair_.get(), &attributes, IBV_QP_STATE | IBV_QP_DEST_QPN, &init) == 0;
-  return description_ + ", queue pair " + std::to_string(queue_pair_->qp_num) + " to " +
-         std::to_string(attributes.dest_qp_num) + ", state " +
-         (known ? state_text(attributes.qp_state) : "unknown");
+  constexpr int kWanted = IBV_QP_STATE | IBV_QP_DEST_QPN | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT;
+  if (ibv_query_qp(queue_pair_.get(), &attributes, kWanted, &init) != 0) {
+    return description_ + number + ", state unknown";
+  }
+  return description_ + number + " to " + std::to_string(attributes.dest_qp_num) + ", RNR timer " +
+         std::to_string(attributes.min_rnr_timer) + ", timeout " +
+         std::to_string(attributes.timeout) + ", state " + state_text(attributes.qp_state);
 }
 
 }  // namespace leat::detail
