@@ -23,9 +23,6 @@ struct Link {
   std::unique_ptr<Stream> stream;  // the lifeline: its end is the peer's death. tcp's wire
   std::unique_ptr<Device> device;
   std::unique_ptr<QueuePair> queue_pair;
-  // What Prepare made on top of device and queue_pair, if it must not outlive them: released first
-  // when this device is given up.
-  std::shared_ptr<void> prepared;
   std::string transport;  // "ring", "tcp": what both agreed on
   std::string device_name = "tcp";
   std::vector<std::byte> peer_setup;  // what the peer's Prepare returned
@@ -38,7 +35,9 @@ struct Link {
 
 // Makes what link.transport needs on our side (memory, posted receives), before the peer may send;
 // returns what the peer must know, at most kMaxSetupBytes. May throw: the device is then given up
-// and, if the fallback setting allows, the next one is tried. Called once per device tried.
+// and, if the fallback setting allows, the next one is tried. Called once per device tried; may
+// take device and queue_pair out of the link, and gives up what it took before when it is called
+// again.
 using Prepare = std::function<std::vector<std::byte>(Link& link)>;
 inline constexpr std::size_t kMaxSetupBytes = 1024;
 

@@ -101,7 +101,6 @@ void open(const Negotiation& side, DeviceKind kind, const DeviceState& own) {
 
 // In this order: nothing may outlive what it stands on.
 void drop_device(Link& link) {
-  link.prepared.reset();
   link.queue_pair.reset();
   link.device.reset();
   link.device_name = to_string(DeviceKind::kTcp);

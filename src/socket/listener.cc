@@ -28,7 +28,8 @@ constexpr std::size_t kMaxHandshakes = 64;  // at the same time; more wait in th
 
 }  // namespace
 
-// One thread per handshake, so that each can simply block, with a deadline, and none holds up others.
+// One thread per handshake, so that each can simply block, with a deadline, and none holds up
+// others.
 class ListenerCore {
  public:
   ListenerCore(const Uri& uri, const Settings& settings)
@@ -37,7 +38,6 @@ class ListenerCore {
         address_(local_address(socket_.get())),
         done_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
         wait_(check(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
-    check_settings(settings_);
     epoll_event wanted{};
     wanted.events = EPOLLIN;
     check(epoll_ctl(wait_.get(), EPOLL_CTL_ADD, socket_.get(), &wanted), "epoll_ctl");
@@ -68,7 +68,8 @@ class ListenerCore {
   // Null if no connection is ready.
   std::unique_ptr<ChannelCore> try_accept() {
     const std::lock_guard lock(mutex_);
-    if (closed_) throw Error(ErrorCode::kClosed, "accept: the listener at " + address_ + " was closed");
+    if (closed_)
+      throw Error(ErrorCode::kClosed, "accept: the listener at " + address_ + " was closed");
     eventfd_t events = 0;
     eventfd_read(done_.get(), &events);
     while (handshakes_.size() < kMaxHandshakes && start_handshake()) {
@@ -99,7 +100,8 @@ class ListenerCore {
     int socket = -1;           // before there is a stream
   };
 
-  // False: nobody knocks. Throws if descriptors or memory run out; the newcomer stays in the backlog.
+  // False: nobody knocks. Throws if descriptors or memory run out; the newcomer stays in the
+  // backlog.
   bool start_handshake() {
     Fd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
@@ -113,7 +115,8 @@ class ListenerCore {
       socket.release();
     } catch (const std::system_error& error) {
       handshakes_.erase(handshake);
-      throw Error(ErrorCode::kResource, std::string("accept: cannot start a thread: ") + error.what());
+      throw Error(ErrorCode::kResource,
+                  std::string("accept: cannot start a thread: ") + error.what());
     }
     return true;
   }
@@ -122,17 +125,20 @@ class ListenerCore {
     std::unique_ptr<ChannelCore> core;
     const std::string peer = peer_address(socket.get());
     try {
-      Connection connection =
-          accept_connection(std::move(socket), settings_, [&](Stream* stream) {
-            const std::lock_guard lock(mutex_);
-            handshake->stream = stream;
-            handshake->socket = -1;
-            if (closed_ && stream != nullptr) stream->abort();
-          });
+      Connection connection = accept_connection(std::move(socket), settings_, [&](Stream* stream) {
+        const std::lock_guard lock(mutex_);
+        handshake->stream = stream;
+        handshake->socket = -1;
+        if (closed_ && stream != nullptr) stream->abort();
+      });
+      {
+        const std::lock_guard lock(mutex_);
+        handshake->stream = nullptr;  // nothing blocks any more, and a failure would destroy it
+      }
       core = std::make_unique<ChannelCore>(std::move(connection), settings_);
     } catch (const std::exception& error) {
-      log(LogLevel::kWarn, "the handshake with " + peer + " at " + address_ +
-                               " failed: " + error.what());
+      log(LogLevel::kWarn,
+          "the handshake with " + peer + " at " + address_ + " failed: " + error.what());
     }
     const std::lock_guard lock(mutex_);
     handshakes_.erase(handshake);
@@ -161,8 +167,9 @@ class ListenerCore {
 
 Listener::Listener(const std::string& address, const Options& options) {
   const detail::Uri uri = detail::parse_uri(address);
-  core_ = std::make_unique<detail::ListenerCore>(
-      uri, detail::resolve_settings(options, uri.parameters));
+  const detail::Settings settings = detail::resolve_settings(options, uri.parameters);
+  detail::check_settings(settings);
+  core_ = std::make_unique<detail::ListenerCore>(uri, settings);
 }
 Listener::Listener(Listener&&) noexcept = default;
 Listener& Listener::operator=(Listener&&) noexcept = default;

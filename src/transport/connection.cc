@@ -78,8 +78,8 @@ Connection open_connection(const Uri& uri, const Settings& settings) {
 Connection accept_connection(Fd socket, const Settings& settings,
                              const std::function<void(Stream*)>& on_stream) {
   Setup setup(settings);
-  Link link = accept_link(std::move(socket), settings,
-                          [&](Link& made) { return setup.prepare(made); }, on_stream);
+  Link link = accept_link(
+      std::move(socket), settings, [&](Link& made) { return setup.prepare(made); }, on_stream);
   return setup.finish(std::move(link));
 }
 

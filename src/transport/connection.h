@@ -27,7 +27,8 @@ struct Connection {
   std::uint64_t fallbacks = 0;
 };
 
-// Both block as connect_link and accept_link do, log the description at info, and throw their errors.
+// Both block as connect_link and accept_link do, log the description at info, and throw their
+// errors.
 Connection open_connection(const Uri& uri, const Settings& settings);
 Connection accept_connection(Fd socket, const Settings& settings,
                              const std::function<void(Stream*)>& on_stream);

@@ -15,9 +15,9 @@ declare -rA may_include=(
   [src/proto]="base" # pure: no I/O
   [src/transport]="base verbs conn proto"
   [src/socket]="base verbs conn proto transport"
-  [src/tools]="base verbs" # settings and devices have no public header, and leat-info lists them
+  [src/tools]="base verbs conn transport" # what leat-info lists and checks has no public header
   [bench]="tools"
-  [examples]=""
+  [examples]="tools" # the progress bar
 )
 readonly max_lines_header=220 max_lines_source=500
 

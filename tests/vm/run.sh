@@ -89,7 +89,8 @@ job_script() {
   echo "exec $(printf '%q ' "${privileges[@]}" "$@")"
 }
 
-"$here/install.sh"
+[[ $(uname -m) == x86_64 ]] || die "the guest is for amd64 hosts, this one is $(uname -m)"
+"$here/../../cmake/install-packages.sh" vm || exit 125
 image=$("$here/image.sh")
 { read -r kernel && read -r initramfs; } <<<"$image"
 

@@ -1,0 +1,255 @@
+#include "tools/checks.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "base/asymmetric_barrier.h"
+#include "base/settings.h"
+#include "base/uri.h"
+#include "conn/choice.h"
+#include "conn/link.h"
+#include "conn/tcp.h"
+#include "leat/error.h"
+#include "tools/verbs_ports.h"
+#include "verbs/device_table.h"
+
+namespace leat::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+using detail::DeviceInfo;
+using detail::DeviceKind;
+using detail::DeviceList;
+using detail::Settings;
+
+constexpr const char* kInfiniband = "/dev/infiniband";
+constexpr std::uint16_t kAnyPort = 18515;  // leat-bench's; closed is as good an answer as open
+// What a default connection registers, with some air.
+constexpr rlim_t kEnoughLockedBytes = rlim_t{64} << 20;
+
+bool may_lock_without_limit() {
+  constexpr unsigned kIpcLock = 14;
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("CapEff:")) continue;
+    return (std::stoull(line.substr(7), nullptr, 16) >> kIpcLock & 1) != 0;
+  }
+  return false;
+}
+
+Check check_locked_memory(bool has_verbs_device) {
+  rlimit limit{};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  const bool unlimited = limit.rlim_cur == RLIM_INFINITY || may_lock_without_limit();
+  const std::string text = unlimited ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " kB";
+  Check check{.name = "locked memory", .finding = "the limit is " + text};
+  if (!has_verbs_device) {
+    check.finding += "; no RDMA device needs it here, shm does not";
+  } else if (!unlimited && limit.rlim_cur < kEnoughLockedBytes) {
+    check.verdict = Verdict::kWarning;
+    check.finding += ", which is enough for few or small connections over RDMA devices";
+    check.advice =
+        "Raise it: ulimit -l unlimited, memlock in /etc/security/limits.conf, "
+        "LimitMEMLOCK=infinity "
+        "in systemd, or docker run --ulimit memlock=-1.";
+  }
+  return check;
+}
+
+Check check_infiniband_folder(bool kernel_has_devices) {
+  Check check{.name = kInfiniband};
+  std::error_code error;
+  if (!fs::exists(kInfiniband, error)) {
+    check.finding = "is not there; this machine has no RDMA device";
+    if (kernel_has_devices) {
+      check.verdict = Verdict::kWarning;
+      check.finding = "is not there, although the kernel has RDMA devices";
+      check.advice =
+          "In a container: docker run --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit "
+          "memlock=-1 --network host. Else load the modules ib_uverbs and rdma_ucm.";
+    }
+    return check;
+  }
+  std::string closed;
+  bool has_rdma_cm = false;
+  for (fs::directory_iterator entry(kInfiniband, error), end; entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (!name.starts_with("uverbs") && name != "rdma_cm") continue;
+    has_rdma_cm = has_rdma_cm || name == "rdma_cm";
+    if (access(entry->path().c_str(), R_OK | W_OK) != 0) closed += " " + name;
+  }
+  check.finding = "can be read and written";
+  if (!has_rdma_cm) {
+    check.verdict = Verdict::kWarning;
+    check.finding = "has no rdma_cm, by which leat connects RDMA devices";
+    check.advice = "Load the module rdma_ucm: modprobe rdma_ucm.";
+  } else if (!closed.empty()) {
+    check.verdict = Verdict::kWarning;
+    check.finding = "this user may not open:" + closed;
+    check.advice =
+        "Debian's rdma-core gives everybody access: install it, or chmod a+rw the files.";
+  }
+  return check;
+}
+
+Check check_port(const VerbsPort& port, const std::vector<DeviceInfo>& devices) {
+  Check check{.name = port.device + ":" + std::to_string(port.port),
+              .finding = port.state + ", " + port.link_layer + ", " + port.rate};
+  const auto probe = std::find_if(devices.begin(), devices.end(), [&](const DeviceInfo& device) {
+    return device.name == "ib:" + port.device;
+  });
+  if (probe != devices.end() && probe->mtu_bytes != 0) {
+    check.finding += ", MTU " + std::to_string(probe->mtu_bytes);
+  }
+  for (const Gid& gid : port.gids) {
+    check.finding += "; GID " + std::to_string(gid.index) + " " + gid.text + " " + gid.type +
+                     (gid.network_device.empty() ? "" : " on " + gid.network_device);
+  }
+  if (port.state != "ACTIVE") {
+    check.verdict = Verdict::kWarning;
+    check.advice = port.link_layer == "Ethernet"
+                       ? "Check the cable and bring its network device up (rdma link, ip link)."
+                       : "Check the cable and that a subnet manager runs (ibstat).";
+  } else if (port.gids.empty()) {
+    check.verdict = Verdict::kWarning;
+    check.finding += "; no GID";
+    check.advice = "Give its network device an address (ip address add) and bring it up.";
+  }
+  return check;
+}
+
+Check check_membarrier() {
+  Check check{.name = "membarrier", .finding = "supported"};
+  if (!detail::register_for_heavy_barriers()) {
+    check.verdict = Verdict::kWarning;
+    check.finding = "not supported: on shm each message pays for a memory fence";
+    check.advice = "Allow the system call membarrier (Linux 4.16, seccomp profile of containers).";
+  }
+  return check;
+}
+
+Check check_device(const DeviceInfo& device) {
+  if (device.usable) return {.name = "device " + device.name, .finding = device.description};
+  return {.name = "device " + device.name,
+          .verdict = Verdict::kWarning,
+          .finding = "not usable",
+          .advice = device.why_not};
+}
+
+// Whether one of the devices that `settings` allow can be used, with the transport it wants.
+Check check_wish(const Settings& settings, const std::vector<DeviceInfo>& devices) {
+  Check check{.name = "as asked"};
+  const std::string asked = "device " + settings.device + ", transport " + settings.transport;
+  const DeviceList allowed(settings.device);
+  detail::check_choice(settings, allowed);
+  std::string unusable;
+  const auto takes = [&](DeviceKind kind) {
+    return settings.transport == "auto" ||
+           detail::transport_on(kind, settings.transport) == settings.transport;
+  };
+  const auto found = [&](const std::string& name) {
+    check.finding = asked + ": " + name + " can be used";
+    return check;
+  };
+  for (const DeviceInfo& device : devices) {
+    const DeviceKind kind = device.name == "shm" ? DeviceKind::kShm : DeviceKind::kIb;
+    if (!allowed.allows(device.name) || !takes(kind)) continue;
+    if (device.usable) return found(device.name);
+    unusable += (unusable.empty() ? "" : " ") + device.name + ": " + device.why_not;
+  }
+  if (allowed.allows(DeviceKind::kTcp) && takes(DeviceKind::kTcp)) return found("tcp");
+  check.verdict = Verdict::kFailed;
+  check.finding = asked + ": no device of this machine can be used";
+  check.advice = unusable.empty()
+                     ? "leat-info -d lists the devices that there are, leat-info -l the transports."
+                     : unusable;
+  return check;
+}
+
+std::string message_of(const Error& error) { return error.what(); }
+
+// A connection attempt that is refused reached the host, too.
+Check check_host(const std::string& host, const Settings& settings) {
+  Check check{.name = "host " + host};
+  // "::1" and "host" have no port, "[::1]:7" and "host:7" have.
+  const bool has_port = host.find("]:") != std::string::npos ||
+                        (host.find(':') != std::string::npos && host.find(':') == host.rfind(':'));
+  const std::string bare =
+      host.starts_with('[') || host.find(':') == std::string::npos ? host : "[" + host + "]";
+  try {
+    const detail::Uri uri =
+        detail::parse_uri(has_port ? host : bare + ":" + std::to_string(kAnyPort));
+    const auto socket =
+        detail::connect_tcp(uri, detail::deadline_after(settings.connect_timeout), false);
+    check.finding = "a TCP connection to " + detail::peer_address(socket.get()) + " works";
+    std::string why_not;
+    const std::string routed = detail::ib_device_for_route(
+        detail::local_host(socket.get()), detail::peer_host(socket.get()), why_not);
+    check.finding +=
+        routed.empty() ? "; no RDMA device routes there" : "; " + routed + " routes there";
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kRefused && !has_port) {
+      check.finding = "answers; name the port of a listener (HOST:PORT) to try that, too";
+      return check;
+    }
+    check.verdict = Verdict::kFailed;
+    check.finding = message_of(error);
+    check.advice = error.code() == ErrorCode::kRefused
+                       ? "Start the listener there first, or check the port."
+                       : "Check the name, and that a firewall lets TCP through to that port; RoCE "
+                         "also needs UDP port 4791.";
+  }
+  return check;
+}
+
+}  // namespace
+
+const char* to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kOk:
+      return "ok";
+    case Verdict::kWarning:
+      return "warning";
+    case Verdict::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+std::vector<Check> run_checks(const Wish& wish) {
+  std::vector<Check> checks;
+  Options options;
+  if (!wish.device.empty()) options.device = wish.device;
+  if (!wish.transport.empty()) options.transport = wish.transport;
+
+  const std::vector<DeviceInfo> devices = detail::probe_devices();
+  const std::vector<VerbsPort> ports = verbs_ports();
+  std::optional<Settings> settings;
+  try {
+    settings = detail::resolve_settings(options, {});
+    checks.push_back({.name = "settings", .finding = "all valid (leat-info -c lists them)"});
+    checks.push_back(check_wish(*settings, devices));
+  } catch (const Error& error) {
+    checks.push_back({.name = settings ? "as asked" : "settings",
+                      .verdict = Verdict::kFailed,
+                      .finding = message_of(error),
+                      .advice = {}});
+  }
+  for (const DeviceInfo& device : devices) checks.push_back(check_device(device));
+  checks.push_back(check_membarrier());
+  checks.push_back(check_infiniband_folder(!ports.empty()));
+  for (const VerbsPort& port : ports) checks.push_back(check_port(port, devices));
+  checks.push_back(check_locked_memory(!ports.empty()));
+  if (!wish.host.empty() && settings) checks.push_back(check_host(wish.host, *settings));
+  return checks;
+}
+
+}  // namespace leat::tools
