@@ -55,7 +55,7 @@ ForkedPeer::~ForkedPeer() {
   close(pipe_);
 }
 
-std::string ForkedPeer::listen() {
+std::string ForkedPeer::listen() const {
   std::string line;
   for (char letter = 0; read(pipe_, &letter, 1) == 1 && letter != '\n';) line += letter;
   if (line.empty()) throw std::runtime_error("the peer process ended before it was ready");

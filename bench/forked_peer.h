@@ -20,7 +20,7 @@ class ForkedPeer {
   ~ForkedPeer();  // kills a child that has not ended
 
   // What the child told. Blocks; throws std::runtime_error if it ended without a word.
-  std::string listen();
+  std::string listen() const;
   // Waits for the end of the child; throws std::runtime_error if it failed.
   void wait();
 

@@ -48,31 +48,35 @@ mean the same. See leat-bench SUBCOMMAND --help and leat-bench(1).)";
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Measures leat. Latency, bandwidth, and the limits they can be compared with.",
                "leat-bench");
   app.set_version_flag("-V,--version", std::string("leat-bench ") + leat::version());
   app.require_subcommand(1);
   app.footer(kFooter);
 
-  std::vector<std::pair<CLI::App*, Run>> runs;
+  std::vector<std::pair<CLI::App*, Run>> commands;
   for (const Subcommand& subcommand : kSubcommands) {
     CLI::App* command = app.add_subcommand(subcommand.name, subcommand.summary);
     command->group(subcommand.group);
-    runs.emplace_back(command, subcommand.declare(*command));
+    commands.emplace_back(command, subcommand.declare(*command));
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
+  for (const auto& [command, measure] : commands) {
+    if (command->parsed()) measure();
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
   try {
-    for (const auto& [command, run] : runs) {
-      if (command->parsed()) run();
-    }
-    return 0;
+    return run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "leat-bench: %s\n", error.what());
     return kFailed;

@@ -50,7 +50,7 @@ TcpConnection TcpConnection::connect(const std::string& port) {
   return connection;
 }
 
-void TcpConnection::write_all(std::span<const std::byte> bytes) {
+void TcpConnection::write_all(std::span<const std::byte> bytes) const {
   while (!bytes.empty()) {
     const ssize_t written = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (written < 0 && errno != EINTR) check(-1, "send");
@@ -58,7 +58,7 @@ void TcpConnection::write_all(std::span<const std::byte> bytes) {
   }
 }
 
-bool TcpConnection::read_all(std::span<std::byte> bytes) {
+bool TcpConnection::read_all(std::span<std::byte> bytes) const {
   while (!bytes.empty()) {
     const ssize_t got = recv(fd_, bytes.data(), bytes.size(), 0);
     if (got == 0) return false;
@@ -83,7 +83,7 @@ std::string TcpListener::port() const {
   return std::to_string(ntohs(address.sin_port));
 }
 
-TcpConnection TcpListener::accept() {
+TcpConnection TcpListener::accept() const {
   return TcpConnection(check(accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC), "accept"));
 }
 

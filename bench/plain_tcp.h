@@ -18,9 +18,9 @@ class TcpConnection {
 
   static TcpConnection connect(const std::string& port);
 
-  void write_all(std::span<const std::byte> bytes);
+  void write_all(std::span<const std::byte> bytes) const;
   // False if the peer ended instead.
-  bool read_all(std::span<std::byte> bytes);
+  bool read_all(std::span<std::byte> bytes) const;
 
  private:
   int fd_;
@@ -35,7 +35,7 @@ class TcpListener {
   ~TcpListener();
 
   std::string port() const;
-  TcpConnection accept();
+  TcpConnection accept() const;
 
  private:
   int fd_;

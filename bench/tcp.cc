@@ -22,13 +22,14 @@ struct TcpBench {
   const char* name;
   const char* title;
   // Measures one size; the peer serves messages of that size until the connection ends.
-  void (*measure)(TcpConnection& connection, std::size_t bytes, const RunLength& length,
+  void (*measure)(const TcpConnection& connection, std::size_t bytes, const RunLength& length,
                   const TickClock& clock, StepsBar& bar, Report& report);
-  void (*serve)(TcpConnection& connection, std::span<std::byte> message);
+  void (*serve)(const TcpConnection& connection, std::span<std::byte> message);
 };
 
-void measure_round_trips(TcpConnection& connection, std::size_t bytes, const RunLength& length,
-                         const TickClock& clock, StepsBar& bar, Report& report) {
+void measure_round_trips(const TcpConnection& connection, std::size_t bytes,
+                         const RunLength& length, const TickClock& clock, StepsBar& bar,
+                         Report& report) {
   const Progress progress = [&bar](double fraction) { bar.update(fraction); };
   progress(0);
   std::vector<std::byte> message(bytes);
@@ -40,11 +41,11 @@ void measure_round_trips(TcpConnection& connection, std::size_t bytes, const Run
   report.add(latency);
 }
 
-void serve_round_trips(TcpConnection& connection, std::span<std::byte> message) {
+void serve_round_trips(const TcpConnection& connection, std::span<std::byte> message) {
   while (connection.read_all(message)) connection.write_all(message);
 }
 
-void measure_stream(TcpConnection& connection, std::size_t bytes, const RunLength& length,
+void measure_stream(const TcpConnection& connection, std::size_t bytes, const RunLength& length,
                     const TickClock& clock, StepsBar& bar, Report& report) {
   const Progress progress = [&bar](double fraction) { bar.update(fraction); };
   progress(0);
@@ -64,7 +65,7 @@ void measure_stream(TcpConnection& connection, std::size_t bytes, const RunLengt
   report.add(bandwidth);
 }
 
-void serve_stream(TcpConnection& connection, std::span<std::byte> message) {
+void serve_stream(const TcpConnection& connection, std::span<std::byte> message) {
   while (connection.read_all(message)) {
     if (message.front() == kLast) connection.write_all({&kLast, 1});
   }
@@ -77,7 +78,7 @@ void run(const TcpBench& bench, const RunArguments& arguments) {
     if (cores) pin_to_core((*cores)[1]);
     for (const std::size_t bytes : arguments.sizes) {
       std::vector<std::byte> message(bytes);
-      TcpConnection connection = listener.accept();
+      const TcpConnection connection = listener.accept();
       bench.serve(connection, message);
     }
   });
@@ -91,7 +92,7 @@ void run(const TcpBench& bench, const RunArguments& arguments) {
                 arguments.json);
   StepsBar bar(bench.name, arguments.sizes.size());
   for (const std::size_t bytes : arguments.sizes) {
-    TcpConnection connection = TcpConnection::connect(listener.port());
+    const TcpConnection connection = TcpConnection::connect(listener.port());
     bench.measure(connection, bytes, arguments.length, clock, bar, report);
   }
   report.finish();

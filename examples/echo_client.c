@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   if (leat_shutdown(socket, SHUT_WR) < 0) return fail("cannot end");
 
   char answer[4096];
-  ssize_t count;
+  ssize_t count = 0;
   while ((count = leat_recv(socket, answer, sizeof answer, 0)) > 0) {
     fwrite(answer, 1, (size_t)count, stdout);
   }

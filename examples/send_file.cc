@@ -179,9 +179,7 @@ constexpr const char* kFooter = R"(Examples, each in a terminal of its own:
 
 Exit code: 0 when the file arrived whole, 1 if not, 2 for wrong arguments.)";
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Sends a file over leat, checked by SHA-256.", "send_file");
   app.footer(kFooter);
   std::string path;
@@ -211,13 +209,19 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (listen->count() > 0) {
+    listen_for_file(listen_address.empty() ? "127.0.0.1:0" : listen_address, output, force);
+  } else {
+    send_file(path, address);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
   try {
-    if (listen->count() > 0) {
-      listen_for_file(listen_address.empty() ? "127.0.0.1:0" : listen_address, output, force);
-    } else {
-      send_file(path, address);
-    }
-    return 0;
+    return run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "send_file: %s\n", error.what());
     return 1;

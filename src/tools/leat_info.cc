@@ -153,7 +153,7 @@ struct Arguments {
   Wish wish;
 };
 
-int run(Arguments arguments) {
+int show(Arguments arguments) {
   const bool nothing_named =
       !arguments.devices && !arguments.transports && !arguments.settings && !arguments.check;
   if (nothing_named) {
@@ -193,11 +193,7 @@ int run(Arguments arguments) {
   return can_run ? 0 : kCannotRun;
 }
 
-}  // namespace
-}  // namespace leat::tools
-
-int main(int argc, char** argv) {
-  using namespace leat::tools;
+int run(int argc, char** argv) {
   CLI::App app("Shows the devices, transports and settings of leat, and checks whether it can run.",
                "leat-info");
   app.footer(kFooter);
@@ -227,10 +223,17 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   arguments.check = check->count() > 0;
+  return show(arguments);
+}
+
+}  // namespace
+}  // namespace leat::tools
+
+int main(int argc, char** argv) {
   try {
-    return run(arguments);
+    return leat::tools::run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "leat-info: %s\n", error.what());
-    return kCannotRun;
+    return leat::tools::kCannotRun;
   }
 }
