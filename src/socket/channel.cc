@@ -16,6 +16,7 @@ Message::Message(Message&& other) noexcept
       size_(std::exchange(other.size_, 0)),
       ticket_(other.ticket_),
       context_(other.context_),
+      in_place_(other.in_place_),
       on_heap_(other.on_heap_) {
   if (core_ != nullptr && data_ == nullptr) small_ = other.small_;
 }

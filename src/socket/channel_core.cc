@@ -167,6 +167,7 @@ Message ChannelCore::adopt(Delivery& delivery) {
   message.ticket_ = delivery.ticket;
   message.context_ = delivery.context;
   message.data_ = delivery.data;
+  message.in_place_ = delivery.in_place;
   if (delivery.heap != nullptr) {
     message.on_heap_ = true;
     message.data_ = delivery.heap.release();
@@ -181,6 +182,7 @@ void ChannelCore::release(Message& message) noexcept {
   delivery.ticket = message.ticket_;
   delivery.context = message.context_;
   delivery.bytes = message.size_;
+  delivery.in_place = message.in_place_;
   if (message.on_heap_) delivery.heap.reset(const_cast<std::byte*>(message.data_));
   transport_.release(delivery);
   if (--messages_out_ == 0 && orphaned_) Lingerer::take(this);

@@ -422,9 +422,14 @@ ReceiveResult RingTransport::hand_out(Context context, Delivery& delivery,
       delivery.ticket = ticket;
       delivery.bytes = arrival.bytes;
       delivery.data = memory;
-      if (payload != nullptr) {
-        std::memcpy(delivery.small.data(), payload, Delivery::kSmallBytes);
+      delivery.in_place = arrival.bytes > Delivery::kSmallBytes;
+      if (!delivery.in_place) {
+        // Copied, a cache line at most, so its place is free at once, however long it is kept.
+        std::memcpy(delivery.small.data(), payload != nullptr ? payload : memory,
+                    Delivery::kSmallBytes);
         delivery.data = nullptr;
+        receiver.release(ticket);
+        return_space(context);
       }
       return ReceiveResult::kMessage;
     }
@@ -455,10 +460,8 @@ bool RingTransport::pending() const {
 }
 
 void RingTransport::release(Delivery& delivery) noexcept {
-  if (delivery.heap != nullptr) {
-    delivery.heap.reset();
-    return;
-  }
+  delivery.heap.reset();
+  if (!delivery.in_place) return;
   receivers_[delivery.context].release(delivery.ticket);
   return_space(delivery.context);
 }

@@ -14,9 +14,8 @@
 
 namespace leat::detail {
 
-// A message handed out by Transport::try_receive. Its bytes are where the device put them, or for
-// a message of a few dozen bytes maybe in `small`, so that no second cache line is touched; or in
-// `heap` if it had to be put together from pieces.
+// A message handed out by Transport::try_receive. Its bytes are where the device put them; or in
+// `small`, a copy, for one of a few dozen bytes; or in `heap`, which `data` then points to.
 struct Delivery {
   static constexpr std::size_t kSmallBytes = 48;
 
@@ -24,6 +23,7 @@ struct Delivery {
   std::size_t bytes = 0;
   std::uint64_t ticket = 0;  // the transport's own, for release
   Context context = 0;
+  bool in_place = false;  // keeps a place of the receive memory until release
   std::unique_ptr<std::byte[]> heap;
   alignas(16) std::array<std::byte, kSmallBytes> small;
 };
