@@ -1,0 +1,194 @@
+// leat-bench, run as a user would: short runs, whose figures are not judged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "support/program.h"
+
+namespace leat::detail {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+using Words = std::vector<std::string>;
+
+ProgramResult bench(const Words& arguments) { return run_program("bench/leat-bench", arguments); }
+
+// A short run with few iterations.
+json bench_json(Words arguments) {
+  for (const char* word : {"-n", "50", "--warmup", "5", "--json"}) arguments.emplace_back(word);
+  const ProgramResult result = bench(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return json::parse(result.out, nullptr, false);
+}
+
+void expect_frame(const json& object, const std::string& name, std::size_t rows) {
+  ASSERT_TRUE(object.is_object());
+  EXPECT_EQ(object.at("bench"), name);
+  EXPECT_NE(object.at("device"), "");
+  EXPECT_NE(object.at("transport"), "");
+  EXPECT_NE(object.at("host").at("cpu"), "");
+  EXPECT_GT(object.at("host").at("cores"), 0);
+  EXPECT_NE(object.at("host").at("kernel"), "");
+  EXPECT_EQ(object.at("results").size(), rows);
+  EXPECT_TRUE(object.at("ratios").is_object());
+}
+
+void expect_latency(const json& row, std::size_t bytes) {
+  EXPECT_EQ(row.at("bytes"), bytes);
+  EXPECT_EQ(row.at("iterations"), 50);
+  EXPECT_GT(row.at("t_avg_us"), 0);
+  EXPECT_GE(row.at("t_stdev_us"), 0);
+  EXPECT_GT(row.at("t_min_us"), 0);
+  EXPECT_LE(row.at("t_min_us"), row.at("t_typical_us"));
+  EXPECT_LE(row.at("t_typical_us"), row.at("t_p99_us"));
+  EXPECT_LE(row.at("t_p99_us"), row.at("t_p999_us"));
+  EXPECT_LE(row.at("t_p999_us"), row.at("t_max_us"));
+}
+
+void expect_bandwidth(const json& row, std::size_t bytes) {
+  EXPECT_EQ(row.at("bytes"), bytes);
+  EXPECT_EQ(row.at("iterations"), 50);
+  EXPECT_GT(row.at("bw_average_gbytes"), 0);
+  EXPECT_GT(row.at("bw_peak_gbytes"), 0);
+  EXPECT_GT(row.at("msg_rate_million"), 0);
+}
+
+TEST(LeatBench, PingPongJsonHasEveryField) {
+  const json object = bench_json({"pingpong", "-d", "shm", "--transport", "ring", "-s", "8,4K"});
+  expect_frame(object, "pingpong", 2);
+  EXPECT_EQ(object.at("device"), "shm");
+  EXPECT_EQ(object.at("transport"), "ring");
+  expect_latency(object.at("results")[0], 8);
+  expect_latency(object.at("results")[1], 4096);
+}
+
+TEST(LeatBench, StreamJsonHasEveryField) {
+  const json object = bench_json({"stream", "-d", "tcp", "-s", "64K"});
+  expect_frame(object, "stream", 1);
+  EXPECT_EQ(object.at("transport"), "tcp");
+  expect_bandwidth(object.at("results")[0], 65536);
+}
+
+TEST(LeatBench, PlainTcpHasTheSameShape) {
+  const json latency = bench_json({"tcp-pingpong", "-s", "64,1K"});
+  expect_frame(latency, "tcp-pingpong", 2);
+  expect_latency(latency.at("results")[1], 1024);
+  const json bandwidth = bench_json({"tcp-stream", "-s", "64"});
+  expect_frame(bandwidth, "tcp-stream", 1);
+  expect_bandwidth(bandwidth.at("results")[0], 64);
+}
+
+TEST(LeatBench, LimitsAreACacheLineAndMemcpy) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cores";
+  const json object = bench_json({"limits", "-s", "1K,1M", "--window", "4M"});
+  expect_frame(object, "limits", 3);
+  EXPECT_EQ(object.at("results")[0].at("limit"), "cacheline");
+  expect_latency(object.at("results")[0], 8);
+  EXPECT_EQ(object.at("results")[2].at("limit"), "memcpy");
+  expect_bandwidth(object.at("results")[2], 1 << 20);
+}
+
+class LeatBenchVerify : public testing::TestWithParam<const char*> {};
+
+TEST_P(LeatBenchVerify, ChecksEveryByteOfAllSizes) {
+  for (const char* name : {"pingpong", "stream"}) {
+    for (const bool in_place : {false, true}) {
+      Words words{name, "-d", GetParam(), "--verify", "-s", "1,7,8,63,64,65,1000,70001", "--json"};
+      if (in_place) words.emplace_back("--in-place");
+      words.insert(words.end(), {"-n", "300", "--warmup", "3"});
+      const ProgramResult result = bench(words);
+      EXPECT_EQ(result.exit_code, 0) << name << in_place << result.err;
+      EXPECT_EQ(json::parse(result.out).at("results").size(), 8);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LeatBenchVerify, testing::Values("shm", "tcp"),
+                         [](const auto& device) { return std::string(device.param); });
+
+TEST(LeatBench, AllSizesAreThoseOfPerftest) {
+  const ProgramResult result =
+      bench({"stream", "-a", "-n", "2", "--warmup", "1", "--verify", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json rows = json::parse(result.out).at("results");
+  ASSERT_EQ(rows.size(), 23);
+  for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].at("bytes"), 2ULL << i);
+}
+
+TEST(LeatBench, DurationGivesTheMean) {
+  const json object = json::parse(bench({"pingpong", "-D", "0.05", "--json"}).out);
+  const json& row = object.at("results")[0];
+  EXPECT_GT(row.at("iterations"), 0);
+  EXPECT_GT(row.at("t_avg_us"), 0);
+  EXPECT_GT(row.at("tps_average"), 0);
+  EXPECT_FALSE(row.contains("t_p99_us"));
+}
+
+TEST(LeatBench, TablesHaveTheColumnsOfPerftest) {
+  const std::string latency = bench({"pingpong", "-n", "10", "--warmup", "0"}).out;
+  EXPECT_THAT(latency, HasSubstr(" #bytes #iterations    t_min[usec]    t_max[usec]  "
+                                 "t_typical[usec]    t_avg[usec]    t_stdev[usec]   "
+                                 "99% percentile[usec]   99.9% percentile[usec]"));
+  EXPECT_THAT(latency, HasSubstr("\n 2       10 "));
+  const std::string bandwidth = bench({"stream", "-n", "10", "--warmup", "0"}).out;
+  EXPECT_THAT(bandwidth, HasSubstr(" #bytes     #iterations    BW peak[MiB/sec]    "
+                                   "BW average[MiB/sec]   MsgRate[Mpps]"));
+  EXPECT_THAT(bandwidth, HasSubstr("\n 65536       10 "));
+}
+
+TEST(LeatBench, ListenAndConnectMeasureBetweenTwoPrograms) {
+  for (const char* name : {"pingpong", "stream"}) {
+    Program listener("bench/leat-bench", {name, "--listen", "-p", "0"});
+    const std::string port = listener.wait_for("--connect THIS_HOST:");
+    ASSERT_NE(port, "");
+    const json object = bench_json({name, "--connect", "127.0.0.1:" + port, "--verify"});
+    expect_frame(object, name, 1);
+    EXPECT_EQ(listener.wait().exit_code, 0);
+  }
+}
+
+TEST(LeatBench, SidesWithDifferentSubcommandsAreTold) {
+  Program listener("bench/leat-bench", {"stream", "--listen", "-p", "0"});
+  const std::string port = listener.wait_for("--connect THIS_HOST:");
+  EXPECT_EQ(bench({"pingpong", "--connect", "127.0.0.1:" + port}).exit_code, 1);
+  const ProgramResult result = listener.wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("the other side runs 'pingpong', this one 'stream'"));
+}
+
+TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
+  const struct {
+    Words words;
+    const char* hint;
+  } cases[] = {
+      {{}, "--help"},
+      {{"nosuch"}, "--help"},
+      {{"pingpong", "-s", "12x"}, "such as 64, 4K or 1M"},
+      {{"pingpong", "-s", "0"}, "at least 1"},
+      {{"pingpong", "-s", "99999999999999999999"}, "is no message size"},
+      {{"pingpong", "-n", "0"}, "not in range 1 to 4294967296"},
+      {{"stream", "--spin-us", "soon"}, "inf (never)"},
+      {{"stream", "-a", "-s", "8"}, "excludes"},
+  };
+  for (const auto& wrong : cases) {
+    const ProgramResult result = bench(wrong.words);
+    EXPECT_EQ(result.exit_code, 2) << testing::PrintToString(wrong.words);
+    EXPECT_THAT(result.err, HasSubstr(wrong.hint));
+  }
+}
+
+TEST(LeatBench, WhatCannotRunExitsWithOneAndSaysWhy) {
+  const ProgramResult device = bench({"pingpong", "-d", "ib:nosuch9"});
+  EXPECT_EQ(device.exit_code, 1);
+  EXPECT_THAT(device.err, HasSubstr("nosuch9"));
+  const ProgramResult core = bench({"pingpong", "--cpus", "1000"});
+  EXPECT_EQ(core.exit_code, 1);
+  EXPECT_THAT(core.err, HasSubstr("cannot run on core 1000"));
+}
+
+}  // namespace
+}  // namespace leat::detail
