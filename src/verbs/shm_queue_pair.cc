@@ -266,10 +266,6 @@ std::size_t ShmQueuePair::poll_receives(std::span<Completion> completions) {
   }
   if (arrivals_taken_ == receives_posted_) return 0;  // nonsense of the peer: no receive is posted
   empty_polls_ = 0;
-  if (receive_armed_) {
-    receive_armed_ = false;
-    incoming_.flow->receiver_armed.store(0, std::memory_order_relaxed);
-  }
   const std::uint32_t kind = entry.kind.load(std::memory_order_relaxed);
   const std::uint32_t payload = kind >> 8;
   Completion& completion = completions[0];
@@ -312,7 +308,6 @@ void ShmQueuePair::arm(Side side) {
   eventfd_read(own_events_[i].get(), &events);  // non-blocking; nothing there is fine
   service_socket();
   auto& armed = side == Side::kSend ? outgoing_.flow->sender_armed : incoming_.flow->receiver_armed;
-  if (side == Side::kReceive) receive_armed_ = true;
   // Still set: the barrier of that time still holds, whoever published since has seen the flag.
   if (armed.load(std::memory_order_relaxed) != 0) return;
   armed.store(1, std::memory_order_relaxed);

@@ -91,7 +91,6 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
   std::uint64_t receives_posted_ = 0;
   std::vector<std::uint64_t> receive_ids_;  // by receive number, modulo depth
   std::uint32_t empty_polls_ = 0;
-  bool receive_armed_ = false;
 
   // --- both
   // Relaxed throughout: it only says that requests fail from now on; the details are under mutex_.
