@@ -95,7 +95,7 @@ void ChannelCore::flush() {
 }
 
 void ChannelCore::shutdown() {
-  if (end_said_) return;
+  if (end_said_ && !closed_.load(std::memory_order_relaxed)) return;
   check_usable(0);
   if (!transport_.try_end())
     wait(Side::kSend, send_timeout_, "shutdown", [&] { return transport_.try_end(); });
