@@ -6,6 +6,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -66,25 +67,13 @@ LogSettings read_settings() {
   return settings;
 }
 
-// Sinks without a lock of their own: this class has the lock, so that fork() can hold it.
+// Guards all below. A static object with a guard of its own would not do: fork() must find no lock
+// held by a thread that the child does not have, not even for the first line that is logged.
+constinit std::mutex mutex;
+
+// Sinks without locks of their own, for the same reason.
 class Log {
  public:
-  Log() : Log(read_settings()) {}
-
-  bool enabled(LogLevel level) const { return level <= level_; }
-  void write(LogLevel level, std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    logger_->log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
-  }
-  void write_once(LogLevel level, std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    if (said_.emplace(text).second) {
-      logger_->log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
-    }
-  }
-  std::mutex& mutex() { return mutex_; }
-
- private:
   explicit Log(const LogSettings& settings) : level_(settings.level) {
     std::string failure;
     spdlog::sink_ptr sink;
@@ -105,44 +94,68 @@ class Log {
     }
   }
 
+  LogLevel level() const { return level_; }
+  void write(LogLevel level, std::string_view text) {
+    logger_->log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
+  }
+  void write_once(LogLevel level, std::string_view text) {
+    if (said_.emplace(text).second) write(level, text);
+  }
+
+ private:
   LogLevel level_;
-  std::mutex mutex_;
-  std::set<std::string, std::less<>> said_;
   std::unique_ptr<spdlog::logger> logger_;
+  std::set<std::string, std::less<>> said_;
 };
 
 // Never destroyed: other static objects may log as the program ends.
-Log& the_log() {
-  static Log& log = *[] {
-    auto* made = new Log;
-    pthread_atfork([] { the_log().mutex().lock(); }, [] { the_log().mutex().unlock(); },
-                   [] { the_log().mutex().unlock(); });
-    return made;
-  }();
-  return log;
+constinit Log* the_log = nullptr;
+// As the_log's, for a look without the lock; negative until there is one.
+constinit std::atomic<int> level_or_none{-1};
+
+// At start-up, before there can be another thread.
+[[maybe_unused]] const int at_fork =
+    pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+
+// With the lock.
+Log& get_log() {
+  if (the_log == nullptr) {
+    the_log = new Log(read_settings());
+    level_or_none.store(static_cast<int>(the_log->level()), std::memory_order_relaxed);
+  }
+  return *the_log;
 }
 
 }  // namespace
 
 bool log_enabled(LogLevel level) noexcept {
-  try {
-    return the_log().enabled(level);
-  } catch (...) {
-    return false;
+  int enabled = level_or_none.load(std::memory_order_relaxed);
+  if (enabled < 0) {
+    try {
+      const std::lock_guard lock(mutex);
+      enabled = static_cast<int>(get_log().level());
+    } catch (...) {
+      return false;
+    }
   }
+  return static_cast<int>(level) <= enabled;
 }
 
 void log(LogLevel level, std::string_view text) noexcept {
+  if (!log_enabled(level)) return;
   try {
-    if (the_log().enabled(level)) the_log().write(level, text);
+    const std::lock_guard lock(mutex);
+    get_log().write(level, text);
   } catch (...) {
     // A log that cannot be written must not take the program down.
   }
 }
 
 void log_once(LogLevel level, std::string_view text) noexcept {
+  if (!log_enabled(level)) return;
   try {
-    if (the_log().enabled(level)) the_log().write_once(level, text);
+    const std::lock_guard lock(mutex);
+    get_log().write_once(level, text);
   } catch (...) {
     // As above.
   }

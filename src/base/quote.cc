@@ -1,5 +1,7 @@
 #include "base/quote.h"
 
+#include <algorithm>
+
 namespace leat::detail {
 
 std::string printable(std::string_view text, std::size_t max_bytes) {
@@ -18,6 +20,13 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   }
   if (cut) out += "...";
   return out;
+}
+
+bool has_control_characters(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+  });
 }
 
 std::string quoted(std::string_view text, std::size_t max_bytes) {

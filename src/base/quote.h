@@ -15,4 +15,7 @@ std::string printable(std::string_view text, std::size_t max_bytes = kMaxQuotedB
 // The same between single quotes.
 std::string quoted(std::string_view text, std::size_t max_bytes = kMaxQuotedBytes);
 
+// Whether there is a byte that no line of text has, such as a zero or an escape. Tabs count.
+bool has_control_characters(std::string_view text);
+
 }  // namespace leat::detail

@@ -92,7 +92,7 @@ std::vector<ConfiguredValue> parse_settings_file(std::string_view text, const st
     const std::string place = path + ":" + std::to_string(number);
     const std::size_t equals = line.find('=');
     const std::string_view key = trim(line.substr(0, equals));
-    if (equals == std::string_view::npos || key.empty()) {
+    if (equals == std::string_view::npos || key.empty() || has_control_characters(line)) {
       throw Error(ErrorCode::kInvalidArgument, place + ": " + quoted(line) + " is no setting",
                   "Write: name = value");
     }

@@ -31,9 +31,10 @@ Error system_error(const std::string& call, int system_errno) {
     case ENOMEM:
     case ENOBUFS:
     case ENOSPC:
-      return {ErrorCode::kResource, failure,
-              "Out of memory: use smaller rings (ring_bytes), fewer connections, or a larger limit.",
-              system_errno};
+      return {
+          ErrorCode::kResource, failure,
+          "Out of memory: use smaller rings (ring_bytes), fewer connections, or a larger limit.",
+          system_errno};
     case ECONNREFUSED:
       return {ErrorCode::kRefused, failure, {}, system_errno};
     case ETIMEDOUT:

@@ -116,6 +116,7 @@ void parse_parameters(std::string_view query, const std::string& text, Uri& uri)
 Uri parse_uri(const std::string& text) {
   Uri uri;
   std::string_view rest = text;
+  if (has_control_characters(rest)) fail(text, "there is a control character in it");
   if (rest.starts_with(kScheme)) {
     rest.remove_prefix(kScheme.size());
   } else if (const std::size_t scheme = rest.find("://"); scheme < rest.find('?')) {

@@ -110,6 +110,7 @@ Link accept_link(Fd socket, const Settings& settings, const Prepare& prepare,
   const Deadline deadline = deadline_after(settings.handshake_timeout);
   Link link;
   TlsStream* tls = nullptr;
+  bool in_tls_handshake = false;
   StreamNotice notice{on_stream};
   try {
     const DeviceList devices(settings.device);
@@ -123,17 +124,21 @@ Link accept_link(Fd socket, const Settings& settings, const Prepare& prepare,
     link.stream = std::move(made.stream);
     tls = made.tls;
     notice.give(link.stream.get());
-    if (tls != nullptr) tls->handshake(deadline);
+    if (tls != nullptr) {
+      in_tls_handshake = true;
+      tls->handshake(deadline);
+      in_tls_handshake = false;
+    }
     warn_if_in_clear(side);
     negotiate_passive(side);
   } catch (const Error& error) {
-    if (link.stream) {
-      if (tls != nullptr && tls->peer_in_clear()) {
+    if (in_tls_handshake) {
+      if (tls->peer_in_clear()) {
         const auto bytes = refusal(
             Error(ErrorCode::kAuthentication, "this listener asks for TLS", "Set tls_* settings."));
-        ::send(link.stream->fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        ::send(tls->fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       }
-      linger_close(*link.stream, deadline);
+      linger_close(*tls, deadline);  // for this, or OpenSSL's alert
     }
     throw in_context(
         "handshake with " + (link.peer_address.empty() ? "a newcomer" : link.peer_address), error);

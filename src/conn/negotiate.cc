@@ -359,6 +359,7 @@ std::vector<std::byte> refusal(const Error& error) {
 void refuse(Stream& stream, const Error& error, Deadline deadline) noexcept {
   try {
     write_all(stream, refusal(error), deadline);
+    linger_close(stream, deadline);
   } catch (const std::exception&) {
     // The client is gone; the listener's own error says what happened.
   }

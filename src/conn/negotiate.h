@@ -27,8 +27,8 @@ struct Negotiation {
 void negotiate_active(const Negotiation& side);
 void negotiate_passive(const Negotiation& side);
 
-// Tells a client why it is turned away, if it still listens. Never throws, and blocks for the
-// deadline at most.
+// Tells a client why it is turned away, if it still listens, and waits a moment until it has heard.
+// Never throws, and blocks for the deadline at most.
 void refuse(Stream& stream, const Error& error, Deadline deadline) noexcept;
 
 // A refusal's bytes, for a client that spoke in clear where TLS is asked for.

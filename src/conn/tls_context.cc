@@ -180,6 +180,10 @@ void TlsContext::use_key(const std::string& path) {
     SSL_CTX_set_psk_use_session_callback(context_.get(), offer_key);
   } else {
     SSL_CTX_set_psk_find_session_callback(context_.get(), find_key);
+    // A listener must name what may be resumed, and takes a key for a session to resume.
+    SSL_CTX_set_session_id_context(context_.get(),
+                                   reinterpret_cast<const unsigned char*>(kIdentity),
+                                   static_cast<unsigned>(std::strlen(kIdentity)));
   }
 }
 

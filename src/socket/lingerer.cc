@@ -1,5 +1,8 @@
 #include "socket/lingerer.h"
 
+#include <pthread.h>
+
+#include <cstdlib>
 #include <exception>
 
 #include "base/log.h"
@@ -12,9 +15,17 @@ constexpr auto kInterval = std::chrono::milliseconds(2);
 
 }  // namespace
 
+// Never destroyed. A forked child has neither its parent's thread nor its connections: it starts
+// anew, and leaves alone what it inherited.
 Lingerer& Lingerer::instance() {
-  static Lingerer lingerer;
-  return lingerer;
+  static std::once_flag once;
+  static Lingerer* current = nullptr;
+  std::call_once(once, [] {
+    current = new Lingerer;
+    pthread_atfork(nullptr, nullptr, [] { current = new Lingerer; });
+    std::atexit([] { current->finish(); });
+  });
+  return *current;
 }
 
 void Lingerer::take(ChannelCore* core) noexcept {
@@ -65,7 +76,7 @@ void Lingerer::run() {
   running_ = false;
 }
 
-Lingerer::~Lingerer() {
+void Lingerer::finish() {
   if (thread_.joinable()) thread_.join();
 }
 

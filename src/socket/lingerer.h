@@ -19,7 +19,8 @@ class Lingerer {
   // wait for. Any thread.
   static void take(ChannelCore* core) noexcept;
 
-  ~Lingerer();  // at exit: waits for what still lingers, within its limits
+  Lingerer(const Lingerer&) = delete;
+  Lingerer& operator=(const Lingerer&) = delete;
 
  private:
   struct Guest {
@@ -32,6 +33,7 @@ class Lingerer {
   static bool drained(ChannelCore& core) noexcept;
   void add(ChannelCore* core);
   void run();
+  void finish();  // at exit: waits for what still lingers, within its limits
 
   std::mutex mutex_;  // all below
   std::condition_variable changed_;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <utility>
 
 #include "base/asymmetric_barrier.h"
 #include "base/settings.h"
@@ -34,6 +35,10 @@ constexpr std::uint16_t kAnyPort = 18515;  // leat-bench's; closed is as good an
 // What a default connection registers, with some air.
 constexpr rlim_t kEnoughLockedBytes = rlim_t{64} << 20;
 
+Check passed(std::string name, std::string finding) {
+  return {std::move(name), Verdict::kOk, std::move(finding), {}};
+}
+
 bool may_lock_without_limit() {
   constexpr unsigned kIpcLock = 14;
   std::ifstream file("/proc/self/status");
@@ -49,7 +54,7 @@ Check check_locked_memory(bool has_verbs_device) {
   getrlimit(RLIMIT_MEMLOCK, &limit);
   const bool unlimited = limit.rlim_cur == RLIM_INFINITY || may_lock_without_limit();
   const std::string text = unlimited ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " kB";
-  Check check{.name = "locked memory", .finding = "the limit is " + text};
+  Check check = passed("locked memory", "the limit is " + text);
   if (!has_verbs_device) {
     check.finding += "; no RDMA device needs it here, shm does not";
   } else if (!unlimited && limit.rlim_cur < kEnoughLockedBytes) {
@@ -64,7 +69,7 @@ Check check_locked_memory(bool has_verbs_device) {
 }
 
 Check check_infiniband_folder(bool kernel_has_devices) {
-  Check check{.name = kInfiniband};
+  Check check = passed(kInfiniband, "can be read and written");
   std::error_code error;
   if (!fs::exists(kInfiniband, error)) {
     check.finding = "is not there; this machine has no RDMA device";
@@ -86,7 +91,6 @@ Check check_infiniband_folder(bool kernel_has_devices) {
     has_rdma_cm = has_rdma_cm || name == "rdma_cm";
     if (access(entry->path().c_str(), R_OK | W_OK) != 0) closed += " " + name;
   }
-  check.finding = "can be read and written";
   if (!has_rdma_cm) {
     check.verdict = Verdict::kWarning;
     check.finding = "has no rdma_cm, by which leat connects RDMA devices";
@@ -101,8 +105,8 @@ Check check_infiniband_folder(bool kernel_has_devices) {
 }
 
 Check check_port(const VerbsPort& port, const std::vector<DeviceInfo>& devices) {
-  Check check{.name = port.device + ":" + std::to_string(port.port),
-              .finding = port.state + ", " + port.link_layer + ", " + port.rate};
+  Check check = passed(port.device + ":" + std::to_string(port.port),
+                       port.state + ", " + port.link_layer + ", " + port.rate);
   const auto probe = std::find_if(devices.begin(), devices.end(), [&](const DeviceInfo& device) {
     return device.name == "ib:" + port.device;
   });
@@ -127,7 +131,7 @@ Check check_port(const VerbsPort& port, const std::vector<DeviceInfo>& devices) 
 }
 
 Check check_membarrier() {
-  Check check{.name = "membarrier", .finding = "supported"};
+  Check check = passed("membarrier", "supported");
   if (!detail::register_for_heavy_barriers()) {
     check.verdict = Verdict::kWarning;
     check.finding = "not supported: on shm each message pays for a memory fence";
@@ -137,16 +141,13 @@ Check check_membarrier() {
 }
 
 Check check_device(const DeviceInfo& device) {
-  if (device.usable) return {.name = "device " + device.name, .finding = device.description};
-  return {.name = "device " + device.name,
-          .verdict = Verdict::kWarning,
-          .finding = "not usable",
-          .advice = device.why_not};
+  if (device.usable) return passed("device " + device.name, device.description);
+  return {"device " + device.name, Verdict::kWarning, "not usable", device.why_not};
 }
 
 // Whether one of the devices that `settings` allow can be used, with the transport it wants.
 Check check_wish(const Settings& settings, const std::vector<DeviceInfo>& devices) {
-  Check check{.name = "as asked"};
+  Check check = passed("as asked", {});
   const std::string asked = "device " + settings.device + ", transport " + settings.transport;
   const DeviceList allowed(settings.device);
   detail::check_choice(settings, allowed);
@@ -174,11 +175,9 @@ Check check_wish(const Settings& settings, const std::vector<DeviceInfo>& device
   return check;
 }
 
-std::string message_of(const Error& error) { return error.what(); }
-
 // A connection attempt that is refused reached the host, too.
 Check check_host(const std::string& host, const Settings& settings) {
-  Check check{.name = "host " + host};
+  Check check = passed("host " + host, {});
   // "::1" and "host" have no port, "[::1]:7" and "host:7" have.
   const bool has_port = host.find("]:") != std::string::npos ||
                         (host.find(':') != std::string::npos && host.find(':') == host.rfind(':'));
@@ -201,7 +200,7 @@ Check check_host(const std::string& host, const Settings& settings) {
       return check;
     }
     check.verdict = Verdict::kFailed;
-    check.finding = message_of(error);
+    check.finding = error.what();
     check.advice = error.code() == ErrorCode::kRefused
                        ? "Start the listener there first, or check the port."
                        : "Check the name, and that a firewall lets TCP through to that port; RoCE "
@@ -235,13 +234,10 @@ std::vector<Check> run_checks(const Wish& wish) {
   std::optional<Settings> settings;
   try {
     settings = detail::resolve_settings(options, {});
-    checks.push_back({.name = "settings", .finding = "all valid (leat-info -c lists them)"});
+    checks.push_back(passed("settings", "all valid (leat-info -c lists them)"));
     checks.push_back(check_wish(*settings, devices));
   } catch (const Error& error) {
-    checks.push_back({.name = settings ? "as asked" : "settings",
-                      .verdict = Verdict::kFailed,
-                      .finding = message_of(error),
-                      .advice = {}});
+    checks.push_back({settings ? "as asked" : "settings", Verdict::kFailed, error.what(), {}});
   }
   for (const DeviceInfo& device : devices) checks.push_back(check_device(device));
   checks.push_back(check_membarrier());

@@ -122,8 +122,9 @@ enum class Side { kSend, kReceive };
 // than its post. Aligned 8-byte words are written and read whole.
 // Failure: the first request that fails completes with its reason, the queue pair is then in error
 // and everything else, also what is posted later, completes as kFlushed; the target's memory is
-// untouched by the request that failed. A dead peer fails requests within the timeout and flushes
-// posted receives. Destroying with work pending is safe.
+// untouched by the request that failed. A dead peer fails requests within the timeout, with
+// kPeerGone or, where its memory goes before it, kRemoteAccess; and flushes posted receives.
+// Destroying with work pending is safe.
 // Threads: one thread sends (post_send, poll_sends, arm(kSend)) while another receives
 // (post_receive, poll_receives, arm(kReceive)); the receiving thread may also post_send
 // unsignaled, inlined writes, which is how credits return. No call blocks.

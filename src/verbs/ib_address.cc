@@ -57,6 +57,11 @@ bool IbAddress::is_link_local() const noexcept {
   return is_v6() && IN6_IS_ADDR_LINKLOCAL(&address_.v6.sin6_addr);
 }
 
+bool IbAddress::is_loopback() const noexcept {
+  if (is_v6()) return IN6_IS_ADDR_LOOPBACK(&address_.v6.sin6_addr);
+  return !is_empty() && ntohl(address_.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
 void IbAddress::set_scope(std::uint32_t scope) noexcept {
   if (is_v6()) address_.v6.sin6_scope_id = scope;
 }

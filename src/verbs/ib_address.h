@@ -29,6 +29,7 @@ class IbAddress {
   bool is_empty() const noexcept { return address_.any.sa_family == AF_UNSPEC; }
   bool is_v6() const noexcept { return address_.any.sa_family == AF_INET6; }
   bool is_link_local() const noexcept;
+  bool is_loopback() const noexcept;
   // A link-local address means something only together with an interface.
   std::uint32_t scope() const noexcept { return is_v6() ? address_.v6.sin6_scope_id : 0; }
   void set_scope(std::uint32_t scope) noexcept;

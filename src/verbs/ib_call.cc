@@ -38,15 +38,16 @@ std::string size_text(std::size_t bytes) {
 Error ib_error(const std::string& call, const std::string& where, int system_errno) {
   const std::string failure = call + " on " + where + " failed: " +
                               std::error_code(system_errno, std::generic_category()).message();
+  rlimit memlock{};
+  const bool limited = memlock_limited(memlock);
+  // The kernel says "not permitted" where the limit is 0, and "no memory" where it is too small.
+  if (limited && (system_errno == ENOMEM || (system_errno == EPERM && memlock.rlim_cur == 0))) {
+    return {ErrorCode::kResource, failure, memlock_advice(), system_errno};
+  }
   switch (system_errno) {
-    case ENOMEM: {
-      rlimit limit{};
+    case ENOMEM:
       return {ErrorCode::kResource, failure,
-              memlock_limited(limit)
-                  ? memlock_advice()
-                  : "Out of memory: use smaller rings (ring_bytes) or fewer connections.",
-              system_errno};
-    }
+              "Out of memory: use smaller rings (ring_bytes) or fewer connections.", system_errno};
     case EMFILE:
     case ENFILE:
       return {ErrorCode::kResource, failure, "Raise the limit of open files: ulimit -n.",

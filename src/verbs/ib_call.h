@@ -3,11 +3,8 @@
 // is a state of the queue pair and not an exception.
 #pragma once
 
-#include <infiniband/verbs.h>
-#include <rdma/rdma_cma.h>
-
 #include <cerrno>
-#include <memory>
+#include <cstddef>
 #include <string>
 
 #include "leat/error.h"
@@ -43,21 +40,5 @@ std::string memlock_advice();
 
 // "64 MiB", "12345 bytes".
 std::string size_text(std::size_t bytes);
-
-// Owners of what the libraries hand out. Destroying cannot be refused once what depends on the
-// object is gone, and nobody could do anything about it here, so results are dropped.
-template <auto kDestroy>
-struct IbDestroy {
-  template <class T>
-  void operator()(T* object) const noexcept {
-    static_cast<void>(kDestroy(object));
-  }
-};
-using IbDeviceList = std::unique_ptr<ibv_context*, IbDestroy<rdma_free_devices>>;
-using IbDomainHandle = std::unique_ptr<ibv_pd, IbDestroy<ibv_dealloc_pd>>;
-using IbRegionHandle = std::unique_ptr<ibv_mr, IbDestroy<ibv_dereg_mr>>;
-using IbChannelHandle = std::unique_ptr<ibv_comp_channel, IbDestroy<ibv_destroy_comp_channel>>;
-using IbQueueHandle = std::unique_ptr<ibv_cq, IbDestroy<ibv_destroy_cq>>;
-using IbQueuePairHandle = std::unique_ptr<ibv_qp, IbDestroy<ibv_destroy_qp>>;
 
 }  // namespace leat::detail

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "base/system_error.h"
-#include "verbs/ib_address.h"
+#include "verbs/ib_call.h"
 
 namespace leat::detail {
 namespace {
@@ -90,6 +90,10 @@ CmEvent CmChannel::expect(rdma_cm_event_type type, Deadline deadline, const std:
   const CmEvent event = next(deadline, -1, what);
   if (event.type != type) throw event_error(event, what);
   return event;
+}
+
+std::string cm_device_name(const rdma_cm_id& id) {
+  return id.verbs == nullptr ? "" : ibv_get_device_name(id.verbs->device);
 }
 
 void require_route(int result, const std::string& call, const std::string& where) {

@@ -7,17 +7,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "verbs/ib_address.h"
-#include "verbs/ib_call.h"
+#include "verbs/ib_handle.h"
 
 namespace leat::detail {
-
-using CmId = std::unique_ptr<rdma_cm_id, IbDestroy<rdma_destroy_id>>;
 
 // An event of rdma_cm. Plain value; the event itself is acknowledged by then, so that destroying an
 // id never waits for it.
@@ -50,13 +47,16 @@ class CmChannel {
   CmEvent expect(rdma_cm_event_type type, Deadline deadline, const std::string& what);
 
  private:
-  std::unique_ptr<rdma_event_channel, IbDestroy<rdma_destroy_event_channel>> channel_;
+  CmChannelHandle channel_;
 };
 
 // `to` resolved, so that the id has a device, from `from` or, if that is empty, from the address
 // that the routing table chooses. Blocks; throws kAddress if there is no route, kTimeout.
 CmId resolve_address(CmChannel& channel, IbAddress from, IbAddress to, Deadline deadline,
                      const std::string& where);
+
+// "mlx5_0": the device that the id's address or route has chosen; empty if none yet.
+std::string cm_device_name(const rdma_cm_id& id);
 
 // Throws for a failed rdma_bind_addr, rdma_resolve_addr or rdma_resolve_route: no device serves it.
 void require_route(int result, const std::string& call, const std::string& where);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/system_error.h"
+#include "verbs/ib_call.h"
 #include "verbs/ib_device.h"
 #include "verbs/ib_probe.h"
 
@@ -78,12 +79,16 @@ bool equal(const Secret& left, const Secret& right) {
   return difference == std::byte{0};
 }
 
+bool is_on(const rdma_cm_id& id, const IbDomain& domain) {
+  return cm_device_name(id) == domain.verbs_name;
+}
+
 rdma_conn_param parameters(const IbDomain& domain, const IbQueuePair& queue_pair) {
   rdma_conn_param parameters{};
   parameters.responder_resources = domain.reads;
   parameters.initiator_depth = domain.reads;
-  parameters.retry_count = 7;      // for the record: make_ready sets
-  parameters.rnr_retry_count = 7;  // what the queue pair does
+  parameters.retry_count = IbQueuePair::kRetries;
+  parameters.rnr_retry_count = IbQueuePair::kRnrRetries;
   parameters.qp_num = queue_pair.number();
   return parameters;
 }
@@ -98,10 +103,16 @@ class IbOffer final : public Offer {
         channel_(std::in_place, domain.where),
         listener_(channel_->make_id(domain.where)) {
     IbAddress address = IbAddress::parse(local_address);
+    if (address.is_loopback()) {
+      // No device has this address, but a peer that reached it reaches the device's as well.
+      const std::vector<IbAddress> own = ib_addresses(domain.verbs_name);
+      if (!own.empty()) address = own.front();
+    }
     require_route(rdma_bind_addr(listener_.get(), address.get()),
                   "rdma_bind_addr(" + address.text() + ")", domain.where);
-    if (listener_->verbs != domain.context) {
-      throw Error(ErrorCode::kUnavailable, address.text() + " is not an address of " + domain.name);
+    if (!is_on(*listener_, domain)) {
+      throw Error(ErrorCode::kUnavailable,
+                  address.text() + " is not an address of ib:" + domain.verbs_name);
     }
     ib_count(rdma_listen(listener_.get(), kBacklog), "rdma_listen(" + address.text() + ")",
              domain.where);
@@ -170,18 +181,18 @@ CmId resolve_on(const IbDomain& domain, CmChannel& channel, const IbAddress& to,
   std::string tried;
   if (!to.is_link_local()) {
     CmId id = resolve_address(channel, {}, to, deadline, domain.where);
-    if (id->verbs == domain.context) return id;
-    tried = std::string("; the route uses ib:") + ibv_get_device_name(id->verbs->device);
+    if (is_on(*id, domain)) return id;
+    tried = "; the route uses ib:" + cm_device_name(*id);
   }
-  for (const IbAddress& from : ib_addresses(domain.context)) {
+  for (const IbAddress& from : ib_addresses(domain.verbs_name)) {
     if (from.is_v6() != to.is_v6() || from.is_link_local() != to.is_link_local()) continue;
     IbAddress scoped = to;
     scoped.set_scope(from.scope());
     CmId id = resolve_address(channel, from, scoped, deadline, domain.where);
-    if (id->verbs == domain.context) return id;
+    if (is_on(*id, domain)) return id;
   }
   throw Error(ErrorCode::kUnavailable,
-              "there is no route from " + domain.name + " to " + to.text() + tried);
+              "there is no route from ib:" + domain.verbs_name + " to " + to.text() + tried);
 }
 
 }  // namespace
@@ -220,14 +231,12 @@ std::string ib_device_for_route(const std::string& local_address, const std::str
   const auto parse = [](const std::string& address) {
     return address.empty() ? IbAddress() : IbAddress::parse(address);
   };
-  const IbDeviceList devices = list_ib_devices();  // sets up fork support before the first id
-  if (devices == nullptr || *devices == nullptr) {
-    why_not = probe_ib_devices().front().why_not;
-    return {};
-  }
   try {
     IbAddress local = parse(local_address);
-    const IbAddress peer = parse(peer_address);
+    IbAddress peer = parse(peer_address);
+    // Binding to it fails, but the kernel knows a device to connect to it.
+    if (local.is_loopback()) peer = std::exchange(local, {});
+    if (count_ib_devices() == 0) throw no_ib_device();
     CmChannel channel(where);
     CmId id;
     if (peer.is_empty()) {
@@ -237,8 +246,9 @@ std::string ib_device_for_route(const std::string& local_address, const std::str
     } else {
       id = resolve_address(channel, local, peer, deadline_after(kPatience), where);
     }
+    const std::string name = cm_device_name(*id);
+    if (!name.empty()) return "ib:" + name;
     // The address of all interfaces binds without choosing a device.
-    if (id->verbs != nullptr) return std::string("ib:") + ibv_get_device_name(id->verbs->device);
     why_not = "no RDMA device belongs to " + local.text();
   } catch (const Error& error) {
     why_not = error.what();

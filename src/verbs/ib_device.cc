@@ -6,6 +6,7 @@
 #include "base/mapped_memory.h"
 #include "verbs/ib_call.h"
 #include "verbs/ib_connect.h"
+#include "verbs/ib_handle.h"
 #include "verbs/ib_probe.h"
 
 namespace leat::detail {
@@ -31,16 +32,15 @@ class IbRegion final : public MemoryRegion {
 
 class IbDevice final : public Device {
  public:
-  IbDevice(IbDeviceList devices, ibv_context* context, IbProbe probe)
-      : devices_(std::move(devices)), info_(std::move(probe.info)) {
-    domain_.name = info_.name;
-    domain_.where =
-        std::string(ibv_get_device_name(context->device)) + ":" + std::to_string(probe.port);
-    domain_.context = context;
+  IbDevice(IbContext context, IbProbe probe)
+      : context_(std::move(context)), info_(std::move(probe.info)) {
+    domain_.verbs_name = ibv_get_device_name(context_->device);
+    domain_.where = domain_.verbs_name + ":" + std::to_string(probe.port);
+    domain_.context = context_.get();
     domain_.limits = probe.limits;
     domain_.mtu = probe.mtu;
     domain_.reads = probe.reads;
-    domain_handle_.reset(ib_pointer(ibv_alloc_pd(context), "ibv_alloc_pd", domain_.where));
+    domain_handle_.reset(ib_pointer(ibv_alloc_pd(context_.get()), "ibv_alloc_pd", domain_.where));
     domain_.pd = domain_handle_.get();
   }
 
@@ -80,7 +80,7 @@ class IbDevice final : public Device {
                    "ibv_reg_mr(" + size_text(memory.size()) + ")", domain_.where));
   }
 
-  IbDeviceList devices_;  // declared first: keeps the context valid
+  IbContext context_;
   DeviceInfo info_;
   IbDomainHandle domain_handle_;
   IbDomain domain_;
@@ -89,18 +89,12 @@ class IbDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> open_ib_device(const std::string& verbs_name) {
-  IbDeviceList devices = list_ib_devices();
-  ibv_context* context = find_ib_device(devices, verbs_name);
-  IbProbe probe;
-  if (context != nullptr) {
-    probe = probe_ib_context(context);
-  } else {
-    probe.info = probe_ib_device(verbs_name);
-  }
+  IbContext context;
+  IbProbe probe = probe_ib(verbs_name, context);
   if (!probe.info.usable) {
     throw Error(ErrorCode::kUnavailable, "device ib:" + verbs_name + ": " + probe.info.why_not);
   }
-  return std::make_unique<IbDevice>(std::move(devices), context, std::move(probe));
+  return std::make_unique<IbDevice>(std::move(context), std::move(probe));
 }
 
 }  // namespace leat::detail

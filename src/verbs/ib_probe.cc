@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
-#include <mutex>
 #include <span>
+#include <system_error>
 
 #include "base/mapped_memory.h"
+#include "verbs/ib_call.h"
 #include "verbs/ib_cm.h"
 #include "verbs/ib_device.h"
 
@@ -27,15 +29,6 @@ std::string device_name(const ibv_context* context) { return ibv_get_device_name
 
 Error unusable(const std::string& what, const std::string& advice) {
   return {ErrorCode::kUnavailable, what, advice};
-}
-
-// ibv_is_fork_initialized knows whether the kernel copies pinned pages at a fork by itself. Must
-// come before the first registration of the process.
-void initialize_fork_support() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) ibv_fork_init();
-  });
 }
 
 // The port to use and its attributes.
@@ -130,7 +123,7 @@ void fill(ibv_context* context, IbProbe& probe) {
       std::min({device.max_qp_rd_atom, device.max_qp_init_rd_atom, kMostReads}));
 
   const CmChannel channel(where);  // throws what is wrong with rdma_cm
-  const std::vector<IbAddress> addresses = ib_addresses(context);
+  const std::vector<IbAddress> addresses = ib_addresses(name);
   if (addresses.empty()) {
     throw unusable("no IP address belongs to " + where,
                    "rdma_cm connects by IP addresses: give its network device one (ip address add; "
@@ -141,53 +134,38 @@ void fill(ibv_context* context, IbProbe& probe) {
   probe.info.description += ", locked-memory limit " + memlock_limit();
 }
 
-DeviceInfo unusable_info(const std::string& verbs_name, const Error& error) {
-  DeviceInfo info;
-  info.name = "ib:" + verbs_name;
-  info.why_not = error.what();
-  return info;
+// The devices of this machine while the list lives.
+struct Listed {
+  IbDeviceList list;
+  std::span<ibv_device*> devices;
+};
+
+Listed list_devices() {
+  int count = 0;
+  Listed listed{IbDeviceList(ibv_get_device_list(&count)), {}};
+  if (listed.list != nullptr) listed.devices = {listed.list.get(), static_cast<std::size_t>(count)};
+  return listed;
 }
 
-// Why librdmacm does not list this one, though libibverbs may.
-DeviceInfo probe_unlisted(ibv_device* device) {
-  const std::string name = ibv_get_device_name(device);
-  errno = 0;
-  if (ibv_context* context = ibv_open_device(device); context != nullptr) {
-    ibv_close_device(context);
-    return unusable_info(name, unusable(name + " can be opened, but librdmacm does not list it",
-                                        "Load the kernel modules rdma_cm and rdma_ucm."));
+ibv_device* find(const Listed& listed, const std::string& verbs_name) {
+  std::string names;
+  for (ibv_device* device : listed.devices) {
+    if (ibv_get_device_name(device) == verbs_name) return device;
+    names += std::string(names.empty() ? "" : ", ") + ibv_get_device_name(device);
   }
-  return unusable_info(
-      name, ib_error(std::string("ibv_open_device(/dev/infiniband/") + device->dev_name + ")", name,
-                     errno));
-}
-
-Error no_device() {
-  return unusable("this machine has no RDMA device",
-                  "ibv_devices lists none. For Soft-RoCE: modprobe rdma_rxe && rdma link add rxe0 "
-                  "type rxe netdev NETDEV. In a container: --device=/dev/infiniband.");
+  if (names.empty()) throw no_ib_device();
+  throw unusable("this machine has no RDMA device " + verbs_name, "There are: " + names + ".");
 }
 
 }  // namespace
 
-IbDeviceList list_ib_devices() {
-  initialize_fork_support();
-  return IbDeviceList(rdma_get_devices(nullptr));
-}
-
-ibv_context* find_ib_device(const IbDeviceList& devices, const std::string& verbs_name) {
-  if (devices == nullptr) return nullptr;
-  for (ibv_context** context = devices.get(); *context != nullptr; ++context) {
-    if (device_name(*context) == verbs_name) return *context;
-  }
-  return nullptr;
-}
-
-IbProbe probe_ib_context(ibv_context* context) {
+IbProbe probe_ib(const std::string& verbs_name, IbContext& context) {
   IbProbe probe;
-  probe.info.name = "ib:" + device_name(context);
+  probe.info.name = "ib:" + verbs_name;
   try {
-    fill(context, probe);
+    const Listed listed = list_devices();
+    context = open_ib_context(find(listed, verbs_name));
+    fill(context.get(), probe);
     probe.info.usable = true;
   } catch (const Error& error) {
     probe.info.why_not = error.what();
@@ -195,18 +173,36 @@ IbProbe probe_ib_context(ibv_context* context) {
   return probe;
 }
 
-std::vector<IbAddress> ib_addresses(ibv_context* context) {
+std::size_t count_ib_devices() { return list_devices().devices.size(); }
+
+Error no_ib_device() {
+  // libibverbs does not list a device whose file it does not find.
+  std::string names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
+    names += " " + entry.path().filename().string();
+  }
+  if (!names.empty()) {
+    return unusable("the files in /dev/infiniband are missing for the RDMA devices" + names,
+                    "Load the kernel module ib_uverbs. In a container: --device=/dev/infiniband "
+                    "--cap-add=IPC_LOCK --network=host.");
+  }
+  return unusable("this machine has no RDMA device",
+                  "For Soft-RoCE: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev NETDEV.");
+}
+
+std::vector<IbAddress> ib_addresses(const std::string& verbs_name) {
   std::vector<IbAddress> addresses;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return addresses;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   try {
-    CmChannel channel(device_name(context));
+    CmChannel channel(verbs_name);
     for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
       IbAddress address(entry->ifa_addr);
       if (address.is_empty() || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
-      const CmId id = channel.make_id(device_name(context));
-      if (rdma_bind_addr(id.get(), address.get()) == 0 && id->verbs == context) {
+      const CmId id = channel.make_id(verbs_name);
+      if (rdma_bind_addr(id.get(), address.get()) == 0 && cm_device_name(*id) == verbs_name) {
         addresses.push_back(address);
       }
     }
@@ -226,31 +222,15 @@ std::string link_layer_text(std::uint8_t link_layer) {
 }
 
 DeviceInfo probe_ib_device(const std::string& verbs_name) {
-  const IbDeviceList devices = list_ib_devices();
-  if (ibv_context* context = find_ib_device(devices, verbs_name); context != nullptr) {
-    return probe_ib_context(context).info;
-  }
-  int count = 0;
-  const std::unique_ptr<ibv_device*, IbDestroy<ibv_free_device_list>> all(
-      ibv_get_device_list(&count));
-  if (all == nullptr || count == 0) return unusable_info(verbs_name, no_device());
-  std::string names;
-  for (ibv_device* device : std::span(all.get(), static_cast<std::size_t>(count))) {
-    if (ibv_get_device_name(device) == verbs_name) return probe_unlisted(device);
-    names += std::string(names.empty() ? "" : ", ") + ibv_get_device_name(device);
-  }
-  return unusable_info(verbs_name, unusable("this machine has no RDMA device " + verbs_name,
-                                            "There are: " + names + "."));
+  IbContext context;
+  return probe_ib(verbs_name, context).info;
 }
 
 std::vector<DeviceInfo> probe_ib_devices() {
-  initialize_fork_support();
-  int count = 0;
-  const std::unique_ptr<ibv_device*, IbDestroy<ibv_free_device_list>> all(
-      ibv_get_device_list(&count));
-  if (all == nullptr || count == 0) return {unusable_info("*", no_device())};
+  const Listed listed = list_devices();
+  if (listed.devices.empty()) return {probe_ib_device("*")};
   std::vector<DeviceInfo> infos;
-  for (ibv_device* device : std::span(all.get(), static_cast<std::size_t>(count))) {
+  for (ibv_device* device : listed.devices) {
     infos.push_back(probe_ib_device(ibv_get_device_name(device)));
   }
   return infos;

@@ -3,13 +3,15 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "leat/error.h"
 #include "verbs/device.h"
 #include "verbs/ib_address.h"
-#include "verbs/ib_call.h"
+#include "verbs/ib_handle.h"
 
 namespace leat::detail {
 
@@ -21,20 +23,17 @@ struct IbProbe {
   std::uint8_t reads = 0;  // outstanding on one queue pair, each way
 };
 
-// The devices of librdmacm, whose contexts all connections of the process share. The contexts are
-// valid while the list lives. Sets up fork support first, where the kernel needs it. Empty (null)
-// if there is none.
-IbDeviceList list_ib_devices();
-// In the list; null if it is not there.
-ibv_context* find_ib_device(const IbDeviceList& devices, const std::string& verbs_name);
-
 // Makes a queue pair and registers a page, as a connection would. Never throws: `info` says why the
-// device is not usable.
-IbProbe probe_ib_context(ibv_context* context);
+// device is not usable. `context` keeps it open, if it could be opened.
+IbProbe probe_ib(const std::string& verbs_name, IbContext& context);
 
-// The device's numeric addresses; rdma_cm reaches it by these. Empty if there is none or rdma_cm
-// does not work.
-std::vector<IbAddress> ib_addresses(ibv_context* context);
+// How many devices this machine has, usable or not; and the error if there is none.
+std::size_t count_ib_devices();
+Error no_ib_device();
+
+// The device's addresses; rdma_cm reaches it by these. Empty if there is none or rdma_cm does not
+// work.
+std::vector<IbAddress> ib_addresses(const std::string& verbs_name);
 
 std::string gid_text(const ibv_gid& gid);
 std::string link_layer_text(std::uint8_t link_layer);

@@ -53,6 +53,13 @@ CompletionStatus status_of(ibv_wc_status status) {
   }
 }
 
+// rxe names two failures of senders otherwise than hardware does.
+CompletionStatus status_of_send(ibv_wc_status status, Opcode opcode) {
+  if (status == IBV_WC_LOC_QP_OP_ERR) return CompletionStatus::kLocalAccess;  // an unknown key
+  if (status == IBV_WC_REM_OP_ERR && opcode == Opcode::kSend) return CompletionStatus::kLength;
+  return status_of(status);
+}
+
 }  // namespace
 
 bool IbQueuePair::IdleCheck::due() {
@@ -91,7 +98,8 @@ void IbQueuePair::build(const SendRequest& request, std::uint64_t sequence, ibv_
       request.signaled || ++unsignaled_ >= std::max<std::size_t>(1, send_depth_ / 4);
   if (reported) unsignaled_ = 0;
 
-  slot(sequence) = {request.id, static_cast<std::uint32_t>(request.bytes), request.signaled,
+  slot(sequence) = {request.id, static_cast<std::uint32_t>(request.bytes), request.opcode,
+                    request.signaled,
                     fits ? CompletionStatus::kSuccess : CompletionStatus::kLength};
   work.wr_id = sequence;
   work.next = &work + 1;
@@ -138,7 +146,7 @@ void IbQueuePair::abandon_sends(std::span<const SendRequest> refused) {
     sends_abandoned_ = true;
   }
   for (const SendRequest& request : refused) {
-    slot(posted_++) = {request.id, 0, true, CompletionStatus::kOther};
+    slot(posted_++) = {request.id, 0, request.opcode, true, CompletionStatus::kOther};
   }
 }
 
@@ -174,7 +182,7 @@ bool IbQueuePair::finish_send(const ibv_wc& work, Completion& completion) {
   if (work.status == IBV_WC_SUCCESS) {
     completion.bytes = finished.bytes;
   } else {
-    completion.status = failure_of(finished, status_of(work.status));
+    completion.status = failure_of(finished, status_of_send(work.status, finished.opcode));
     fail();
   }
   return true;

@@ -16,15 +16,15 @@
 #include "base/fd.h"
 #include "base/spin_lock.h"
 #include "verbs/device.h"
-#include "verbs/ib_call.h"
 #include "verbs/ib_cm.h"
+#include "verbs/ib_handle.h"
 
 namespace leat::detail {
 
 // What the queue pairs of one opened device share. The device owns it and outlives them.
 struct IbDomain {
-  std::string name;   // "ib:mlx5_0"
-  std::string where;  // "mlx5_0:1"
+  std::string verbs_name;  // "mlx5_0"
+  std::string where;       // "mlx5_0:1", for errors
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
   Limits limits;
@@ -40,6 +40,10 @@ struct IbDomain {
 // flushed.
 class IbQueuePair final : public QueuePair {
  public:
+  // One less than the most, which rxe takes for "without end".
+  static constexpr std::uint8_t kRetries = 6;
+  static constexpr std::uint8_t kRnrRetries = 7;  // without end
+
   // Not connected yet. Throws kResource.
   IbQueuePair(const IbDomain& domain, const QueueDepths& depths);
   ~IbQueuePair() override;
@@ -86,6 +90,7 @@ class IbQueuePair final : public QueuePair {
   struct Slot {
     std::uint64_t id;
     std::uint32_t bytes;
+    Opcode opcode;
     bool signaled;            // the user wants a completion also for success
     CompletionStatus reason;  // of a failure that the device cannot name; else kSuccess
   };
@@ -117,6 +122,7 @@ class IbQueuePair final : public QueuePair {
   void look_for_disconnect();
 
   const IbDomain& domain_;
+  const unsigned generation_ = fork_generation();
 
   // The connection. Declared first: it outlives the queue pair, whose number it holds.
   std::optional<CmChannel> cm_channel_;

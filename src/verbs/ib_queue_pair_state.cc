@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/system_error.h"
+#include "verbs/ib_call.h"
 #include "verbs/ib_probe.h"
 #include "verbs/ib_queue_pair.h"
 
@@ -16,11 +17,9 @@ namespace {
 
 // 0.64 ms. rdma_cm would leave 0, which means 655 ms.
 constexpr std::uint8_t kMinRnrTimer = 12;
-// 4.096 us * 2^16 = 268 ms, eight times: a dead peer is noticed after 2 to 9 s (devices may wait up
+// 4.096 us * 2^16 = 268 ms, seven times: a dead peer is noticed after 2 to 8 s (devices may wait up
 // to four times longer), and a round trip of 200 ms is no death.
 constexpr std::uint8_t kAckTimeout = 16;
-constexpr std::uint8_t kRetries = 7;
-constexpr std::uint8_t kRnrRetries = 7;  // without end
 constexpr std::uint32_t kFewestRequests = 16;
 
 void watch(const Fd& epoll, int fd) {
@@ -141,7 +140,7 @@ void IbQueuePair::make_ready(rdma_cm_id* id, ibv_mtu peer_mtu) {
   }
 
   const rdma_addr& address = id->route.addr;
-  description_ = domain_.name + ":" + std::to_string(id->port_num) + " " +
+  description_ = "ib:" + domain_.verbs_name + ":" + std::to_string(id->port_num) + " " +
                  link_layer_text(port.link_layer) + ", MTU " + std::to_string(mtu_bytes(path_mtu)) +
                  ", " + IbAddress(&address.src_addr).text_with_port() + " to " +
                  IbAddress(&address.dst_addr).text_with_port() + ", GID " +
@@ -156,6 +155,7 @@ void IbQueuePair::connected(CmChannel channel, CmId id) {
 }
 
 IbQueuePair::~IbQueuePair() {
+  if (generation_ != fork_generation()) return;  // the connection is the parent's
   move_to_error();
   if (cm_id_ != nullptr) rdma_disconnect(cm_id_.get());  // says it to the peer, waits for nothing
 }
@@ -203,13 +203,16 @@ int IbQueuePair::event_fd(Side which) const {
 std::byte* IbQueuePair::peer_memory(const RemoteRegion&) { return nullptr; }
 
 std::string IbQueuePair::describe() const {
+  const std::string number = ", queue pair " + std::to_string(queue_pair_->qp_num);
   ibv_qp_attr attributes{};
   ibv_qp_init_attr init{};
-  const bool known =
-      ibv_query_qp(queue_pair_.get(), &attributes, IBV_QP_STATE | IBV_QP_DEST_QPN, &init) == 0;
-  return description_ + ", queue pair " + std::to_string(queue_pair_->qp_num) + " to " +
-         std::to_string(attributes.dest_qp_num) + ", state " +
-         (known ? state_text(attributes.qp_state) : "unknown");
+  constexpr int kWanted = IBV_QP_STATE | IBV_QP_DEST_QPN | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT;
+  if (ibv_query_qp(queue_pair_.get(), &attributes, kWanted, &init) != 0) {
+    return description_ + number + ", state unknown";
+  }
+  return description_ + number + " to " + std::to_string(attributes.dest_qp_num) + ", RNR timer " +
+         std::to_string(attributes.min_rnr_timer) + ", timeout " +
+         std::to_string(attributes.timeout) + ", state " + state_text(attributes.qp_state);
 }
 
 }  // namespace leat::detail

@@ -308,7 +308,9 @@ void ShmQueuePair::arm(Side side) {
   eventfd_read(own_events_[i].get(), &events);  // non-blocking; nothing there is fine
   service_socket();
   auto& armed = side == Side::kSend ? outgoing_.flow->sender_armed : incoming_.flow->receiver_armed;
-  // Still set: the barrier of that time still holds, whoever published since has seen the flag.
+  // Only the waker clears the flag: a poll that finds something must not, because its caller may
+  // have armed for what comes after. Still set: the barrier of that time still holds, and nobody has
+  // published since, or the flag would be cleared.
   if (armed.load(std::memory_order_relaxed) != 0) return;
   armed.store(1, std::memory_order_relaxed);
   heavy_barrier(asymmetric_);  // pairs with light_barrier of the peer's post_send, post_receive

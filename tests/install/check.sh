@@ -29,7 +29,7 @@ run_consumer() {
   cmake -S "$here/consumer" -B "$folder" -G Ninja "$@"
   cmake --build "$folder" -j2
   for program in consumer_shared consumer_static consumer_c_shared consumer_c_static; do
-    "$folder/$program"
+    timeout 60 "$folder/$program"
   done
   needs_leat "$folder/consumer_shared" || fail "consumer_shared does not use libleat.so"
   ! needs_leat "$folder/consumer_static" || fail "consumer_static uses libleat.so"
@@ -91,16 +91,16 @@ check_pkg_config() {
 
   read -ra flags <<<"$(pkg-config --cflags --libs leat)"
   "$CXX" -std=c++20 "$here/consumer/consumer.cc" "${flags[@]}" -o "$folder/shared"
-  LD_LIBRARY_PATH=$(pkg-config --variable=libdir leat) "$folder/shared"
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir leat) timeout 60 "$folder/shared"
   needs_leat "$folder/shared" || fail "the shared consumer does not use libleat.so"
 
   # The linker prefers a shared library; this is how one asks it for the archive.
   read -ra flags <<<"$(pkg-config --static --cflags --libs leat)"
   "$CXX" -std=c++20 "$here/consumer/consumer.cc" "${flags[@]/#-lleat/-l:libleat.a}" -o "$folder/static"
-  "$folder/static"
+  timeout 60 "$folder/static"
   ! needs_leat "$folder/static" || fail "the static consumer uses libleat.so"
   "$CC" "$here/consumer/consumer.c" "${flags[@]/#-lleat/-l:libleat.a}" -o "$folder/static_c"
-  "$folder/static_c"
+  timeout 60 "$folder/static_c"
 }
 
 # Without rdma-core the library still builds and works, and says what it lacks.

@@ -58,24 +58,28 @@ TEST_P(VerbsData, WriteLandsWhereItIsAimedAndNowhereElse) {
 }
 
 TEST_P(VerbsData, LargeWriteAndReadMoveEveryByte) {
-  static constexpr std::size_t kBytes = (std::size_t{16} << 20) + 13;
+  const auto size = [](const VerbsSide& side) {
+    return std::min((std::size_t{16} << 20) + 13, side.device->limits().max_request_bytes);
+  };
   run(
-      [](VerbsSide& side) {
-        const MemoryRegion& source = side.allocate(kBytes, kLocalOnly);
+      [&](VerbsSide& side) {
+        const std::size_t bytes = size(side);
+        const MemoryRegion& source = side.allocate(bytes, kLocalOnly);
         fill_pattern(source.memory(), 1);
         const RemoteRegion target = side.exchange({});
-        side.complete(write_request({source, 0, target, 0, kBytes}));
+        side.complete(write_request({source, 0, target, 0, bytes}));
         std::ranges::fill(source.memory(), std::byte{0});
         side.peer.barrier();
-        side.complete(read_request({source, 0, target, 0, kBytes}));
-        expect_pattern(source.memory().first(kBytes), 1);
+        side.complete(read_request({source, 0, target, 0, bytes}));
+        expect_pattern(source.memory().first(bytes), 1);
         side.peer.barrier();
       },
-      [](VerbsSide& side) {
-        const MemoryRegion& target = side.allocate(kBytes, kReadWrite);
+      [&](VerbsSide& side) {
+        const std::size_t bytes = size(side);
+        const MemoryRegion& target = side.allocate(bytes, kReadWrite);
         side.exchange(target.remote());
         side.peer.barrier();
-        expect_pattern(target.memory().first(kBytes), 1);
+        expect_pattern(target.memory().first(bytes), 1);
         side.peer.barrier();
       });
 }
