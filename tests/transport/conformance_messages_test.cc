@@ -274,11 +274,12 @@ TEST_P(ChannelMessages, MessagesMayOutliveTheirChannel) {
   run(
       [&](ChannelSide& side) {
         for (const std::size_t bytes : sizes) send_pattern(side.channel, bytes, bytes);
-        side.channel.flush();
+        side.peer.hear("received");
       },
       [&](ChannelSide& side) {
         std::vector<Message> kept;
         for (std::size_t i = 0; i < sizes.size(); ++i) kept.push_back(side.channel.receive());
+        side.peer.tell("received");
         { const Channel moved = std::move(side.channel); }
         for (std::size_t i = 0; i < sizes.size(); ++i) expect_message(kept[i], sizes[i], sizes[i]);
         std::swap(kept.front(), kept.back());
