@@ -363,16 +363,15 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
     const ReceiveResult result = hand_out(context, delivery, nullptr);
     if (result != ReceiveResult::kNothing) return result;
   }
-  std::array<Completion, 16> completions;
   while (receive_error_.empty()) {
-    const std::size_t count = queue_pair_->poll_receives(completions);
+    const std::size_t count = queue_pair_->poll_receives(polled_);
     if (count == 0) break;
-    for (std::size_t i = 0; i < count; ++i) arrived(completions[i]);
+    for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
     if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
     if (!receivers_[context].waiting()) continue;
     // A single arrival is this context's: its payload, if it rode along, is still there.
     const ReceiveResult result =
-        hand_out(context, delivery, count == 1 ? completions[0].payload : nullptr);
+        hand_out(context, delivery, count == 1 ? polled_[0].payload : nullptr);
     if (result != ReceiveResult::kNothing) return result;
   }
   if (!receive_error_.empty()) throw Error(ErrorCode::kPeerDied, receive_error_);

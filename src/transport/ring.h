@@ -137,6 +137,7 @@ class RingTransport final : public Transport {
   alignas(64) std::array<RingReceiver, kContextCount> receivers_;
   std::array<std::uint64_t, kContextCount> space_returned_{};
   std::array<Reassembly, kContextCount> large_;
+  std::array<Completion, 16> polled_;  // scratch of try_receive, so that no call initialises it
   std::vector<ReceiveRequest> blank_receives_;
   std::uint64_t receives_to_replace_ = 0;
   std::uint64_t receives_replaced_ = 0;
