@@ -89,8 +89,7 @@ void ChannelCore::commit(std::size_t bytes) {
 void ChannelCore::abandon() { transport_.abandon(); }
 
 void ChannelCore::flush() {
-  if (closed_.load(std::memory_order_relaxed))
-    throw Error(ErrorCode::kClosed, "flush: this channel was closed");
+  if (closed_.load(std::memory_order_relaxed)) throw_closed("flush");
   flushes_.add(1);
   if (!transport_.try_flush()) {
     wait(Side::kSend, send_timeout_, "flush", [&] { return transport_.try_flush(); });
@@ -218,15 +217,23 @@ void ChannelCore::wait(Side side, std::chrono::milliseconds timeout, const char*
       if (try_once()) return;
   }
   const Deadline deadline = deadline_after(timeout);
-  if (spin(try_once, deadline)) return;
+  const auto attempt = [&] {
+    try {
+      return try_once();
+    } catch (const Error&) {
+      // Another thread's close() looks to the transport like the peer's death.
+      if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
+      throw;
+    }
+  };
+  if (spin(attempt, deadline)) return;
   auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
   for (;;) {
-    if (closed_.load(std::memory_order_relaxed))
-      throw Error(ErrorCode::kClosed, std::string(what) + ": this channel was closed");
+    if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
     transport_.arm(side);
-    if (try_once()) return;
+    if (attempt()) return;
     if (watches_lifeline_ && lifeline_ended()) {
-      if (try_once()) return;  // what came before the end still counts
+      if (attempt()) return;  // what came before the end still counts
       if (closed_.load(std::memory_order_relaxed)) continue;
       throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
     }
@@ -278,6 +285,10 @@ void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds&
 bool ChannelCore::lifeline_ended() const noexcept { return connection_.stream->peer_closed(); }
 
 // --- both
+
+void ChannelCore::throw_closed(const char* what) const {
+  throw Error(ErrorCode::kClosed, std::string(what) + ": this channel to " + where() + " was closed");
+}
 
 void ChannelCore::check_usable(unsigned context) const {
   if (context >= kContexts)

@@ -56,6 +56,7 @@ class ChannelCore {
   friend class Lingerer;
 
   void check_usable(unsigned context) const;
+  [[noreturn]] void throw_closed(const char* what) const;
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);

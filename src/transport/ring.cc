@@ -194,6 +194,8 @@ bool RingTransport::post(std::span<const std::byte> message, Context context,
 }
 
 bool RingTransport::post_request(const SendRequest& request) {
+  if (!send_error_.empty()) [[unlikely]]
+    poll_send_errors();
   if (queue_pair_->post_send({&request, 1}) == 0) [[unlikely]] {
     poll_send_errors();
     return false;

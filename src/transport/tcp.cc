@@ -288,7 +288,9 @@ void TcpTransport::pump_input(Side by) {
         }
         header_have_ += *got;
         if (header_have_ < sizeof header_) continue;
-        if (header_.bytes > kMaxFrameBytes || header_.context >= kContextCount || ended_)
+        // After its end the peer goes on reading, and so giving credit.
+        const bool late = ended_ && header_.kind != Kind::kCredit;
+        if (header_.bytes > kMaxFrameBytes || header_.context >= kContextCount || late)
           fail(ErrorCode::kProtocol, "the peer sent a frame that leat's tcp transport never sends");
         frame_ = {};
         frame_have_ = 0;
