@@ -25,7 +25,9 @@ struct Delivery;
 inline constexpr unsigned kContexts = 16;
 
 // A received message: a view of its bytes where RDMA put them. Destroying it gives that memory back
-// to the sender, so do not keep many. Belongs to the receiving side of its channel: use and destroy
+// to the sender. Space comes back in order, so one that is kept holds up what was received after it
+// in its context once the ring has gone round: copy what you keep for long. Messages up to 48 bytes,
+// and those above max_in_place_bytes, carry their bytes and may be kept. Belongs to the receiving side of its channel: use and destroy
 // it in the thread that receives, or order the threads yourself. May outlive its channel. A moved
 // message invalidates earlier views (a small one carries its bytes within itself).
 class LEAT_EXPORT Message {
@@ -58,6 +60,7 @@ class LEAT_EXPORT Message {
   std::size_t size_ = 0;
   std::uint64_t ticket_ = 0;
   unsigned context_ = 0;
+  bool must_release_ = false;
   bool on_heap_ = false;
   alignas(16) std::array<std::byte, 48> small_;
 };

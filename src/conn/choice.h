@@ -13,10 +13,14 @@ namespace leat::detail {
 struct TransportRule {
   const char* name;  // at most 15 characters
   bool rdma;         // needs a queue pair; the others need device tcp
+  const char* help;
 };
 
 // Every transport that a peer may ask for; "auto" takes the first one that fits the device.
-inline constexpr std::array<TransportRule, 2> kTransports = {{{"ring", true}, {"tcp", false}}};
+inline constexpr std::array<TransportRule, 2> kTransports = {{
+    {"ring", true, "write-with-immediate into a ring per protocol context, received in place"},
+    {"tcp", false, "framed messages on the TCP connection, for machines without RDMA between them"},
+}};
 
 // Throws kInvalidArgument if one side's own settings contradict each other: an unknown transport,
 // transport ring with device tcp.

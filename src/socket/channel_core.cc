@@ -14,6 +14,8 @@
 namespace leat::detail {
 namespace {
 
+// Tries that follow each other at once before the first look at the clock: a microsecond.
+constexpr int kTriesBeforeClock = 50;
 // Between two looks at the clock while spinning.
 constexpr int kTriesPerClock = 32;
 // While spinning without end: between two looks at the lifeline, each a system call.
@@ -45,7 +47,8 @@ ChannelCore::~ChannelCore() = default;
 // --- send side
 
 void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
-  check_usable(context);
+  if (context >= kContexts || end_said_ || closed_.load(std::memory_order_relaxed)) [[unlikely]]
+    check_usable(context);
   if (!transport_.try_send(message, context)) [[unlikely]] {
     wait(Side::kSend, send_timeout_, "send", [&] { return transport_.try_send(message, context); });
   }
@@ -86,8 +89,7 @@ void ChannelCore::commit(std::size_t bytes) {
 void ChannelCore::abandon() { transport_.abandon(); }
 
 void ChannelCore::flush() {
-  if (closed_.load(std::memory_order_relaxed))
-    throw Error(ErrorCode::kClosed, "flush: this channel was closed");
+  if (closed_.load(std::memory_order_relaxed)) throw_closed("flush");
   flushes_.add(1);
   if (!transport_.try_flush()) {
     wait(Side::kSend, send_timeout_, "flush", [&] { return transport_.try_flush(); });
@@ -160,13 +162,16 @@ ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
 
 Message ChannelCore::adopt(Delivery& delivery) {
   count_received(delivery.bytes);
-  ++messages_out_;
   Message message;
   message.core_ = this;
   message.size_ = delivery.bytes;
-  message.ticket_ = delivery.ticket;
   message.context_ = delivery.context;
   message.data_ = delivery.data;
+  if (delivery.must_release) {
+    ++messages_out_;
+    message.must_release_ = true;
+    message.ticket_ = delivery.ticket;
+  }
   if (delivery.heap != nullptr) {
     message.on_heap_ = true;
     message.data_ = delivery.heap.release();
@@ -176,12 +181,12 @@ Message ChannelCore::adopt(Delivery& delivery) {
   return message;
 }
 
-void ChannelCore::release(Message& message) noexcept {
+void ChannelCore::release(const Message& message) noexcept {
   Delivery delivery;
   delivery.ticket = message.ticket_;
   delivery.context = message.context_;
   delivery.bytes = message.size_;
-  if (message.on_heap_) delivery.heap.reset(const_cast<std::byte*>(message.data_));
+  delivery.must_release = true;
   transport_.release(delivery);
   if (--messages_out_ == 0 && orphaned_) Lingerer::take(this);
 }
@@ -206,16 +211,29 @@ void ChannelCore::count_received(std::size_t bytes) {
 template <typename Try>
 void ChannelCore::wait(Side side, std::chrono::milliseconds timeout, const char* what,
                        Try&& try_once) {
+  // The first tries without a look at the clock, which costs as much as a message.
+  if (settings_.spin != std::chrono::microseconds::zero()) {
+    for (int i = 0; i < kTriesBeforeClock; ++i)
+      if (try_once()) return;
+  }
   const Deadline deadline = deadline_after(timeout);
-  if (spin(try_once, deadline)) return;
+  const auto attempt = [&] {
+    try {
+      return try_once();
+    } catch (const Error&) {
+      // Another thread's close() looks to the transport like the peer's death.
+      if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
+      throw;
+    }
+  };
+  if (spin(attempt, deadline)) return;
   auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
   for (;;) {
-    if (closed_.load(std::memory_order_relaxed))
-      throw Error(ErrorCode::kClosed, std::string(what) + ": this channel was closed");
+    if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
     transport_.arm(side);
-    if (try_once()) return;
+    if (attempt()) return;
     if (watches_lifeline_ && lifeline_ended()) {
-      if (try_once()) return;  // what came before the end still counts
+      if (attempt()) return;  // what came before the end still counts
       if (closed_.load(std::memory_order_relaxed)) continue;
       throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
     }
@@ -267,6 +285,10 @@ void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds&
 bool ChannelCore::lifeline_ended() const noexcept { return connection_.stream->peer_closed(); }
 
 // --- both
+
+void ChannelCore::throw_closed(const char* what) const {
+  throw Error(ErrorCode::kClosed, std::string(what) + ": this channel to " + where() + " was closed");
+}
 
 void ChannelCore::check_usable(unsigned context) const {
   if (context >= kContexts)

@@ -47,8 +47,8 @@ class ChannelCore {
   const Connection& connection() const { return connection_; }
   const Settings& settings() const { return settings_; }
 
-  // Receive side: a message was destroyed. May destroy the core.
-  void release(Message& message) noexcept;
+  // Receive side: a message that must be released was destroyed. May destroy the core.
+  void release(const Message& message) noexcept;
   // The channel is gone.
   static void orphan(ChannelCore* core) noexcept;
 
@@ -56,6 +56,7 @@ class ChannelCore {
   friend class Lingerer;
 
   void check_usable(unsigned context) const;
+  [[noreturn]] void throw_closed(const char* what) const;
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/settings.h"
+#include "conn/choice.h"
 #include "leat/error.h"
 #include "leat/version.h"
 #include "tools/checks.h"
-#include "transport/connection.h"
 #include "verbs/device_table.h"
 
 namespace leat::tools {
@@ -57,9 +57,9 @@ ordered_json gather_devices() {
 
 ordered_json gather_transports() {
   ordered_json transports = ordered_json::array();
-  for (const detail::TransportDescription& transport : detail::transports()) {
+  for (const detail::TransportRule& transport : detail::kTransports) {
     transports.push_back({{"name", transport.name},
-                          {"needs_device", transport.needs_device},
+                          {"needs_device", transport.rdma},
                           {"help", transport.help}});
   }
   return transports;

@@ -9,11 +9,6 @@
 namespace leat::detail {
 namespace {
 
-constexpr TransportDescription kTransports[] = {
-    {"ring", "write-with-immediate into one ring per protocol context, received in place", true},
-    {"tcp", "framed messages on the TCP connection; for machines without RDMA between them", false},
-};
-
 // Makes a transport in two steps, as conn asks for them: our side first, then with the peer's word.
 class Setup {
  public:
@@ -82,7 +77,5 @@ Connection accept_connection(Fd socket, const Settings& settings,
       std::move(socket), settings, [&](Link& made) { return setup.prepare(made); }, on_stream);
   return setup.finish(std::move(link));
 }
-
-std::span<const TransportDescription> transports() { return kTransports; }
 
 }  // namespace leat::detail

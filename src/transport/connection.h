@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
-#include <string_view>
 
 #include "base/fd.h"
 #include "base/settings.h"
@@ -32,13 +30,5 @@ struct Connection {
 Connection open_connection(const Uri& uri, const Settings& settings);
 Connection accept_connection(Fd socket, const Settings& settings,
                              const std::function<void(Stream*)>& on_stream);
-
-// The one table of transports, for programs that list them.
-struct TransportDescription {
-  std::string_view name;
-  std::string_view help;
-  bool needs_device;
-};
-std::span<const TransportDescription> transports();
 
 }  // namespace leat::detail

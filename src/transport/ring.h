@@ -96,6 +96,7 @@ class RingTransport final : public Transport {
   std::span<std::byte> staging(Context context, const RingSender::Place& place, std::size_t bytes);
 
   // receive side
+  bool pass_small(const Completion& completion, Context context, Delivery& delivery);
   void arrived(const Completion& completion);
   ReceiveResult hand_out(Context context, Delivery& delivery, const std::byte* payload);
   void replace_receives();
@@ -137,6 +138,7 @@ class RingTransport final : public Transport {
   alignas(64) std::array<RingReceiver, kContextCount> receivers_;
   std::array<std::uint64_t, kContextCount> space_returned_{};
   std::array<Reassembly, kContextCount> large_;
+  std::array<Completion, 16> polled_;  // scratch of try_receive, so that no call initialises it
   std::vector<ReceiveRequest> blank_receives_;
   std::uint64_t receives_to_replace_ = 0;
   std::uint64_t receives_replaced_ = 0;

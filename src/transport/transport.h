@@ -14,9 +14,8 @@
 
 namespace leat::detail {
 
-// A message handed out by Transport::try_receive. Its bytes are where the device put them, or for
-// a message of a few dozen bytes maybe in `small`, so that no second cache line is touched; or in
-// `heap` if it had to be put together from pieces.
+// A message handed out by Transport::try_receive. Its bytes are where the device put them; or in
+// `small`, a copy, for one of a few dozen bytes; or in `heap`, which `data` then points to.
 struct Delivery {
   static constexpr std::size_t kSmallBytes = 48;
 
@@ -24,6 +23,7 @@ struct Delivery {
   std::size_t bytes = 0;
   std::uint64_t ticket = 0;  // the transport's own, for release
   Context context = 0;
+  bool must_release = false;  // else nothing of the transport is held
   std::unique_ptr<std::byte[]> heap;
   alignas(16) std::array<std::byte, kSmallBytes> small;
 };
@@ -68,7 +68,8 @@ class Transport {
   virtual ReceiveResult try_receive(Context context, Delivery& delivery) = 0;
   // Whether messages of any context wait here, taken off the device already. Receive side.
   virtual bool pending() const = 0;
-  // Gives the bytes back. Any order. Never throws: a failure shows at the next call.
+  // Gives back a delivery that says must_release. Any order. Never throws: a failure shows at the next
+  // call.
   virtual void release(Delivery& delivery) noexcept = 0;
 
   // --- waiting: as in QueuePair

@@ -143,8 +143,9 @@ class QueuePair {
   virtual std::size_t poll_receives(std::span<Completion> completions) = 0;
 
   // Consumes past events and asks for one at the next completion of that side (or, on the send
-  // side, when there is room again). Poll once more after arm(); if there is still nothing, wait
-  // until event_fd(side) is readable. Events may be spurious.
+  // side, when there is room again). Poll after arm() until there is nothing, then wait until
+  // event_fd(side) is readable: what was polled meanwhile does not take the wish for an event back.
+  // Events may be spurious.
   virtual void arm(Side side) = 0;
   // Owned by the queue pair; stays the same for its life.
   virtual int event_fd(Side side) const = 0;

@@ -114,14 +114,21 @@ int cm_timeout_ms(Deadline deadline) {
 
 CmId resolve_address(CmChannel& channel, IbAddress from, IbAddress to, Deadline deadline,
                      const std::string& where) {
+  // The kernel asks for a neighbor's hardware address a few times in one call, and if nobody
+  // answers it only waits; so it is called again.
+  constexpr std::chrono::seconds kPatience{2};
   const std::string what =
       "rdma_resolve_addr(" + (from.is_empty() ? "" : from.text() + " to ") + to.text() + ")";
-  CmId id = channel.make_id(where);
-  require_route(rdma_resolve_addr(id.get(), from.is_empty() ? nullptr : from.get(), to.get(),
-                                  cm_timeout_ms(deadline)),
-                what, where);
-  channel.expect(RDMA_CM_EVENT_ADDR_RESOLVED, deadline, what + " on " + where);
-  return id;
+  for (;;) {
+    CmId id = channel.make_id(where);
+    require_route(rdma_resolve_addr(id.get(), from.is_empty() ? nullptr : from.get(), to.get(),
+                                    cm_timeout_ms(std::min(deadline, deadline_after(kPatience)))),
+                  what, where);
+    const CmEvent event = channel.next(deadline, -1, what + " on " + where);
+    if (event.type == RDMA_CM_EVENT_ADDR_RESOLVED) return id;
+    const bool slow = event.type == RDMA_CM_EVENT_ADDR_ERROR && event.status == -ETIMEDOUT;
+    if (!slow || passed(deadline)) throw event_error(event, what + " on " + where);
+  }
 }
 
 }  // namespace leat::detail

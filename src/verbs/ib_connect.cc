@@ -175,23 +175,31 @@ class IbOffer final : public Offer {
 
 // --- active
 
-// The routing table decides, unless it chooses another device: then from an address of this one.
+// From the address that the routing table chooses, unless it chooses another device's or none; then
+// from any of this one's.
 CmId resolve_on(const IbDomain& domain, CmChannel& channel, const IbAddress& to,
                 Deadline deadline) {
-  std::string tried;
-  if (!to.is_link_local()) {
-    CmId id = resolve_address(channel, {}, to, deadline, domain.where);
-    if (is_on(*id, domain)) return id;
-    tried = "; the route uses ib:" + cm_device_name(*id);
+  std::vector<IbAddress> sources;
+  if (!to.is_link_local()) sources.emplace_back();  // link-local ones are on no route
+  for (const IbAddress& own : ib_addresses(domain.verbs_name)) {
+    if (own.is_v6() == to.is_v6() && own.is_link_local() == to.is_link_local()) {
+      sources.push_back(own);
+    }
   }
-  for (const IbAddress& from : ib_addresses(domain.verbs_name)) {
-    if (from.is_v6() != to.is_v6() || from.is_link_local() != to.is_link_local()) continue;
+  std::string tried;
+  for (const IbAddress& from : sources) {
     IbAddress scoped = to;
     scoped.set_scope(from.scope());
-    CmId id = resolve_address(channel, from, scoped, deadline, domain.where);
-    if (is_on(*id, domain)) return id;
+    try {
+      CmId id = resolve_address(channel, from, scoped, deadline, domain.where);
+      if (is_on(*id, domain)) return id;
+      tried += "; the route uses ib:" + cm_device_name(*id);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kAddress) throw;
+      tried += std::string("; ") + error.what();
+    }
   }
-  throw Error(ErrorCode::kUnavailable,
+  throw Error(ErrorCode::kAddress,
               "there is no route from ib:" + domain.verbs_name + " to " + to.text() + tried);
 }
 

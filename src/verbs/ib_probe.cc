@@ -77,9 +77,10 @@ std::string gid_description(ibv_context* context, int table_entries, std::uint8_
 // What a queue pair of this device puts inline.
 std::uint32_t try_queue_pair(ibv_context* context, const std::string& where) {
   const IbDomainHandle domain(ib_pointer(ibv_alloc_pd(context), "ibv_alloc_pd", where));
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
   const MappedMemory page = MappedMemory::anonymous(4096);
   const IbRegionHandle region(
-      ib_pointer(ibv_reg_mr(domain.get(), page.data(), page.size(), IBV_ACCESS_LOCAL_WRITE),
+      ib_pointer(ibv_reg_mr(domain.get(), page.data(), page.size(), kAccess),
                  "ibv_reg_mr(" + size_text(page.size()) + ")", where));
   const IbQueueHandle queue(
       ib_pointer(ibv_create_cq(context, 16, nullptr, nullptr, 0), "ibv_create_cq", where));

@@ -87,7 +87,7 @@ check_pkg_config() {
   rm -rf "$folder" && mkdir "$folder"
   PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name leat.pc)")
   export PKG_CONFIG_PATH
-  pkg-config --print-errors --exists 'leat >= 0.1'
+  pkg-config --print-errors --exists leat
 
   read -ra flags <<<"$(pkg-config --cflags --libs leat)"
   "$CXX" -std=c++20 "$here/consumer/consumer.cc" "${flags[@]}" -o "$folder/shared"

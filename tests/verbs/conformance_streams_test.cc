@@ -1,6 +1,7 @@
 // What queue pairs promise while both sides are busy: visibility, whole words, two threads,
 // sleeping.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <atomic>
@@ -241,6 +242,46 @@ TEST_P(VerbsStreams, SleepingReceiverIsWokenByASend) {
         side.post(ReceiveRequest{0, memory.memory().data(), 64, memory.local_key()});
         side.peer.tell("about to sleep");
         EXPECT_EQ(side.sleep_for_receive().bytes, 33u);
+      });
+}
+
+TEST_P(VerbsStreams, TakingACompletionAfterArmDoesNotTakeTheWishForAnEventBack) {
+  run(
+      [](VerbsSide& side) {
+        side.peer.hear("armed");
+        side.complete(immediate_request(1));
+        side.peer.hear("about to sleep");
+        side.complete(immediate_request(2));
+      },
+      [](VerbsSide& side) {
+        side.post_receives(2);
+        side.queue_pair->arm(Side::kReceive);
+        side.peer.tell("armed");
+        EXPECT_EQ(side.receive_completion().immediate, 1u);
+        side.peer.tell("about to sleep");
+        pollfd wait{side.queue_pair->event_fd(Side::kReceive), POLLIN, 0};
+        ASSERT_EQ(::poll(&wait, 1, poll_timeout_ms(hang_deadline())), 1) << "no event";
+        EXPECT_EQ(side.receive_completion().immediate, 2u);
+      });
+}
+
+TEST_P(VerbsStreams, CompletionThatWasThereWhenArmedDoesNotTakeTheWishForAnEventBack) {
+  run(
+      [](VerbsSide& side) {
+        side.complete(immediate_request(1));
+        side.peer.tell("sent");
+        side.peer.hear("about to sleep");
+        side.complete(immediate_request(2));
+      },
+      [](VerbsSide& side) {
+        side.post_receives(2);
+        side.peer.hear("sent");
+        side.queue_pair->arm(Side::kReceive);
+        EXPECT_EQ(side.receive_completion().immediate, 1u);
+        side.peer.tell("about to sleep");
+        pollfd wait{side.queue_pair->event_fd(Side::kReceive), POLLIN, 0};
+        ASSERT_EQ(::poll(&wait, 1, poll_timeout_ms(hang_deadline())), 1) << "no event";
+        EXPECT_EQ(side.receive_completion().immediate, 2u);
       });
 }
 

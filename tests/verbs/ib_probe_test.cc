@@ -160,10 +160,12 @@ TEST_F(IbDeviceTest, IsFoundByTheRoute) {
   const std::string address = device_address(name_);
   std::string why_not;
   EXPECT_EQ(ib_device_for_route(address, "", why_not), name_) << why_not;
-  EXPECT_EQ(ib_device_for_route("", address, why_not), name_) << why_not;
-  EXPECT_EQ(ib_device_for_route(address, address, why_not), name_) << why_not;
   EXPECT_EQ(ib_device_for_route("::ffff:" + address, "", why_not), name_) << why_not;
-  EXPECT_EQ(open_device("ib", address)->info().name, name_);
+  if (count_ib_devices() == 1) {  // else the route to it may start at another
+    EXPECT_EQ(ib_device_for_route("", address, why_not), name_) << why_not;
+    EXPECT_EQ(ib_device_for_route(address, address, why_not), name_) << why_not;
+    EXPECT_EQ(open_device("ib", address)->info().name, name_);
+  }
   for (const char* loopback : {"127.0.0.1", "::1"}) {
     EXPECT_THAT(ib_device_for_route("", loopback, why_not), StartsWith("ib:")) << why_not;
     EXPECT_THAT(ib_device_for_route(loopback, loopback, why_not), StartsWith("ib:")) << why_not;
