@@ -55,8 +55,6 @@ void serve(Channel& channel, const Plan& plan) {
     message.release();
     sender.send(bytes);
   }
-  channel.shutdown();
-  channel.flush();
 }
 
 }  // namespace

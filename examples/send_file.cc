@@ -147,7 +147,7 @@ void receive_file(leat::Channel& channel, std::string output, bool replace) {
   }
   file.keep();
   channel.send(kOk);
-  channel.flush();
+  if (channel.receive()) throw std::runtime_error("the sender sent more after the end");
   meter.finish("received", output, sum, channel);
 }
 

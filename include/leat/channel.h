@@ -60,7 +60,7 @@ class LEAT_EXPORT Message {
   std::size_t size_ = 0;
   std::uint64_t ticket_ = 0;
   unsigned context_ = 0;
-  bool in_place_ = false;
+  bool must_release_ = false;
   bool on_heap_ = false;
   alignas(16) std::array<std::byte, 48> small_;
 };

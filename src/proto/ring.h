@@ -1,6 +1,7 @@
 // The arithmetic of one context's ring: where the next message goes, and what has come back. Pure.
 //
-// Positions count units ever used and only grow; a position modulo the ring's size is a place.
+// Positions count units ever used and only grow; a position modulo the ring's size, a power of two, is
+// a place.
 // Messages are contiguous: one that does not fit before the end starts at the beginning, and the rest
 // of the lap counts as used. Space comes back in order, as one position for many messages. Both ends
 // compute the same places, so the receiver can check every one that arrives.
@@ -30,7 +31,8 @@ inline constexpr std::uint64_t kReturnShare = 8;
 // The sender's end.
 class RingSender {
  public:
-  explicit RingSender(std::uint64_t units = 0) : units_(units) {}
+  // `units`: a power of two.
+  explicit RingSender(std::uint64_t units = 1) : units_(units) {}
 
   struct Place {
     std::uint64_t unit;  // where the message starts
@@ -39,7 +41,7 @@ class RingSender {
 
   // Where `units` (1 .. size / kPieceShare) would go, if there is room now.
   std::optional<Place> place(std::uint64_t units) const {
-    const std::uint64_t at = used_ % units_;
+    const std::uint64_t at = used_ & (units_ - 1);
     const std::uint64_t skipped = at + units <= units_ ? 0 : units_ - at;
     const std::uint64_t end = used_ + skipped + units;
     if (end - returned_ > units_) return std::nullopt;
@@ -65,32 +67,42 @@ class RingSender {
 // The receiver's end: what has arrived, in order, and what of it was handed out and given back.
 class RingReceiver {
  public:
-  explicit RingReceiver(std::uint64_t units = 0) : units_(units), entries_(64) {}
+  // `units`: a power of two.
+  explicit RingReceiver(std::uint64_t units = 1) : units_(units), entries_(64), mask_(63) {}
 
   struct Arrival {
-    std::uint64_t unit = 0;
-    std::size_t bytes = 0;
     std::uint64_t end = 0;
+    std::uint32_t unit = 0;
+    std::uint32_t bytes = 0;
     bool announces = false;  // its 8 bytes are the size of a message that follows in pieces
     bool released = false;
   };
 
   // Where the sender must have put a message of `units`.
   std::uint64_t due(std::uint64_t units) const {
-    const std::uint64_t at = used_ % units_;
+    const std::uint64_t at = used_ & (units_ - 1);
     return at + units <= units_ ? at : 0;
   }
 
   // A message arrived. False: it cannot have, by its place, its size, or because the ring is full.
   [[nodiscard]] bool arrive(std::uint64_t unit, std::size_t bytes, bool announces) {
-    const std::uint64_t units = units_of(bytes);
-    if (units > units_ / kPieceShare || unit != due(units)) return false;
-    const std::uint64_t at = used_ % units_;
-    const std::uint64_t end = used_ + (at + units <= units_ ? 0 : units_ - at) + units;
-    if (end - free_before_ > units_) return false;
-    if (tail_ - head_ == entries_.size()) grow();
-    entries_[tail_++ & (entries_.size() - 1)] = {unit, bytes, end, announces, false};
+    std::uint64_t end = 0;
+    if (!fits(unit, bytes, end)) return false;
+    if (tail_ - head_ > mask_) [[unlikely]]
+      grow();
+    entries_[tail_++ & mask_] = {end, static_cast<std::uint32_t>(unit),
+                                 static_cast<std::uint32_t>(bytes), announces, false};
     used_ = end;
+    return true;
+  }
+
+  // Nothing waits and nothing is held.
+  bool idle() const { return head_ == tail_; }
+  // The same as arrive, hand_out and release at once. Requires idle().
+  [[nodiscard]] bool pass(std::uint64_t unit, std::size_t bytes) {
+    std::uint64_t end = 0;
+    if (!fits(unit, bytes, end)) return false;
+    used_ = free_before_ = end;
     return true;
   }
 
@@ -98,25 +110,36 @@ class RingReceiver {
   // The oldest arrival not handed out; its ticket is for release. Requires waiting().
   const Arrival& hand_out(std::uint64_t& ticket) {
     ticket = next_;
-    return entries_[next_++ & (entries_.size() - 1)];
+    return entries_[next_++ & mask_];
   }
   // In any order; once each.
   void release(std::uint64_t ticket) {
-    entries_[ticket & (entries_.size() - 1)].released = true;
-    while (head_ != next_ && entries_[head_ & (entries_.size() - 1)].released)
-      free_before_ = entries_[head_++ & (entries_.size() - 1)].end;
+    entries_[ticket & mask_].released = true;
+    while (head_ != next_ && entries_[head_ & mask_].released)
+      free_before_ = entries_[head_++ & mask_].end;
   }
   // Everything before this position is free.
   std::uint64_t free_before() const { return free_before_; }
   std::uint64_t units() const { return units_; }
 
  private:
+  // Whether a message may have arrived there; `end` is then the position after it.
+  bool fits(std::uint64_t unit, std::size_t bytes, std::uint64_t& end) const {
+    const std::uint64_t units = units_of(bytes);
+    if (units > units_ / kPieceShare) return false;
+    const std::uint64_t at = used_ & (units_ - 1);
+    const bool wraps = at + units > units_;
+    end = used_ + (wraps ? units_ - at : 0) + units;
+    return unit == (wraps ? 0 : at) && end - free_before_ <= units_;
+  }
+
   // Doubles; bounded by the ring's units, since each arrival takes one at least.
   void grow() {
     std::vector<Arrival> larger(entries_.size() * 2);
-    for (std::uint64_t i = head_; i != tail_; ++i)
-      larger[i & (larger.size() - 1)] = entries_[i & (entries_.size() - 1)];
+    const std::uint64_t mask = larger.size() - 1;
+    for (std::uint64_t i = head_; i != tail_; ++i) larger[i & mask] = entries_[i & mask_];
     entries_.swap(larger);
+    mask_ = mask;
   }
 
   std::uint64_t units_;
@@ -127,6 +150,7 @@ class RingReceiver {
   std::uint64_t next_ = 0;
   std::uint64_t tail_ = 0;
   std::vector<Arrival> entries_;
+  std::uint64_t mask_;
 };
 
 }  // namespace leat::detail

@@ -16,7 +16,7 @@ Message::Message(Message&& other) noexcept
       size_(std::exchange(other.size_, 0)),
       ticket_(other.ticket_),
       context_(other.context_),
-      in_place_(other.in_place_),
+      must_release_(other.must_release_),
       on_heap_(other.on_heap_) {
   if (core_ != nullptr && data_ == nullptr) small_ = other.small_;
 }
@@ -33,7 +33,9 @@ Message::~Message() { release(); }
 
 void Message::release() noexcept {
   if (core_ == nullptr) return;
-  std::exchange(core_, nullptr)->release(*this);
+  detail::ChannelCore* core = std::exchange(core_, nullptr);
+  if (on_heap_) delete[] data_;
+  if (must_release_) core->release(*this);
   data_ = nullptr;
   size_ = 0;
 }

@@ -14,6 +14,8 @@
 namespace leat::detail {
 namespace {
 
+// Tries that follow each other at once before the first look at the clock: a microsecond.
+constexpr int kTriesBeforeClock = 50;
 // Between two looks at the clock while spinning.
 constexpr int kTriesPerClock = 32;
 // While spinning without end: between two looks at the lifeline, each a system call.
@@ -45,7 +47,8 @@ ChannelCore::~ChannelCore() = default;
 // --- send side
 
 void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
-  check_usable(context);
+  if (context >= kContexts || end_said_ || closed_.load(std::memory_order_relaxed)) [[unlikely]]
+    check_usable(context);
   if (!transport_.try_send(message, context)) [[unlikely]] {
     wait(Side::kSend, send_timeout_, "send", [&] { return transport_.try_send(message, context); });
   }
@@ -159,14 +162,16 @@ ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
 
 Message ChannelCore::adopt(Delivery& delivery) {
   count_received(delivery.bytes);
-  ++messages_out_;
   Message message;
   message.core_ = this;
   message.size_ = delivery.bytes;
-  message.ticket_ = delivery.ticket;
   message.context_ = delivery.context;
   message.data_ = delivery.data;
-  message.in_place_ = delivery.in_place;
+  if (delivery.must_release) {
+    ++messages_out_;
+    message.must_release_ = true;
+    message.ticket_ = delivery.ticket;
+  }
   if (delivery.heap != nullptr) {
     message.on_heap_ = true;
     message.data_ = delivery.heap.release();
@@ -176,13 +181,12 @@ Message ChannelCore::adopt(Delivery& delivery) {
   return message;
 }
 
-void ChannelCore::release(Message& message) noexcept {
+void ChannelCore::release(const Message& message) noexcept {
   Delivery delivery;
   delivery.ticket = message.ticket_;
   delivery.context = message.context_;
   delivery.bytes = message.size_;
-  delivery.in_place = message.in_place_;
-  if (message.on_heap_) delivery.heap.reset(const_cast<std::byte*>(message.data_));
+  delivery.must_release = true;
   transport_.release(delivery);
   if (--messages_out_ == 0 && orphaned_) Lingerer::take(this);
 }
@@ -207,6 +211,11 @@ void ChannelCore::count_received(std::size_t bytes) {
 template <typename Try>
 void ChannelCore::wait(Side side, std::chrono::milliseconds timeout, const char* what,
                        Try&& try_once) {
+  // The first tries without a look at the clock, which costs as much as a message.
+  if (settings_.spin != std::chrono::microseconds::zero()) {
+    for (int i = 0; i < kTriesBeforeClock; ++i)
+      if (try_once()) return;
+  }
   const Deadline deadline = deadline_after(timeout);
   const auto attempt = [&] {
     try {

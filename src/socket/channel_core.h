@@ -47,8 +47,8 @@ class ChannelCore {
   const Connection& connection() const { return connection_; }
   const Settings& settings() const { return settings_; }
 
-  // Receive side: a message was destroyed. May destroy the core.
-  void release(Message& message) noexcept;
+  // Receive side: a message that must be released was destroyed. May destroy the core.
+  void release(const Message& message) noexcept;
   // The channel is gone.
   static void orphan(ChannelCore* core) noexcept;
 

@@ -26,8 +26,8 @@ constexpr std::size_t kMinRingBytes = 4096;
 
 std::uint64_t ring_units(std::size_t wanted, std::size_t by_default) {
   const std::size_t bytes = std::max(wanted == 0 ? by_default : wanted, kMinRingBytes);
-  return std::min<std::uint64_t>(bytes / kPlaceUnitBytes, kMaxPlace / kContextCount) / kPieceShare *
-         kPieceShare;
+  return std::bit_floor(
+      std::min<std::uint64_t>(bytes / kPlaceUnitBytes, kMaxPlace / kContextCount));
 }
 
 // The setup blob, as it lies in memory.
@@ -95,7 +95,7 @@ void RingTransport::start(std::span<const std::byte> peer_setup) {
   std::memcpy(&peer, peer_setup.data(), sizeof peer);
   const auto sound_ring = [](std::uint64_t units) {
     return units >= kMinRingBytes / kPlaceUnitBytes && units <= kMaxPlace / kContextCount &&
-           units % kPieceShare == 0;
+           std::has_single_bit(units);
   };
   if (!sound_ring(peer.context0_units) || !sound_ring(peer.other_units))
     nonsense("rings of impossible sizes");
@@ -368,6 +368,8 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
   while (receive_error_.empty()) {
     const std::size_t count = queue_pair_->poll_receives(polled_);
     if (count == 0) break;
+    // The usual case, in few steps: one small message, of this context, and no other before it.
+    if (count == 1 && pass_small(polled_[0], context, delivery)) return ReceiveResult::kMessage;
     for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
     if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
     if (!receivers_[context].waiting()) continue;
@@ -381,6 +383,28 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
   if (!ended_) return ReceiveResult::kNothing;
   if (large_[context].active()) nonsense("the end within a message");
   return ReceiveResult::kEnd;
+}
+
+// Hands out a message that is copied anyway without queueing it. False: it is not that simple.
+bool RingTransport::pass_small(const Completion& completion, Context context, Delivery& delivery) {
+  const auto [arrived_context, place] = decode_immediate(completion.immediate);
+  RingReceiver& receiver = receivers_[context];
+  if (completion.status != CompletionStatus::kSuccess ||
+      completion.kind != CompletionKind::kImmediate ||
+      completion.bytes > Delivery::kSmallBytes || arrived_context != context ||
+      place > kMaxPlace || ended_ || large_[context].active() || !receiver.idle() ||
+      !receiver.pass(place - layout_.first_unit(context), completion.bytes))
+    return false;
+  const std::byte* bytes = completion.payload;
+  if (bytes == nullptr)
+    bytes = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
+  std::memcpy(delivery.small.data(), bytes, Delivery::kSmallBytes);
+  delivery.data = nullptr;
+  delivery.bytes = completion.bytes;
+  delivery.context = context;
+  return_space(context);
+  if (++receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
+  return true;
 }
 
 void RingTransport::arrived(const Completion& completion) {
@@ -423,8 +447,8 @@ ReceiveResult RingTransport::hand_out(Context context, Delivery& delivery,
       delivery.ticket = ticket;
       delivery.bytes = arrival.bytes;
       delivery.data = memory;
-      delivery.in_place = arrival.bytes > Delivery::kSmallBytes;
-      if (!delivery.in_place) {
+      delivery.must_release = arrival.bytes > Delivery::kSmallBytes;
+      if (!delivery.must_release) {
         // Copied, a cache line at most, so its place is free at once, however long it is kept.
         std::memcpy(delivery.small.data(), payload != nullptr ? payload : memory,
                     Delivery::kSmallBytes);
@@ -461,8 +485,6 @@ bool RingTransport::pending() const {
 }
 
 void RingTransport::release(Delivery& delivery) noexcept {
-  delivery.heap.reset();
-  if (!delivery.in_place) return;
   receivers_[delivery.context].release(delivery.ticket);
   return_space(delivery.context);
 }

@@ -216,6 +216,7 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
       delivery.data = frame.payload.get();
       delivery.heap = std::move(frame.payload);
       delivery.ticket = cost(frame.bytes);
+      delivery.must_release = true;
       return ReceiveResult::kMessage;
     }
     if (frame.announced != 0) {
@@ -231,7 +232,6 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
       reassembled_.add(1);
       state.large.take(delivery);
       delivery.context = context;
-      delivery.ticket = 0;
       return ReceiveResult::kMessage;
     }
     if (state.waiting.empty() && error_.empty()) pump_input(Side::kReceive);
@@ -248,7 +248,6 @@ bool TcpTransport::pending() const {
 }
 
 void TcpTransport::release(Delivery& delivery) noexcept {
-  delivery.heap.reset();
   try {
     const std::lock_guard lock(mutex_);
     if (error_.empty()) take_back(delivery.context, delivery.ticket);

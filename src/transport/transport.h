@@ -23,7 +23,7 @@ struct Delivery {
   std::size_t bytes = 0;
   std::uint64_t ticket = 0;  // the transport's own, for release
   Context context = 0;
-  bool in_place = false;  // keeps a place of the receive memory until release
+  bool must_release = false;  // else nothing of the transport is held
   std::unique_ptr<std::byte[]> heap;
   alignas(16) std::array<std::byte, kSmallBytes> small;
 };
@@ -68,7 +68,8 @@ class Transport {
   virtual ReceiveResult try_receive(Context context, Delivery& delivery) = 0;
   // Whether messages of any context wait here, taken off the device already. Receive side.
   virtual bool pending() const = 0;
-  // Gives the bytes back. Any order. Never throws: a failure shows at the next call.
+  // Gives back a delivery that says must_release. Any order. Never throws: a failure shows at the next
+  // call.
   virtual void release(Delivery& delivery) noexcept = 0;
 
   // --- waiting: as in QueuePair
