@@ -287,7 +287,8 @@ bool ChannelCore::lifeline_ended() const noexcept { return connection_.stream->p
 // --- both
 
 void ChannelCore::throw_closed(const char* what) const {
-  throw Error(ErrorCode::kClosed, std::string(what) + ": this channel to " + where() + " was closed");
+  throw Error(ErrorCode::kClosed,
+              std::string(what) + ": this channel to " + where() + " was closed");
 }
 
 void ChannelCore::check_usable(unsigned context) const {

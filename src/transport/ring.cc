@@ -16,8 +16,8 @@ constexpr std::uint64_t kMessagesPerErrorPoll = 64;
 constexpr std::uint64_t kReplaceShare = 4;
 constexpr std::size_t kPageBytes = 4096;
 
-// Memory that is pinned counts against a limit that is 8 MiB for users of a plain Debian; memory that
-// is not is only taken when a ring is first used.
+// Memory that is pinned counts against a limit that is 8 MiB for users of a plain Debian; memory
+// that is not is only taken when a ring is first used.
 constexpr std::size_t kPinnedRingBytes = std::size_t{1} << 20;
 constexpr std::size_t kPinnedContextRingBytes = std::size_t{64} << 10;
 constexpr std::size_t kRingBytes = std::size_t{4} << 20;
@@ -55,8 +55,8 @@ RingTransport::RingTransport(std::unique_ptr<Device> device, std::unique_ptr<Que
       receive_count_(std::min(options.depths.receive_requests, limits_.max_receive_requests)) {
   const bool pinned = limits_.pins_memory;
   layout_.context0_units = ring_units(options.ring_bytes, pinned ? kPinnedRingBytes : kRingBytes);
-  layout_.other_units = ring_units(options.context_ring_bytes,
-                                   pinned ? kPinnedContextRingBytes : kContextRingBytes);
+  layout_.other_units =
+      ring_units(options.context_ring_bytes, pinned ? kPinnedContextRingBytes : kContextRingBytes);
   region_ = device_->allocate(layout_.ring_bytes() + sizeof(Credits), kRemoteWrite);
   credits_ = region_->memory().data() + layout_.ring_bytes();
   const std::size_t largest = layout_.context0_units / kPieceShare * kPlaceUnitBytes;
@@ -76,15 +76,9 @@ RingTransport::RingTransport(std::unique_ptr<Device> device, std::unique_ptr<Que
 
 std::vector<std::byte> RingTransport::setup() const {
   const RemoteRegion region = region_->remote();
-  const Setup setup{region.address,
-                    region.bytes,
-                    layout_.ring_bytes(),
-                    layout_.context0_units,
-                    layout_.other_units,
-                    receive_count_,
-                    max_message_bytes_,
-                    region.key,
-                    0};
+  const Setup setup{region.address,         region.bytes,        layout_.ring_bytes(),
+                    layout_.context0_units, layout_.other_units, receive_count_,
+                    max_message_bytes_,     region.key,          0};
   const auto bytes = std::as_bytes(std::span(&setup, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -177,8 +171,7 @@ bool RingTransport::post(std::span<const std::byte> message, Context context,
     request.local = const_cast<std::byte*>(message.data());
   } else {
     const auto staged = staging(context, place, message.size());
-    if (staged.data() != message.data())
-      std::memcpy(staged.data(), message.data(), message.size());
+    if (staged.data() != message.data()) std::memcpy(staged.data(), message.data(), message.size());
     request.local = staged.data();
     request.local_key = staging_->local_key();
   }
@@ -260,8 +253,8 @@ std::span<std::byte> RingTransport::try_reserve(std::size_t bytes, Context conte
   if (!find_place(bytes, context, place)) return {};
   const std::size_t offset = (layout_.first_unit(context) + place.unit) * kPlaceUnitBytes;
   const bool direct = peer_memory_ != nullptr;
-  const auto memory = direct ? std::span(peer_memory_ + offset, bytes)
-                             : staging(context, place, bytes);
+  const auto memory =
+      direct ? std::span(peer_memory_ + offset, bytes) : staging(context, place, bytes);
   reservation_ = {memory, context, place, direct};
   return memory;
 }
@@ -278,9 +271,10 @@ bool RingTransport::try_commit(std::size_t bytes) {
   const auto again = senders_[reservation_.context].place(units_of(bytes));
   if (again && again->unit != place.unit) {
     // It now fits before the end, where the receiver will look for it: move it there.
-    const std::size_t from = (layout_.first_unit(reservation_.context) + again->unit) * kPlaceUnitBytes;
-    std::byte* target = reservation_.in_peer_memory ? peer_memory_ + from
-                                                    : staging_->memory().data() + from;
+    const std::size_t from =
+        (layout_.first_unit(reservation_.context) + again->unit) * kPlaceUnitBytes;
+    std::byte* target =
+        reservation_.in_peer_memory ? peer_memory_ + from : staging_->memory().data() + from;
     std::memmove(target, message.data(), bytes);
     reservation_ = {{target, bytes}, reservation_.context, *again, reservation_.in_peer_memory};
     return try_commit(bytes);
@@ -390,14 +384,12 @@ bool RingTransport::pass_small(const Completion& completion, Context context, De
   const auto [arrived_context, place] = decode_immediate(completion.immediate);
   RingReceiver& receiver = receivers_[context];
   if (completion.status != CompletionStatus::kSuccess ||
-      completion.kind != CompletionKind::kImmediate ||
-      completion.bytes > Delivery::kSmallBytes || arrived_context != context ||
-      place > kMaxPlace || ended_ || large_[context].active() || !receiver.idle() ||
-      !receiver.pass(place - layout_.first_unit(context), completion.bytes))
+      completion.kind != CompletionKind::kImmediate || completion.bytes > Delivery::kSmallBytes ||
+      arrived_context != context || place > kMaxPlace || ended_ || large_[context].active() ||
+      !receiver.idle() || !receiver.pass(place - layout_.first_unit(context), completion.bytes))
     return false;
   const std::byte* bytes = completion.payload;
-  if (bytes == nullptr)
-    bytes = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
+  if (bytes == nullptr) bytes = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
   std::memcpy(delivery.small.data(), bytes, Delivery::kSmallBytes);
   delivery.data = nullptr;
   delivery.bytes = completion.bytes;
