@@ -22,6 +22,9 @@
 
 namespace leat::detail {
 
+// Receives are replaced, and the sender told, after this share of them was used.
+inline constexpr std::uint64_t kReplaceShare = 4;
+
 struct RingOptions {
   std::size_t ring_bytes = 0;          // context 0; 0: by device
   std::size_t context_ring_bytes = 0;  // each other context; 0: by device
