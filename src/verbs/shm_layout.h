@@ -52,7 +52,9 @@ struct Direction {
   std::uint32_t mask = 0;
 
   static constexpr std::size_t bytes(std::size_t depth) {
-    return sizeof(Flow) + depth * (sizeof(CompletionEntry) + sizeof(ReceiveEntry));
+    const std::size_t used =
+        sizeof(Flow) + depth * (sizeof(CompletionEntry) + sizeof(ReceiveEntry));
+    return (used + kCacheLine - 1) / kCacheLine * kCacheLine;  // another one may follow
   }
   // `memory` is zeroed when new, aligned to a cache line and holds bytes(depth).
   static Direction at(std::byte* memory, std::uint32_t depth) {
