@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "base/log.h"
 #include "socket/channel_core.h"
@@ -55,8 +56,7 @@ void Lingerer::add(ChannelCore* core) {
   const std::lock_guard lock(mutex_);
   guests_.push_back({core, deadline_after(core->settings().linger)});
   if (running_) return;
-  if (thread_.joinable()) thread_.join();  // it has ended, or is about to without the mutex
-  thread_ = std::thread([this] { run(); });
+  std::thread([this] { run(); }).detach();
   running_ = true;
 }
 
@@ -71,13 +71,15 @@ void Lingerer::run() {
         ++guest;
       }
     }
-    if (!guests_.empty()) changed_.wait_for(lock, kInterval);
+    if (!guests_.empty()) changed_.wait_for(lock, kInterval);  // lets others add
   }
   running_ = false;
+  changed_.notify_all();
 }
 
 void Lingerer::finish() {
-  if (thread_.joinable()) thread_.join();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !running_; });
 }
 
 }  // namespace leat::detail

@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
-#include <thread>
 
 #include "base/clock.h"
 
@@ -38,8 +37,7 @@ class Lingerer {
   std::mutex mutex_;  // all below
   std::condition_variable changed_;
   std::list<Guest> guests_;
-  std::thread thread_;  // lives while there are guests
-  bool running_ = false;
+  bool running_ = false;  // the thread that lives while there are guests
 };
 
 }  // namespace leat::detail
