@@ -41,6 +41,12 @@ Error event_error(const CmEvent& event, const std::string& what) {
 
 }  // namespace
 
+void throw_if_over(Deadline deadline, int lifeline, const std::string& what) {
+  if (passed(deadline)) throw Error(ErrorCode::kTimeout, what + ": the deadline passed");
+  pollfd wait{lifeline, POLLIN, 0};
+  if (poll(&wait, 1, 0) == 1) throw Error(ErrorCode::kPeerDied, what + ": the peer went away");
+}
+
 CmChannel::CmChannel(const std::string& where)
     : channel_(ib_pointer(rdma_create_event_channel(), "rdma_create_event_channel", where)) {
   check(fcntl(fd(), F_SETFL, fcntl(fd(), F_GETFL) | O_NONBLOCK), "fcntl(O_NONBLOCK)");
@@ -75,13 +81,10 @@ std::optional<CmEvent> CmChannel::try_next() {
 CmEvent CmChannel::next(Deadline deadline, int lifeline, const std::string& what) {
   for (;;) {
     if (const std::optional<CmEvent> event = try_next()) return *event;
-    if (passed(deadline)) throw Error(ErrorCode::kTimeout, what + ": the deadline passed");
+    throw_if_over(deadline, lifeline, what);
     std::array<pollfd, 2> waits{pollfd{fd(), POLLIN, 0}, pollfd{lifeline, POLLIN, 0}};
     if (poll(waits.data(), waits.size(), poll_timeout_ms(deadline)) < 0 && errno != EINTR) {
       throw system_error("poll", errno);
-    }
-    if (waits[0].revents == 0 && waits[1].revents != 0) {
-      throw Error(ErrorCode::kPeerDied, what + ": the peer went away");
     }
   }
 }
@@ -114,9 +117,9 @@ int cm_timeout_ms(Deadline deadline) {
 
 CmId resolve_address(CmChannel& channel, IbAddress from, IbAddress to, Deadline deadline,
                      const std::string& where) {
-  // The kernel asks for a neighbor's hardware address a few times in one call, and if nobody
-  // answers it only waits; so it is called again.
-  constexpr std::chrono::seconds kPatience{2};
+  // The kernel asks the neighbor for its hardware address, but may miss the answer until its
+  // timeout; a call after that finds it at once.
+  constexpr std::chrono::milliseconds kPatience{250};
   const std::string what =
       "rdma_resolve_addr(" + (from.is_empty() ? "" : from.text() + " to ") + to.text() + ")";
   for (;;) {

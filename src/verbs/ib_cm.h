@@ -29,6 +29,9 @@ struct CmEvent {
   std::uint8_t initiator_depth = 0;
 };
 
+// Throws kTimeout after the deadline, kPeerDied if `lifeline` (or -1) is readable or hung up.
+void throw_if_over(Deadline deadline, int lifeline, const std::string& what);
+
 // Owns the event channel. Ids made here must be destroyed before it.
 class CmChannel {
  public:
@@ -40,8 +43,8 @@ class CmChannel {
 
   // The next event, if there is one now. Allocates nothing if there is none.
   std::optional<CmEvent> try_next();
-  // Blocks. Throws kTimeout at the deadline, kPeerDied once `lifeline` (or -1) is readable.
-  // `what` names the wait in errors.
+  // Blocks; throws as throw_if_over. An event that is there comes before that: the peer may connect
+  // and then say something on the lifeline. `what` names the wait in errors.
   CmEvent next(Deadline deadline, int lifeline, const std::string& what);
   // Blocks for an event of this type; any other that comes first is a failure and thrown.
   CmEvent expect(rdma_cm_event_type type, Deadline deadline, const std::string& what);

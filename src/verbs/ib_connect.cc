@@ -130,6 +130,7 @@ class IbOffer final : public Offer {
       const CmEvent event = channel_->next(deadline, lifeline, what);
       if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
         consider(event);
+        if (peer_ == nullptr) throw_if_over(deadline, lifeline, what);  // however many come
       } else if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
         throw Error(ErrorCode::kUnavailable, what + ": the device was removed");
       } else if (event.id == peer_.get() && event.type == RDMA_CM_EVENT_ESTABLISHED) {
