@@ -120,17 +120,18 @@ CmId resolve_address(CmChannel& channel, IbAddress from, IbAddress to, Deadline 
   // The kernel asks the neighbor for its hardware address, but may miss the answer until its
   // timeout; a call after that finds it at once.
   constexpr std::chrono::milliseconds kPatience{250};
-  const std::string what =
+  const std::string call =
       "rdma_resolve_addr(" + (from.is_empty() ? "" : from.text() + " to ") + to.text() + ")";
+  const std::string what = call + " on " + where;
   for (;;) {
     CmId id = channel.make_id(where);
     require_route(rdma_resolve_addr(id.get(), from.is_empty() ? nullptr : from.get(), to.get(),
                                     cm_timeout_ms(std::min(deadline, deadline_after(kPatience)))),
-                  what, where);
-    const CmEvent event = channel.next(deadline, -1, what + " on " + where);
+                  call, where);
+    const CmEvent event = channel.next(deadline, -1, what);
     if (event.type == RDMA_CM_EVENT_ADDR_RESOLVED) return id;
     const bool slow = event.type == RDMA_CM_EVENT_ADDR_ERROR && event.status == -ETIMEDOUT;
-    if (!slow || passed(deadline)) throw event_error(event, what + " on " + where);
+    if (!slow || passed(deadline)) throw event_error(event, what);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/system_error.h"
+#include "verbs/device_table.h"
 #include "verbs/ib_call.h"
 #include "verbs/ib_device.h"
 #include "verbs/ib_probe.h"

@@ -74,7 +74,7 @@ class IbDevice final : public Device {
   }
 
  private:
-  IbRegionHandle enroll(std::span<std::byte> memory, unsigned access) {
+  IbRegionHandle enroll(std::span<std::byte> memory, unsigned access) const {
     return IbRegionHandle(
         ib_pointer(ibv_reg_mr(domain_.pd, memory.data(), memory.size(), static_cast<int>(access)),
                    "ibv_reg_mr(" + size_text(memory.size()) + ")", domain_.where));

@@ -14,7 +14,5 @@ namespace leat::detail {
 std::unique_ptr<Device> open_ib_device(const std::string& verbs_name);
 std::vector<DeviceInfo> probe_ib_devices();
 DeviceInfo probe_ib_device(const std::string& verbs_name);
-std::string ib_device_for_route(const std::string& local_address, const std::string& peer_address,
-                                std::string& why_not);
 
 }  // namespace leat::detail

@@ -1,5 +1,6 @@
 // Stands in for ib_device.cc in a build without rdma-core, and says so.
 #include "leat/error.h"
+#include "verbs/device_table.h"
 #include "verbs/ib_device.h"
 
 namespace leat::detail {

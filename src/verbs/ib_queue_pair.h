@@ -61,8 +61,8 @@ class IbQueuePair final : public QueuePair {
   std::size_t post_receive(std::span<const ReceiveRequest> requests) override;
   std::size_t poll_sends(std::span<Completion> completions) override;
   std::size_t poll_receives(std::span<Completion> completions) override;
-  void arm(Side side) override;
-  int event_fd(Side side) const override;
+  void arm(Side which) override;
+  int event_fd(Side which) const override;
   std::byte* peer_memory(const RemoteRegion& part) override;
   std::string describe() const override;
 
