@@ -1,5 +1,5 @@
-/* leat's sockets for C: the BSD names with a prefix, handles that are file descriptors, -1 and errno
- * on failure, and leat_last_error() for the sentence.
+/* leat's sockets for C: the BSD names with a prefix, handles that are file descriptors, -1 and
+ * errno on failure, and leat_last_error() for the sentence.
  *
  * A handle is a real descriptor number, so it never clashes with another file; use it only with the
  * functions here (close it with leat_close). Threads: as for TCP sockets, one thread may send while
@@ -17,8 +17,8 @@
 extern "C" {
 #endif
 
-/* A new socket; family AF_INET or AF_INET6, type SOCK_STREAM (with SOCK_NONBLOCK and SOCK_CLOEXEC as
- * for socket(2)). */
+/* A new socket; family AF_INET or AF_INET6, type SOCK_STREAM (with SOCK_NONBLOCK and SOCK_CLOEXEC
+ * as for socket(2)). */
 LEAT_EXPORT int leat_socket(int family, int type, int protocol);
 LEAT_EXPORT int leat_bind(int handle, const struct sockaddr* address, socklen_t bytes);
 LEAT_EXPORT int leat_listen(int handle, int backlog);
@@ -29,8 +29,8 @@ LEAT_EXPORT int leat_connect_uri(const char* uri);
 /* Listens at a URI; returns a new handle. */
 LEAT_EXPORT int leat_listen_uri(const char* uri);
 
-/* flags: MSG_DONTWAIT, MSG_NOSIGNAL (implied), and for recv MSG_PEEK and MSG_WAITALL; any other gives
- * EOPNOTSUPP. */
+/* flags: MSG_DONTWAIT, MSG_NOSIGNAL (implied), and for recv MSG_PEEK and MSG_WAITALL; any other
+ * gives EOPNOTSUPP. */
 LEAT_EXPORT ssize_t leat_send(int handle, const void* data, size_t bytes, int flags);
 LEAT_EXPORT ssize_t leat_recv(int handle, void* data, size_t bytes, int flags);
 LEAT_EXPORT int leat_shutdown(int handle, int how);

@@ -26,10 +26,11 @@ inline constexpr unsigned kContexts = 16;
 
 // A received message: a view of its bytes where RDMA put them. Destroying it gives that memory back
 // to the sender. Space comes back in order, so one that is kept holds up what was received after it
-// in its context once the ring has gone round: copy what you keep for long. Messages up to 48 bytes,
-// and those above max_in_place_bytes, carry their bytes and may be kept. Belongs to the receiving side of its channel: use and destroy
-// it in the thread that receives, or order the threads yourself. May outlive its channel. A moved
-// message invalidates earlier views (a small one carries its bytes within itself).
+// in its context once the ring has gone round: copy what you keep for long. Messages up to 48
+// bytes, and those above max_in_place_bytes, carry their bytes and may be kept. Belongs to the
+// receiving side of its channel: use and destroy it in the thread that receives, or order the
+// threads yourself. May outlive its channel. A moved message invalidates earlier views (a small one
+// carries its bytes within itself).
 class LEAT_EXPORT Message {
  public:
   Message() noexcept = default;  // as at the peer's end: false, empty
@@ -41,9 +42,7 @@ class LEAT_EXPORT Message {
   explicit operator bool() const noexcept { return core_ != nullptr; }
 
   std::span<const std::byte> bytes() const noexcept { return {data(), size_}; }
-  std::string_view text() const noexcept {
-    return {reinterpret_cast<const char*>(data()), size_};
-  }
+  std::string_view text() const noexcept { return {reinterpret_cast<const char*>(data()), size_}; }
   const std::byte* data() const noexcept { return data_ != nullptr ? data_ : small_.data(); }
   std::size_t size() const noexcept { return size_; }
   unsigned context() const noexcept { return context_; }
@@ -83,8 +82,8 @@ class LEAT_EXPORT Channel {
   Channel& operator=(Channel&&) noexcept;
   ~Channel();  // close()
 
-  // Sends one message, 0 to max_message_bytes(). Blocks while the peer has no room. The bytes are the
-  // caller's again on return.
+  // Sends one message, 0 to max_message_bytes(). Blocks while the peer has no room. The bytes are
+  // the caller's again on return.
   void send(std::span<const std::byte> message, unsigned context = 0);
   void send(std::string_view message, unsigned context = 0);
 
@@ -122,10 +121,10 @@ class LEAT_EXPORT Channel {
   std::size_t max_in_place_bytes(unsigned context = 0) const;
 
   Stats stats() const;
-  std::string transport() const;    // "ring", "tcp"
-  std::string device() const;       // "shm", "ib:mlx5_0", "tcp"
-  std::string description() const;  // the line that was logged: device, port, GID, MTU, why
-  std::string peer_address() const;   // "host:port"
+  std::string transport() const;     // "ring", "tcp"
+  std::string device() const;        // "shm", "ib:mlx5_0", "tcp"
+  std::string description() const;   // the line that was logged: device, port, GID, MTU, why
+  std::string peer_address() const;  // "host:port"
   std::string local_address() const;
 
  private:

@@ -11,8 +11,8 @@
 namespace leat {
 
 // What is set here wins over the URI's parameters, those over LEAT_* variables, those over the file
-// named by LEAT_CONF_FILE, ~/.leat.conf and /etc/leat.conf, those over the defaults. Every field has
-// the name of its setting; `leat-info -c` lists all with value, default, help and origin. Plain
+// named by LEAT_CONF_FILE, ~/.leat.conf and /etc/leat.conf, those over the defaults. Every field
+// has the name of its setting; `leat-info -c` lists all with value, default, help and origin. Plain
 // value.
 struct LEAT_EXPORT Options {
   // "auto", "shm", "ib", "ib:NAME", "tcp" (no RDMA), or a list: "ib:mlx5_0,ib:mlx5_1", "^shm".
@@ -35,7 +35,8 @@ struct LEAT_EXPORT Options {
   // Try again while the peer refuses, until connect_timeout: start programs in any order.
   std::optional<bool> connect_retry;
 
-  // Receive memory of context 0 and of each other context. 0 (default): by device; see leat-info -c.
+  // Receive memory of context 0 and of each other context. 0 (default): by device; see leat-info
+  // -c.
   std::optional<std::size_t> ring_bytes;
   std::optional<std::size_t> context_ring_bytes;
   // The largest message accepted from or sent to the peer.

@@ -13,9 +13,9 @@
 
 namespace leat {
 
-// A stream of bytes: in order, no message boundaries, partial reads, 0 at the peer's orderly end, an
-// error (kPeerDied) if the peer vanished or closed with our bytes unread.
-// Threads: one sends while another receives. Move-only.
+// A stream of bytes: in order, no message boundaries, partial reads, 0 at the peer's orderly end,
+// an error (kPeerDied) if the peer vanished or closed with our bytes unread. Threads: one sends
+// while another receives. Move-only.
 class LEAT_EXPORT Socket {
  public:
   enum class Shutdown { kReceive, kSend, kBoth };

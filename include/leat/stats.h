@@ -11,15 +11,15 @@ struct Stats {
   std::uint64_t sent_messages = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t received_messages = 0;
-  std::uint64_t rounds = 0;        // times the direction changed from receiving to sending
-  std::uint64_t flushes = 0;       // calls of flush()
-  std::uint64_t inline_sends = 0;  // messages that went without a copy into registered memory
-  std::uint64_t credit_waits = 0;  // times a message found no room at the peer
+  std::uint64_t rounds = 0;          // times the direction changed from receiving to sending
+  std::uint64_t flushes = 0;         // calls of flush()
+  std::uint64_t inline_sends = 0;    // messages that went without a copy into registered memory
+  std::uint64_t credit_waits = 0;    // times a message found no room at the peer
   std::uint64_t credit_returns = 0;  // counters written to the peer, one for many messages
   std::uint64_t reassembled_messages = 0;  // received in pieces, because larger than in-place
-  std::uint64_t rnr_retries = 0;   // receiver not ready, by the device; 0 is what credits are for
-  std::uint64_t sleeps = 0;        // times a wait went to sleep in the kernel
-  std::uint64_t fallbacks = 0;     // better devices given up while connecting
+  std::uint64_t rnr_retries = 0;  // receiver not ready, by the device; 0 is what credits are for
+  std::uint64_t sleeps = 0;       // times a wait went to sleep in the kernel
+  std::uint64_t fallbacks = 0;    // better devices given up while connecting
 };
 
 }  // namespace leat

@@ -3,8 +3,8 @@
 // Sleeping needs Dekker's handshake: the sleeper writes "armed" and then looks for data, the waker
 // writes data and then looks for "armed"; both need a full barrier between their store and their
 // load, or both may miss. The waker is on the hot path, so the sleeper pays for both: membarrier(2)
-// makes every registered process that runs now pass a full barrier, and the waker's own may shrink to
-// a compiler barrier. Where a process cannot register, light_barrier(false) is a real fence.
+// makes every registered process that runs now pass a full barrier, and the waker's own may shrink
+// to a compiler barrier. Where a process cannot register, light_barrier(false) is a real fence.
 #pragma once
 
 #include <atomic>

@@ -11,7 +11,8 @@ namespace leat::detail {
 // memory exhaustion name the limit and how to raise it). `call` says what with which arguments.
 [[nodiscard]] Error system_error(const std::string& call, int system_errno);
 
-// Throws system_error(call, errno) if `result` is negative, as system calls report; else returns it.
+// Throws system_error(call, errno) if `result` is negative, as system calls report; else returns
+// it.
 int check(int result, const char* call);
 
 }  // namespace leat::detail

@@ -1,4 +1,5 @@
-// Protocol contexts: up to 16 independent, ordered flows of messages over one connection (CORA §3.1).
+// Protocol contexts: up to 16 independent, ordered flows of messages over one connection (CORA
+// §3.1).
 #pragma once
 
 namespace leat::detail {

@@ -1,5 +1,6 @@
 // The 32 bits of immediate data: 4 bits of protocol context, 28 bits of place (CORA §4, "Send").
-// Places count units of 64 bytes from the start of the receiver's region, so a region may be 16 GiB.
+// Places count units of 64 bytes from the start of the receiver's region, so a region may be 16
+// GiB.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // The arithmetic of one context's ring: where the next message goes, and what has come back. Pure.
 //
-// Positions count units ever used and only grow; a position modulo the ring's size, a power of two, is
-// a place.
-// Messages are contiguous: one that does not fit before the end starts at the beginning, and the rest
-// of the lap counts as used. Space comes back in order, as one position for many messages. Both ends
-// compute the same places, so the receiver can check every one that arrives.
+// Positions count units ever used and only grow; a position modulo the ring's size, a power of two,
+// is a place. Messages are contiguous: one that does not fit before the end starts at the
+// beginning, and the rest of the lap counts as used. Space comes back in order, as one position for
+// many messages. Both ends compute the same places, so the receiver can check every one that
+// arrives.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ constexpr std::uint64_t units_of(std::size_t bytes) {
   return bytes == 0 ? 1 : (bytes - 1) / kPlaceUnitBytes + 1;  // as it cannot overflow
 }
 
-// A message larger than this share of its ring travels in pieces. With it, and with space coming back
-// at the latest when an eighth of the ring is free again, any piece fits as soon as the receiver has
-// caught up: at worst a quarter is lost at the end of the lap, a quarter is needed, an eighth is not
-// told yet.
+// A message larger than this share of its ring travels in pieces. With it, and with space coming
+// back at the latest when an eighth of the ring is free again, any piece fits as soon as the
+// receiver has caught up: at worst a quarter is lost at the end of the lap, a quarter is needed, an
+// eighth is not told yet.
 inline constexpr std::uint64_t kPieceShare = 4;
 inline constexpr std::uint64_t kReturnShare = 8;
 

@@ -42,7 +42,8 @@ struct Handle {
 
 std::shared_mutex handles_mutex;
 std::unordered_map<int, std::shared_ptr<Handle>>& handles() {
-  static auto* table = new std::unordered_map<int, std::shared_ptr<Handle>>;  // outlives exit handlers
+  static auto* table =
+      new std::unordered_map<int, std::shared_ptr<Handle>>;  // outlives exit handlers
   return *table;
 }
 
@@ -56,8 +57,7 @@ int add(std::shared_ptr<Handle> handle) {
 std::shared_ptr<Handle> find(int number) {
   const std::shared_lock lock(handles_mutex);
   const auto found = handles().find(number);
-  if (found == handles().end())
-    throw system_error("leat handle " + std::to_string(number), EBADF);
+  if (found == handles().end()) throw system_error("leat handle " + std::to_string(number), EBADF);
   return found->second;
 }
 
@@ -356,8 +356,9 @@ int leat_setsockopt(int number, int level, int option, const void* value, sockle
     }
     // Always so with leat: small messages leave at once, the peer's death is noticed, ports are
     // free again when their listener is gone.
-    const bool granted = (level == SOL_SOCKET && (option == SO_REUSEADDR || option == SO_KEEPALIVE)) ||
-                         (level == IPPROTO_TCP && option == TCP_NODELAY);
+    const bool granted =
+        (level == SOL_SOCKET && (option == SO_REUSEADDR || option == SO_KEEPALIVE)) ||
+        (level == IPPROTO_TCP && option == TCP_NODELAY);
     if (!granted) throw system_error("leat_setsockopt: this option", ENOPROTOOPT);
     return 0;
   });
@@ -367,9 +368,9 @@ int leat_getsockopt(int number, int level, int option, void* value, socklen_t* b
   return guarded<int>(ETIMEDOUT, [&] {
     const auto handle = find(number);
     if (level == SOL_SOCKET && (option == SO_RCVTIMEO || option == SO_SNDTIMEO)) {
-      const auto timeout = std::max(
-          option == SO_SNDTIMEO ? handle->send_timeout : handle->receive_timeout,
-          std::chrono::milliseconds(0));
+      const auto timeout =
+          std::max(option == SO_SNDTIMEO ? handle->send_timeout : handle->receive_timeout,
+                   std::chrono::milliseconds(0));
       give_value(timeval{timeout.count() / 1000, timeout.count() % 1000 * 1000}, value, bytes);
     } else if (level == SOL_SOCKET && option == SO_ERROR) {
       give_value(0, value, bytes);  // errors come with the call that meets them

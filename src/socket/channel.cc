@@ -79,7 +79,9 @@ void Channel::commit(std::size_t bytes) { core_->commit(bytes); }
 void Channel::abandon() { core_->abandon(); }
 
 Message Channel::receive(unsigned context) { return core_->receive(context); }
-std::optional<Message> Channel::try_receive(unsigned context) { return core_->try_receive(context); }
+std::optional<Message> Channel::try_receive(unsigned context) {
+  return core_->try_receive(context);
+}
 
 void Channel::flush() { core_->flush(); }
 void Channel::shutdown() { core_->shutdown(); }

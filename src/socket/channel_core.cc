@@ -99,10 +99,17 @@ void ChannelCore::flush() {
 void ChannelCore::shutdown() {
   if (end_said_ && !closed_.load(std::memory_order_relaxed)) return;
   check_usable(0);
-  if (!transport_.try_end())
-    wait(Side::kSend, send_timeout_, "shutdown", [&] { return transport_.try_end(); });
-  end_said_ = true;
-  flush();
+  try {
+    if (!transport_.try_end())
+      wait(Side::kSend, send_timeout_, "shutdown", [&] { return transport_.try_end(); });
+    end_said_ = true;
+    flush();
+  } catch (const Error& error) {
+    // A peer that has ended too and is gone by now needs no word from us. Whether it went in order
+    // is what receive() says.
+    if (error.code() != ErrorCode::kPeerDied) throw;
+    end_said_ = true;
+  }
 }
 
 void ChannelCore::count_sent(std::size_t bytes) {
@@ -287,7 +294,8 @@ bool ChannelCore::lifeline_ended() const noexcept { return connection_.stream->p
 // --- both
 
 void ChannelCore::throw_closed(const char* what) const {
-  throw Error(ErrorCode::kClosed, std::string(what) + ": this channel to " + where() + " was closed");
+  throw Error(ErrorCode::kClosed,
+              std::string(what) + ": this channel to " + where() + " was closed");
 }
 
 void ChannelCore::check_usable(unsigned context) const {

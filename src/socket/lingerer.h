@@ -1,5 +1,5 @@
-// Finishes closed connections in the background: what was sent but had not reached the peer goes on,
-// for the option `linger`, then the connection is freed.
+// Finishes closed connections in the background: what was sent but had not reached the peer goes
+// on, for the option `linger`, then the connection is freed.
 #pragma once
 
 #include <condition_variable>
@@ -15,8 +15,8 @@ class ChannelCore;
 
 class Lingerer {
  public:
-  // Takes over a closed core that nobody uses any more, and frees it: at once if there is nothing to
-  // wait for. Any thread.
+  // Takes over a closed core that nobody uses any more, and frees it: at once if there is nothing
+  // to wait for. Any thread.
   static void take(ChannelCore* core) noexcept;
 
   Lingerer(const Lingerer&) = delete;

@@ -123,8 +123,9 @@ class ListenerCore {
 
   void run(Fd socket, std::list<Handshake>::iterator handshake) noexcept {
     std::unique_ptr<ChannelCore> core;
-    const std::string peer = peer_address(socket.get());
+    std::string peer = "a newcomer";
     try {
+      peer = peer_address(socket.get());  // throws if it has hung up already
       Connection connection = accept_connection(std::move(socket), settings_, [&](Stream* stream) {
         const std::lock_guard lock(mutex_);
         handshake->stream = stream;

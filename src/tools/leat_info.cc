@@ -58,9 +58,8 @@ ordered_json gather_devices() {
 ordered_json gather_transports() {
   ordered_json transports = ordered_json::array();
   for (const detail::TransportRule& transport : detail::kTransports) {
-    transports.push_back({{"name", transport.name},
-                          {"needs_device", transport.rdma},
-                          {"help", transport.help}});
+    transports.push_back(
+        {{"name", transport.name}, {"needs_device", transport.rdma}, {"help", transport.help}});
   }
   return transports;
 }

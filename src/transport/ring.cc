@@ -1,8 +1,8 @@
+// The way of messages through the rings; ring_setup.cc has the beginning.
 #include "transport/ring.h"
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -12,115 +12,8 @@ namespace {
 constexpr std::uint64_t kFlushId = 1;
 // Look for failed sends at every so many messages; blocked senders look at each try.
 constexpr std::uint64_t kMessagesPerErrorPoll = 64;
-// Receives are replaced, and the sender told, after this share of them was used.
-constexpr std::uint64_t kReplaceShare = 4;
-constexpr std::size_t kPageBytes = 4096;
-
-// Memory that is pinned counts against a limit that is 8 MiB for users of a plain Debian; memory that
-// is not is only taken when a ring is first used.
-constexpr std::size_t kPinnedRingBytes = std::size_t{1} << 20;
-constexpr std::size_t kPinnedContextRingBytes = std::size_t{64} << 10;
-constexpr std::size_t kRingBytes = std::size_t{4} << 20;
-constexpr std::size_t kContextRingBytes = std::size_t{1} << 20;
-constexpr std::size_t kMinRingBytes = 4096;
-
-std::uint64_t ring_units(std::size_t wanted, std::size_t by_default) {
-  const std::size_t bytes = std::max(wanted == 0 ? by_default : wanted, kMinRingBytes);
-  return std::bit_floor(
-      std::min<std::uint64_t>(bytes / kPlaceUnitBytes, kMaxPlace / kContextCount));
-}
-
-// The setup blob, as it lies in memory.
-static_assert(std::endian::native == std::endian::little);
-struct Setup {
-  std::uint64_t region_address;
-  std::uint64_t region_bytes;
-  std::uint64_t credits_offset;
-  std::uint64_t context0_units;
-  std::uint64_t other_units;
-  std::uint64_t receive_count;
-  std::uint64_t max_message_bytes;
-  std::uint32_t region_key;
-  std::uint32_t reserved;
-};
 
 }  // namespace
-
-RingTransport::RingTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
-                             const RingOptions& options)
-    : device_(std::move(device)),
-      queue_pair_(std::move(queue_pair)),
-      limits_(device_->limits()),
-      max_message_bytes_(options.max_message_bytes),
-      receive_count_(std::min(options.depths.receive_requests, limits_.max_receive_requests)) {
-  const bool pinned = limits_.pins_memory;
-  layout_.context0_units = ring_units(options.ring_bytes, pinned ? kPinnedRingBytes : kRingBytes);
-  layout_.other_units = ring_units(options.context_ring_bytes,
-                                   pinned ? kPinnedContextRingBytes : kContextRingBytes);
-  region_ = device_->allocate(layout_.ring_bytes() + sizeof(Credits), kRemoteWrite);
-  credits_ = region_->memory().data() + layout_.ring_bytes();
-  const std::size_t largest = layout_.context0_units / kPieceShare * kPlaceUnitBytes;
-  if (limits_.max_inline_bytes < largest)
-    staging_ = device_->allocate(layout_.ring_bytes(), kLocalOnly);
-
-  blank_receives_.resize(receive_count_);
-  std::span<const ReceiveRequest> left = blank_receives_;
-  while (!left.empty()) {
-    const std::size_t posted = queue_pair_->post_receive(left);
-    if (posted == 0)
-      throw Error(ErrorCode::kSystem, "cannot post " + std::to_string(receive_count_) +
-                                          " receives on " + queue_pair_->describe());
-    left = left.subspan(posted);
-  }
-}
-
-std::vector<std::byte> RingTransport::setup() const {
-  const RemoteRegion region = region_->remote();
-  const Setup setup{region.address,
-                    region.bytes,
-                    layout_.ring_bytes(),
-                    layout_.context0_units,
-                    layout_.other_units,
-                    receive_count_,
-                    max_message_bytes_,
-                    region.key,
-                    0};
-  const auto bytes = std::as_bytes(std::span(&setup, 1));
-  return {bytes.begin(), bytes.end()};
-}
-
-void RingTransport::start(std::span<const std::byte> peer_setup) {
-  Setup peer;
-  if (peer_setup.size() != sizeof peer) nonsense("a setup of the wrong size");
-  std::memcpy(&peer, peer_setup.data(), sizeof peer);
-  const auto sound_ring = [](std::uint64_t units) {
-    return units >= kMinRingBytes / kPlaceUnitBytes && units <= kMaxPlace / kContextCount &&
-           std::has_single_bit(units);
-  };
-  if (!sound_ring(peer.context0_units) || !sound_ring(peer.other_units))
-    nonsense("rings of impossible sizes");
-  const Layout theirs{peer.context0_units, peer.other_units};
-  const bool sound_region = peer.credits_offset >= theirs.ring_bytes() &&
-                            peer.credits_offset % alignof(Credits) == 0 &&
-                            peer.region_bytes >= sizeof(Credits) &&
-                            peer.credits_offset <= peer.region_bytes - sizeof(Credits) &&
-                            peer.region_address <= UINT64_MAX - peer.region_bytes;
-  if (!sound_region || peer.receive_count < kReplaceShare || peer.max_message_bytes == 0)
-    nonsense("a setup that contradicts itself");
-
-  // Both sides use the smaller of their rings, so that places and staging mirror each other.
-  layout_.context0_units = std::min(layout_.context0_units, peer.context0_units);
-  layout_.other_units = std::min(layout_.other_units, peer.other_units);
-  max_message_bytes_ = std::min<std::uint64_t>(max_message_bytes_, peer.max_message_bytes);
-  peer_receive_count_ = peer.receive_count;
-  peer_region_ = {peer.region_address, peer.region_bytes, peer.region_key};
-  peer_credits_address_ = peer.region_address + peer.credits_offset;
-  peer_memory_ = queue_pair_->peer_memory(peer_region_);
-  for (Context context = 0; context < kContextCount; ++context) {
-    senders_[context] = RingSender(layout_.units(context));
-    receivers_[context] = RingReceiver(layout_.units(context));
-  }
-}
 
 // --- send side
 
@@ -177,8 +70,7 @@ bool RingTransport::post(std::span<const std::byte> message, Context context,
     request.local = const_cast<std::byte*>(message.data());
   } else {
     const auto staged = staging(context, place, message.size());
-    if (staged.data() != message.data())
-      std::memcpy(staged.data(), message.data(), message.size());
+    if (staged.data() != message.data()) std::memcpy(staged.data(), message.data(), message.size());
     request.local = staged.data();
     request.local_key = staging_->local_key();
   }
@@ -260,8 +152,8 @@ std::span<std::byte> RingTransport::try_reserve(std::size_t bytes, Context conte
   if (!find_place(bytes, context, place)) return {};
   const std::size_t offset = (layout_.first_unit(context) + place.unit) * kPlaceUnitBytes;
   const bool direct = peer_memory_ != nullptr;
-  const auto memory = direct ? std::span(peer_memory_ + offset, bytes)
-                             : staging(context, place, bytes);
+  const auto memory =
+      direct ? std::span(peer_memory_ + offset, bytes) : staging(context, place, bytes);
   reservation_ = {memory, context, place, direct};
   return memory;
 }
@@ -278,9 +170,10 @@ bool RingTransport::try_commit(std::size_t bytes) {
   const auto again = senders_[reservation_.context].place(units_of(bytes));
   if (again && again->unit != place.unit) {
     // It now fits before the end, where the receiver will look for it: move it there.
-    const std::size_t from = (layout_.first_unit(reservation_.context) + again->unit) * kPlaceUnitBytes;
-    std::byte* target = reservation_.in_peer_memory ? peer_memory_ + from
-                                                    : staging_->memory().data() + from;
+    const std::size_t from =
+        (layout_.first_unit(reservation_.context) + again->unit) * kPlaceUnitBytes;
+    std::byte* target =
+        reservation_.in_peer_memory ? peer_memory_ + from : staging_->memory().data() + from;
     std::memmove(target, message.data(), bytes);
     reservation_ = {{target, bytes}, reservation_.context, *again, reservation_.in_peer_memory};
     return try_commit(bytes);
@@ -390,14 +283,12 @@ bool RingTransport::pass_small(const Completion& completion, Context context, De
   const auto [arrived_context, place] = decode_immediate(completion.immediate);
   RingReceiver& receiver = receivers_[context];
   if (completion.status != CompletionStatus::kSuccess ||
-      completion.kind != CompletionKind::kImmediate ||
-      completion.bytes > Delivery::kSmallBytes || arrived_context != context ||
-      place > kMaxPlace || ended_ || large_[context].active() || !receiver.idle() ||
-      !receiver.pass(place - layout_.first_unit(context), completion.bytes))
+      completion.kind != CompletionKind::kImmediate || completion.bytes > Delivery::kSmallBytes ||
+      arrived_context != context || place > kMaxPlace || ended_ || large_[context].active() ||
+      !receiver.idle() || !receiver.pass(place - layout_.first_unit(context), completion.bytes))
     return false;
   const std::byte* bytes = completion.payload;
-  if (bytes == nullptr)
-    bytes = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
+  if (bytes == nullptr) bytes = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
   std::memcpy(delivery.small.data(), bytes, Delivery::kSmallBytes);
   delivery.data = nullptr;
   delivery.bytes = completion.bytes;

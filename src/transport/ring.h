@@ -2,9 +2,10 @@
 // message is one write-with-immediate into the next free place; the immediate tells the receiver
 // context and place, and it hands out a view: no demultiplexing, no copy.
 //
-// Two kinds of credit keep the sender from overrunning the receiver, both counters that the receiver
-// writes, many messages at a time, into the sender's memory: per context the ring space given back,
-// and for the connection the receives posted again (so that "receiver not ready" never happens).
+// Two kinds of credit keep the sender from overrunning the receiver, both counters that the
+// receiver writes, many messages at a time, into the sender's memory: per context the ring space
+// given back, and for the connection the receives posted again (so that "receiver not ready" never
+// happens).
 #pragma once
 
 #include <array>
@@ -20,6 +21,9 @@
 #include "transport/transport.h"
 
 namespace leat::detail {
+
+// Receives are replaced, and the sender told, after this share of them was used.
+inline constexpr std::uint64_t kReplaceShare = 4;
 
 struct RingOptions {
   std::size_t ring_bytes = 0;          // context 0; 0: by device
@@ -61,7 +65,8 @@ class RingTransport final : public Transport {
  private:
   // What the receiver writes into the sender's memory; each word by one plain write.
   struct Credits {
-    std::uint64_t receives = 0;  // messages taken off the receive queue and replaced by new receives
+    std::uint64_t receives =
+        0;  // messages taken off the receive queue and replaced by new receives
     std::uint64_t padding[7] = {};
     std::array<std::uint64_t, kContextCount> free_before{};  // RingReceiver::free_before
   };
@@ -110,11 +115,12 @@ class RingTransport final : public Transport {
   std::unique_ptr<Device> device_;
   std::unique_ptr<QueuePair> queue_pair_;
   const Limits limits_;
-  std::size_t max_message_bytes_;  // after start(), the smaller of both sides'
-  const std::uint64_t receive_count_;  // posted receives, and so messages in flight to us
-  Layout layout_;                      // of our rings; after start(), of both sides'
-  std::unique_ptr<MemoryRegion> region_;   // our rings, then the Credits that the peer writes
-  std::unique_ptr<MemoryRegion> staging_;  // mirrors the peer's rings; null if all sends are inlined
+  std::size_t max_message_bytes_;         // after start(), the smaller of both sides'
+  const std::uint64_t receive_count_;     // posted receives, and so messages in flight to us
+  Layout layout_;                         // of our rings; after start(), of both sides'
+  std::unique_ptr<MemoryRegion> region_;  // our rings, then the Credits that the peer writes
+  std::unique_ptr<MemoryRegion>
+      staging_;  // mirrors the peer's rings; null if all sends are inlined
   RemoteRegion peer_region_;
   std::uint64_t peer_credits_address_ = 0;
   std::uint64_t peer_receive_count_ = 0;
@@ -122,7 +128,7 @@ class RingTransport final : public Transport {
 
   // --- send side
   alignas(64) std::array<RingSender, kContextCount> senders_;
-  std::array<std::size_t, kContextCount> large_sent_{};  // bytes of an unfinished large message
+  std::array<std::size_t, kContextCount> large_sent_{};   // bytes of an unfinished large message
   std::array<std::size_t, kContextCount> large_total_{};  // 0: none
   const std::byte* credits_ = nullptr;  // what the peer writes, at the end of region_
   std::uint64_t messages_sent_ = 0;

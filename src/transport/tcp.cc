@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t kMaxFrameBytes = std::size_t{256} << 10;
 constexpr std::uint64_t kWindowBytes = std::uint64_t{4} << 20;  // per context and direction
 constexpr std::uint64_t kReturnBytes = kWindowBytes / 8;
-constexpr std::size_t kFrameCost = 64;  // in the window, beside the payload: so empty ones count too
+constexpr std::size_t kFrameCost =
+    64;  // in the window, beside the payload: so empty ones count too
 constexpr std::size_t kMaxOutputBytes = std::size_t{1} << 20;  // credits a stuck peer may pile up
 
 static_assert(std::endian::native == std::endian::little);
@@ -113,7 +114,8 @@ bool TcpTransport::send_data(Kind kind, Context context, std::span<const std::by
   return true;
 }
 
-// False: earlier output is still waiting. Else the frame is taken whole, by the kernel or by output_.
+// False: earlier output is still waiting. Else the frame is taken whole, by the kernel or by
+// output_.
 bool TcpTransport::send_frame(Kind kind, Context context, std::span<const std::byte> payload,
                               std::uint64_t value) {
   push_output();
@@ -154,8 +156,9 @@ std::span<std::byte> TcpTransport::try_reserve(std::size_t bytes, Context contex
   const std::lock_guard lock(mutex_);
   throw_if_failed();
   if (bytes > kMaxFrameBytes)
-    throw Error(ErrorCode::kTooLarge, "cannot reserve " + std::to_string(bytes) + " bytes: at most " +
-                                          std::to_string(kMaxFrameBytes) + " fit in place");
+    throw Error(ErrorCode::kTooLarge, "cannot reserve " + std::to_string(bytes) +
+                                          " bytes: at most " + std::to_string(kMaxFrameBytes) +
+                                          " fit in place");
   if (reservation_.open || contexts_[context].large_total != 0)
     throw Error(ErrorCode::kInvalidArgument, "reserve: an earlier send or reservation of context " +
                                                  std::to_string(context) + " is not finished");

@@ -1,10 +1,10 @@
-// The tcp transport: framed messages on the connection's TCP (or TLS) stream. The baseline, and what
-// two machines without RDMA between them use.
+// The tcp transport: framed messages on the connection's TCP (or TLS) stream. The baseline, and
+// what two machines without RDMA between them use.
 //
-// Each context has a window of bytes that may be unread at the peer, so a slow reader of one context
-// neither holds up the others nor fills memory; credits for it travel as frames. Here the kernel is
-// in every step, so one mutex for both sides costs nothing that counts, and lets a blocked sender read
-// the credits it waits for.
+// Each context has a window of bytes that may be unread at the peer, so a slow reader of one
+// context neither holds up the others nor fills memory; credits for it travel as frames. Here the
+// kernel is in every step, so one mutex for both sides costs nothing that counts, and lets a
+// blocked sender read the credits it waits for.
 #pragma once
 
 #include <array>

@@ -68,8 +68,8 @@ class Transport {
   virtual ReceiveResult try_receive(Context context, Delivery& delivery) = 0;
   // Whether messages of any context wait here, taken off the device already. Receive side.
   virtual bool pending() const = 0;
-  // Gives back a delivery that says must_release. Any order. Never throws: a failure shows at the next
-  // call.
+  // Gives back a delivery that says must_release. Any order. Never throws: a failure shows at the
+  // next call.
   virtual void release(Delivery& delivery) noexcept = 0;
 
   // --- waiting: as in QueuePair

@@ -37,11 +37,11 @@ enum class Opcode : std::uint8_t {
 struct SendRequest {
   std::uint64_t id = 0;  // comes back in the completion
   Opcode opcode = Opcode::kWrite;
-  bool signaled = true;     // false: no completion on success, one on failure
-  bool inlined = false;     // take the bytes during post_send, from any memory; bytes must be at most
-                            // Limits::max_inline_bytes
-  void* local = nullptr;    // source, or for kRead the destination; ours again after completion
-  std::size_t bytes = 0;    // 0 is allowed
+  bool signaled = true;   // false: no completion on success, one on failure
+  bool inlined = false;   // take the bytes during post_send, from any memory; bytes must be at most
+                          // Limits::max_inline_bytes
+  void* local = nullptr;  // source, or for kRead the destination; ours again after completion
+  std::size_t bytes = 0;  // 0 is allowed
   std::uint32_t local_key = 0;  // of the region that holds `local`; unused if inlined or bytes == 0
   std::uint64_t remote_address = 0;  // writes and reads
   std::uint32_t remote_key = 0;
@@ -70,9 +70,9 @@ enum class CompletionStatus : std::uint8_t {
 const char* to_string(CompletionStatus status);
 
 enum class CompletionKind : std::uint8_t {
-  kSendDone,       // of poll_sends: a send, write or read
-  kReceived,       // of poll_receives: a kSend arrived
-  kImmediate,      // of poll_receives: a kWriteWithImmediate arrived
+  kSendDone,   // of poll_sends: a send, write or read
+  kReceived,   // of poll_receives: a kSend arrived
+  kImmediate,  // of poll_receives: a kWriteWithImmediate arrived
 };
 
 struct Completion {
@@ -92,7 +92,7 @@ struct Limits {
   std::size_t max_send_requests = 0;     // outstanding on one queue pair
   std::size_t max_receive_requests = 0;  // posted on one queue pair
   std::size_t max_request_bytes = 0;     // one request
-  bool pins_memory = false;  // allocated memory counts against the locked-memory limit
+  bool pins_memory = false;              // allocated memory counts against the locked-memory limit
 };
 
 struct DeviceInfo {

@@ -6,7 +6,8 @@ namespace leat::detail {
 namespace {
 
 constexpr const char* kReason =
-    "this build of leat has no ib device: rdma-core's headers were missing or LEAT_WITH_IB was OFF. "
+    "this build of leat has no ib device: rdma-core's headers were missing or LEAT_WITH_IB was "
+    "OFF. "
     "Install libibverbs-dev and librdmacm-dev and build again";
 
 }  // namespace

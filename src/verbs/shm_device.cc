@@ -71,7 +71,8 @@ Endpoint welcome(Fd socket, const Join& join, const QueueDepths& depths) {
   endpoint.send_depth = depths.send_requests;
 
   const std::size_t bytes = Direction::bytes(to_active) + Direction::bytes(to_passive);
-  const Fd memory(check(memfd_create("leat-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create"));
+  const Fd memory(
+      check(memfd_create("leat-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create"));
   if (ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0)
     throw system_error("ftruncate(memfd)", errno);
   check(fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
@@ -100,8 +101,9 @@ Endpoint take_welcome(Fd socket, const QueueDepths& depths, bool asymmetric) {
   if (receive_message(socket.get(), std::as_writable_bytes(std::span(&answer, 1)), kWelcomeFds,
                       fds) != ReceiveMessage::kMessage ||
       answer.magic != kMagic || fds.size() != kWelcomeFds)
-    throw Error(ErrorCode::kPeerDied, "device shm: the peer turned us away",
-                "Both processes must run as the same user and the offer is for one connection only.");
+    throw Error(
+        ErrorCode::kPeerDied, "device shm: the peer turned us away",
+        "Both processes must run as the same user and the offer is for one connection only.");
   const auto valid = [](std::uint32_t depth) {
     return std::has_single_bit(depth) && depth <= kMaxDepth;
   };
@@ -133,7 +135,9 @@ Endpoint take_welcome(Fd socket, const QueueDepths& depths, bool asymmetric) {
 class ShmOffer final : public Offer {
  public:
   ShmOffer(std::shared_ptr<OwnRegions> regions, const QueueDepths& depths)
-      : regions_(std::move(regions)), depths_(depths), listener_(listen_at(socket_name(blob_.name))) {}
+      : regions_(std::move(regions)),
+        depths_(depths),
+        listener_(listen_at(socket_name(blob_.name))) {}
 
   std::vector<std::byte> blob() const override {
     const auto bytes = std::as_bytes(std::span(&blob_, 1));

@@ -1,6 +1,6 @@
 // The memory that the two queue pairs of a shm connection share. Both sides map it; every word is
-// written by one side only, except the two flags that a sleeper sets and its waker clears. A peer may
-// write anything at any time, so whoever reads a word copies it once and checks the copy.
+// written by one side only, except the two flags that a sleeper sets and its waker clears. A peer
+// may write anything at any time, so whoever reads a word copies it once and checks the copy.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,9 @@ namespace leat::detail::shm {
 
 inline constexpr std::size_t kCacheLine = 64;
 
-// One arrival. `sequence` is written last, with release order; the receiver waits for the value that
-// is due at this place, so that no head or tail is shared. Up to kPayloadBytes ride along, so that a
-// small message is one cache line.
+// One arrival. `sequence` is written last, with release order; the receiver waits for the value
+// that is due at this place, so that no head or tail is shared. Up to kPayloadBytes ride along, so
+// that a small message is one cache line.
 struct alignas(kCacheLine) CompletionEntry {
   static constexpr std::size_t kPayloadBytes = 48;
 
@@ -43,7 +43,8 @@ struct Flow {
   alignas(kCacheLine) std::atomic<std::uint32_t> closed;  // by the sender: it is gone or in error
 };
 
-// A direction: Flow, then `depth` CompletionEntry, then `depth` ReceiveEntry. Depth is a power of two.
+// A direction: Flow, then `depth` CompletionEntry, then `depth` ReceiveEntry. Depth is a power of
+// two.
 struct Direction {
   Flow* flow = nullptr;
   CompletionEntry* completions = nullptr;
@@ -51,7 +52,9 @@ struct Direction {
   std::uint32_t mask = 0;
 
   static constexpr std::size_t bytes(std::size_t depth) {
-    return sizeof(Flow) + depth * (sizeof(CompletionEntry) + sizeof(ReceiveEntry));
+    const std::size_t used =
+        sizeof(Flow) + depth * (sizeof(CompletionEntry) + sizeof(ReceiveEntry));
+    return (used + kCacheLine - 1) / kCacheLine * kCacheLine;  // another one may follow
   }
   // `memory` is zeroed when new, aligned to a cache line and holds bytes(depth).
   static Direction at(std::byte* memory, std::uint32_t depth) {

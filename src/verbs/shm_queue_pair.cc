@@ -70,8 +70,8 @@ std::size_t ShmQueuePair::post_send(std::span<const SendRequest> requests) {
 }
 
 ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
-  // The receiving thread may be here too, with unsignaled inlined writes: they touch no state of the
-  // send side.
+  // The receiving thread may be here too, with unsignaled inlined writes: they touch no state of
+  // the send side.
   if (error_.load(std::memory_order_relaxed)) return fail(request, CompletionStatus::kFlushed);
   if (request.signaled) {
     look_at_peer();
@@ -113,8 +113,9 @@ ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
   }
   if (request.signaled) {
     Completion& completion = done_[done_tail_++ & (done_.size() - 1)];
-    completion = {request.id, CompletionStatus::kSuccess, CompletionKind::kSendDone,
-                  0,          request.bytes,              nullptr};
+    completion = {
+        request.id, CompletionStatus::kSuccess, CompletionKind::kSendDone, 0, request.bytes,
+        nullptr};
   }
   return Ran::kDone;
 }
@@ -137,8 +138,8 @@ ShmQueuePair::Ran ShmQueuePair::run_arrival(const SendRequest& request) {
     const std::uint64_t address = receive.address.load(std::memory_order_relaxed);
     if (request.bytes > room) return fail(request, CompletionStatus::kLength);
     if (request.bytes != 0) {
-      const PeerRegion* region = find(address, receive.key.load(std::memory_order_relaxed),
-                                      request.bytes, kRemoteWrite);
+      const PeerRegion* region =
+          find(address, receive.key.load(std::memory_order_relaxed), request.bytes, kRemoteWrite);
       if (region == nullptr) return fail(request, CompletionStatus::kRemoteAccess);
       target = region->at(address);
     }
@@ -179,7 +180,8 @@ void ShmQueuePair::publish(const SendRequest& request, EntryKind kind) {
 
 bool ShmQueuePair::receive_is_posted() {
   if (arrivals_sent_ < receives_seen_) return true;
-  // Acquire: the posted entries, and that the receiver is done with the completion entries it reuses.
+  // Acquire: the posted entries, and that the receiver is done with the completion entries it
+  // reuses.
   receives_seen_ = outgoing_.flow->posted.load(std::memory_order_acquire);
   // More than the ring holds is nonsense that would only hurt the peer which wrote it.
   return arrivals_sent_ < receives_seen_;
@@ -271,11 +273,12 @@ std::size_t ShmQueuePair::poll_receives(std::span<Completion> completions) {
   Completion& completion = completions[0];
   completion.id = receive_ids_[arrivals_taken_ & incoming_.mask];
   completion.status = CompletionStatus::kSuccess;
-  completion.kind = (kind & 0xff) == kEntrySend ? CompletionKind::kReceived : CompletionKind::kImmediate;
+  completion.kind =
+      (kind & 0xff) == kEntrySend ? CompletionKind::kReceived : CompletionKind::kImmediate;
   completion.immediate = entry.immediate.load(std::memory_order_relaxed);
   completion.bytes = entry.bytes.load(std::memory_order_relaxed);
-  const bool rides_along = payload == completion.bytes && payload != 0 &&
-                           payload <= CompletionEntry::kPayloadBytes;
+  const bool rides_along =
+      payload == completion.bytes && payload != 0 && payload <= CompletionEntry::kPayloadBytes;
   completion.payload = rides_along ? entry.payload : nullptr;
   ++arrivals_taken_;
   return 1;
@@ -309,8 +312,8 @@ void ShmQueuePair::arm(Side side) {
   service_socket();
   auto& armed = side == Side::kSend ? outgoing_.flow->sender_armed : incoming_.flow->receiver_armed;
   // Only the waker clears the flag: a poll that finds something must not, because its caller may
-  // have armed for what comes after. Still set: the barrier of that time still holds, and nobody has
-  // published since, or the flag would be cleared.
+  // have armed for what comes after. Still set: the barrier of that time still holds, and nobody
+  // has published since, or the flag would be cleared.
   if (armed.load(std::memory_order_relaxed) != 0) return;
   armed.store(1, std::memory_order_relaxed);
   heavy_barrier(asymmetric_);  // pairs with light_barrier of the peer's post_send, post_receive

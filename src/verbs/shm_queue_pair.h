@@ -98,8 +98,9 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
   // Peer regions by slot. Release when stored, acquire when used: the region is complete.
   std::array<std::atomic<const PeerRegion*>, kMaxRegions> peer_regions_{};
   std::mutex mutex_;  // what follows, and reading from the socket
-  std::vector<std::unique_ptr<PeerRegion>> mapped_;  // a replaced one stays, its user may be running
-  std::deque<Completion> failures_;                  // after all of done_
+  std::vector<std::unique_ptr<PeerRegion>>
+      mapped_;                       // a replaced one stays, its user may be running
+  std::deque<Completion> failures_;  // after all of done_
   std::atomic<bool> has_failures_{false};
 };
 

@@ -99,7 +99,8 @@ bool OwnRegions::holds(std::uint32_t key, const void* address, std::size_t bytes
 
 void OwnRegions::add_observer(RegionObserver* observer) {
   const std::lock_guard lock(mutex_);
-  for (const Region* region : shared_) observer->region_changed(region->notice(false), region->fd());
+  for (const Region* region : shared_)
+    observer->region_changed(region->notice(false), region->fd());
   observers_.push_back(observer);
 }
 
@@ -158,9 +159,9 @@ std::unique_ptr<PeerRegion> PeerRegion::map(const RegionNotice& notice, int fd) 
   region->remote = {notice.address, notice.bytes, notice.key};
   region->access = notice.access & (kRemoteRead | kRemoteWrite);
   const bool writable = (region->access & kRemoteWrite) != 0;
-  region->mapping = MappedMemory::of_file(fd, file_bytes,
-                                          writable ? MappedMemory::Protection::kReadWrite
-                                                   : MappedMemory::Protection::kReadOnly);
+  region->mapping = MappedMemory::of_file(
+      fd, file_bytes,
+      writable ? MappedMemory::Protection::kReadWrite : MappedMemory::Protection::kReadOnly);
   return region;
 }
 

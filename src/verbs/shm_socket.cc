@@ -12,8 +12,8 @@ namespace leat::detail::shm {
 namespace {
 
 Fd new_socket() {
-  return Fd(check(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                  "socket(AF_UNIX)"));
+  return Fd(
+      check(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket(AF_UNIX)"));
 }
 
 // An abstract name starts with a zero byte and has no end but its length.

@@ -30,7 +30,8 @@ TEST(Immediate, RoundTripsEveryContextAtEveryEdge) {
 }
 
 TEST(Immediate, EncodesEveryPairDifferently) {
-  // 16 contexts times 2^28 places fill 32 bits exactly: decoding and encoding again is the identity.
+  // 16 contexts times 2^28 places fill 32 bits exactly: decoding and encoding again is the
+  // identity.
   for (std::uint64_t bits = 0; bits <= UINT32_MAX; bits += 0xffff) {
     const auto value = static_cast<std::uint32_t>(bits);
     ASSERT_EQ(encode(decode_immediate(value)), value);

@@ -249,6 +249,11 @@ std::string Peer::hear() {
   return packet.substr(1);
 }
 
+bool Peer::has_word() const {
+  pollfd wait{socket_.get(), POLLIN, 0};
+  return ::poll(&wait, 1, 0) == 1;
+}
+
 void Peer::hear(std::string_view word) {
   const std::string heard = hear();
   if (heard != word) {

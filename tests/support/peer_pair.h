@@ -33,6 +33,8 @@ class Peer {
   // The other side's next word. Throws std::runtime_error if that side has ended, or after
   // hang_limit().
   std::string hear();
+  // Whether hear() would return, or throw, at once.
+  bool has_word() const;
   // Hears and throws unless it is `word`.
   void hear(std::string_view word);
 

@@ -311,8 +311,8 @@ class VerbsDeath : public VerbsErrors {
     }
   }
 
-  // A request fails soon: with the peer's death; with its memory, if the kernel took that first; or,
-  // if something failed before, flushed.
+  // A request fails soon: with the peer's death; with its memory, if the kernel took that first;
+  // or, if something failed before, flushed.
   static void expect_death(VerbsSide& side, const SendRequest& request) {
     const Deadline deadline = notice_deadline();
     Completion completion;

@@ -1,0 +1,100 @@
+#include "support/ring_side.h"
+
+#include <stdexcept>
+#include <thread>
+
+#include "leat/error.h"
+#include "support/devices.h"
+#include "support/scale.h"
+#include "verbs/device_table.h"
+
+namespace leat::detail {
+namespace {
+
+std::string as_word(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void run_side(Peer& peer, const RingSetup& setup, const FaultProfile& profile, bool offers,
+              const RingBody& body) {
+  const std::string address = device_address(setup.device);
+  auto device = make_fault_device(open_device(setup.device, address), profile);
+  std::unique_ptr<QueuePair> queue_pair;
+  if (offers) {
+    const auto offer = device->offer(setup.options.depths, address);
+    peer.tell(as_word(offer->blob()));
+    queue_pair = offer->accept(hang_deadline(), -1);
+  } else {
+    const std::string blob = peer.hear();
+    queue_pair =
+        device->connect(std::as_bytes(std::span(blob)), setup.options.depths, hang_deadline());
+  }
+  RingSide side(peer, std::make_unique<RingTransport>(std::move(device), std::move(queue_pair),
+                                                      setup.options));
+  peer.tell(as_word(side.transport->setup()));
+  const std::string peer_setup = peer.hear();
+  side.transport->start(std::as_bytes(std::span(peer_setup)));
+  body(side);
+}
+
+}  // namespace
+
+void RingSide::wait(const char* what, const std::function<bool()>& ready) {
+  const Deadline deadline = hang_deadline();
+  while (!ready()) {
+    if (lifeline_ended()) {
+      if (ready()) return;  // what came before the end still counts
+      throw Error(ErrorCode::kPeerDied, std::string("the lifeline ended during ") + what);
+    }
+    if (passed(deadline)) throw std::runtime_error(std::string("hangs: ") + what);
+    std::this_thread::yield();
+  }
+}
+
+bool RingSide::lifeline_ended() {
+  if (!watches_lifeline) return false;
+  if (!heard_ && peer.has_word()) heard_ = hear_outcome();
+  return heard_ && !heard_->second.empty();
+}
+
+void RingSide::send(std::span<const std::byte> message, Context context) {
+  wait("send", [&] { return transport->try_send(message, context); });
+}
+
+void RingSide::end() {
+  wait("end", [&] { return transport->try_end(); });
+  wait("flush", [&] { return transport->try_flush(); });
+}
+
+bool RingSide::receive(Context context, Delivery& delivery) {
+  ReceiveResult result = ReceiveResult::kNothing;
+  wait("receive", [&] {
+    result = transport->try_receive(context, delivery);
+    return result != ReceiveResult::kNothing;
+  });
+  return result == ReceiveResult::kMessage;
+}
+
+void RingSide::tell_outcome(std::uint64_t messages, const std::string& error) {
+  peer.tell(std::to_string(messages) + ' ' + error.substr(0, 1000));
+}
+
+std::pair<std::uint64_t, std::string> RingSide::hear_outcome() {
+  if (heard_) return *heard_;
+  const std::string word = peer.hear();
+  const std::size_t blank = word.find(' ');
+  return {std::stoull(word.substr(0, blank)), word.substr(blank + 1)};
+}
+
+std::span<const std::byte> bytes_of(const Delivery& delivery) {
+  return {delivery.data == nullptr ? delivery.small.data() : delivery.data, delivery.bytes};
+}
+
+void run_rings(PeerMode mode, const RingSetup& setup, const RingBody& first,
+               const RingBody& second) {
+  run_pair(
+      mode, [&](Peer& peer) { run_side(peer, setup, setup.first, true, first); },
+      [&](Peer& peer) { run_side(peer, setup, setup.second, false, second); });
+}
+
+}  // namespace leat::detail

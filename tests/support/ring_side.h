@@ -1,0 +1,64 @@
+// One side of a test of the ring transport over a device with faults.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "support/fault_device.h"
+#include "support/peer_pair.h"
+#include "transport/ring.h"
+
+namespace leat::detail {
+
+// Belongs to one thread, or without a lifeline to a sending and a receiving one. Waits throw
+// kPeerDied once the other side has said that it broke, as a channel's waits do at the end of the
+// lifeline, and std::runtime_error at hang_deadline().
+class RingSide {
+ public:
+  RingSide(Peer& its_peer, std::unique_ptr<RingTransport> ring)
+      : peer(its_peer), transport(std::move(ring)) {}
+
+  Peer& peer;
+  std::unique_ptr<RingTransport> transport;
+  bool watches_lifeline = true;
+
+  void send(std::span<const std::byte> message, Context context);
+  void end();
+  // False: the peer's orderly end.
+  bool receive(Context context, Delivery& delivery);
+
+  // How this side's stream ended, for the other side; once. An empty `error` is an orderly end.
+  void tell_outcome(std::uint64_t messages, const std::string& error);
+  // The other side's: messages and error.
+  std::pair<std::uint64_t, std::string> hear_outcome();
+
+ private:
+  void wait(const char* what, const std::function<bool()>& ready);
+  bool lifeline_ended();
+
+  std::optional<std::pair<std::uint64_t, std::string>> heard_;
+};
+
+// The bytes of a delivery, wherever they are.
+std::span<const std::byte> bytes_of(const Delivery& delivery);
+
+using RingBody = std::function<void(RingSide&)>;
+
+struct RingSetup {
+  std::string device = "shm";
+  FaultProfile first;
+  FaultProfile second;
+  RingOptions options;
+};
+
+// The first side offers, the second connects; both set up rings. As VerbsTest::run otherwise, but a
+// side may end while the other goes on.
+void run_rings(PeerMode mode, const RingSetup& setup, const RingBody& first,
+               const RingBody& second);
+
+}  // namespace leat::detail

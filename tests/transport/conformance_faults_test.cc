@@ -1,0 +1,272 @@
+// The ring transport over a device with faults: either every message arrives intact, or both sides
+// get a clear error after an intact part; nothing wrong, doubled or cut is ever handed out.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "leat/error.h"
+#include "support/devices.h"
+#include "support/pattern.h"
+#include "support/ring_side.h"
+#include "support/scale.h"
+
+namespace leat::detail {
+namespace {
+
+constexpr std::size_t kRingBytes = 256 * 1024;
+constexpr std::size_t kContextRingBytes = 64 * 1024;
+
+// The n-th message: context and size come from n alone, so both sides know them.
+Context context_of(std::uint64_t n) { return static_cast<Context>(n * 7 % 5); }
+std::size_t size_of(std::uint64_t n) {
+  std::mt19937_64 random(n);
+  if (n % 50 == 49) return random() % 300'000;  // in pieces
+  return random() % (n % 10 == 0 ? 8000 : 200);
+}
+
+// How a stream of messages ended.
+struct Outcome {
+  std::uint64_t messages = 0;  // intact, from the first
+  std::string error;           // empty: orderly
+
+  bool orderly() const { return error.empty(); }
+};
+
+// Sends `count` messages and the end, as far as it gets.
+Outcome send_stream(RingSide& side, std::uint64_t count) {
+  Outcome outcome;
+  std::vector<std::byte> message;
+  try {
+    for (; outcome.messages < count; ++outcome.messages) {
+      message.resize(size_of(outcome.messages));
+      fill_pattern(message, outcome.messages);
+      side.send(message, context_of(outcome.messages));
+    }
+    side.end();
+  } catch (const Error& error) {
+    outcome.error = error.what();
+    EXPECT_TRUE(error.code() == ErrorCode::kPeerDied || error.code() == ErrorCode::kProtocol)
+        << to_string(error.code()) << ": " << error.what();
+  }
+  return outcome;
+}
+
+// Receives until the end or an error. Sizes are checked, contents if `check_contents`.
+Outcome receive_stream(RingSide& side, bool check_contents = true) {
+  Outcome outcome;
+  try {
+    for (;; ++outcome.messages) {
+      Delivery delivery;
+      if (!side.receive(context_of(outcome.messages), delivery)) break;
+      const auto bytes = bytes_of(delivery);
+      EXPECT_EQ(bytes.size(), size_of(outcome.messages)) << "message " << outcome.messages;
+      if (check_contents) {
+        EXPECT_EQ(pattern_mismatch(bytes, outcome.messages), bytes.size())
+            << "message " << outcome.messages;
+      }
+      side.transport->release(delivery);
+      if (testing::Test::HasFailure()) break;
+    }
+  } catch (const Error& error) {
+    outcome.error = error.what();
+    EXPECT_TRUE(error.code() == ErrorCode::kPeerDied || error.code() == ErrorCode::kProtocol)
+        << to_string(error.code()) << ": " << error.what();
+  }
+  return outcome;
+}
+
+struct Case {
+  std::string name;
+  FaultProfile profile;
+};
+void PrintTo(const Case& fault, std::ostream* out) { *out << fault.name; }
+
+std::vector<Case> harmless_faults() {
+  std::vector<Case> cases{{"none", {}}, {"like_hardware", {.like_hardware = true}}};
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const std::string number = std::to_string(seed);
+    cases.push_back({"delay_" + number, {.seed = seed, .max_delay_polls = 20}});
+    cases.push_back({"short_" + number, {.seed = seed, .short_acceptance = true}});
+    cases.push_back(
+        {"delayed_short_hardware_" + number,
+         {.seed = seed, .max_delay_polls = 50, .short_acceptance = true, .like_hardware = true}});
+  }
+  return cases;
+}
+
+std::vector<Case> breaks() {
+  std::vector<Case> cases;
+  for (const std::uint64_t n : {1, 2, 3, 7, 60, 64, 65, 500}) {
+    const std::string number = std::to_string(n);
+    cases.push_back(
+        {"failing_" + number, {.failing_request = n, .failure = CompletionStatus::kRemoteAccess}});
+    cases.push_back({"dead_" + number, {.failing_request = n, .like_hardware = n % 2 == 0}});
+    cases.push_back({"flushed_" + number, {.max_delay_polls = 5, .flushed_receive = n}});
+  }
+  return cases;
+}
+
+std::vector<Case> replays() {
+  std::vector<Case> cases;
+  for (const std::uint64_t n : {1, 2, 5, 50, 51, 300}) {
+    cases.push_back({"replay_" + std::to_string(n), {.replayed_request = n}});
+    cases.push_back({"replay_like_hardware_" + std::to_string(n),
+                     {.replayed_request = n, .like_hardware = true}});
+  }
+  return cases;
+}
+
+std::vector<Case> flips() {
+  std::vector<Case> cases;
+  for (const std::uint64_t n : {1, 2, 10, 49, 50, 51, 400}) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      cases.push_back({"flip_" + std::to_string(n) + "_seed_" + std::to_string(seed),
+                       {.seed = seed, .flipped_request = n, .like_hardware = seed == 3}});
+    }
+  }
+  return cases;
+}
+
+// Parameters: device, threads or processes, what goes wrong.
+class RingFaults : public testing::TestWithParam<std::tuple<std::string, PeerMode, Case>> {
+ protected:
+  PeerMode mode() const { return std::get<1>(GetParam()); }
+  const FaultProfile& profile() const { return std::get<2>(GetParam()).profile; }
+
+  RingSetup setup(const FaultProfile& first, const FaultProfile& second) const {
+    RingSetup setup;
+    setup.device = std::get<0>(GetParam());
+    setup.first = first;
+    setup.second = second;
+    setup.options.ring_bytes = kRingBytes;
+    setup.options.context_ring_bytes = kContextRingBytes;
+    setup.options.max_message_bytes = std::size_t{1} << 20;
+    return setup;
+  }
+
+  // The first side sends, the second receives. `judge` runs at the receiver with both outcomes.
+  using Judge = std::function<void(const Outcome& sent, const Outcome& received)>;
+  void run_one_way(const FaultProfile& senders, const FaultProfile& receivers, std::uint64_t count,
+                   bool check_contents, const Judge& judge) const {
+    run_rings(
+        mode(), setup(senders, receivers),
+        [&](RingSide& side) {
+          const Outcome sent = send_stream(side, count);
+          side.tell_outcome(sent.messages, sent.error);
+          side.hear_outcome();  // the transport lives until the receiver has ended as well
+        },
+        [&](RingSide& side) {
+          const Outcome received = receive_stream(side, check_contents);
+          side.tell_outcome(received.messages, received.error);
+          const auto [messages, error] = side.hear_outcome();
+          judge({messages, error}, received);
+        });
+  }
+};
+
+// What was received is the intact first part of what was sent; all of it, if the end is orderly.
+void expect_all_or_errors(const Outcome& sent, const Outcome& received, std::uint64_t count) {
+  EXPECT_LE(received.messages, sent.messages + 1) << "more than was sent";
+  if (received.orderly()) {
+    EXPECT_EQ(received.messages, count) << "the rest is missing";
+  }
+}
+
+class RingHarmlessFaults : public RingFaults {};
+
+TEST_P(RingHarmlessFaults, EveryMessageArrivesIntactInBothDirections) {
+  const std::uint64_t count = scaled(2000);
+  const auto body = [&](RingSide& side) {
+    side.watches_lifeline = false;
+    std::thread receiver([&] {
+      const Outcome received = receive_stream(side);
+      EXPECT_EQ(received.error, "");
+      EXPECT_EQ(received.messages, count);
+    });
+    const Outcome sent = send_stream(side, count);
+    receiver.join();
+    EXPECT_EQ(sent.error, "");
+    side.peer.barrier();
+  };
+  run_rings(mode(), setup(profile(), profile()), body, body);
+}
+
+class RingBreaks : public RingFaults {};
+
+TEST_P(RingBreaks, OfTheSenderGiveAnIntactPartAndThenErrors) {
+  const std::uint64_t count = 2000;
+  run_one_way(profile(), {}, count, true, [&](const Outcome& sent, const Outcome& received) {
+    expect_all_or_errors(sent, received, count);
+    if (profile().failing_request != 0) {
+      EXPECT_FALSE(sent.orderly()) << "the fault did not happen";
+    }
+  });
+}
+
+TEST_P(RingBreaks, OfTheReceiverGiveAnIntactPartAndThenErrors) {
+  const std::uint64_t count = 2000;
+  run_one_way({}, profile(), count, true, [&](const Outcome& sent, const Outcome& received) {
+    expect_all_or_errors(sent, received, count);
+    if (profile().flushed_receive != 0) {
+      EXPECT_FALSE(received.orderly()) << "the fault did not happen";
+    }
+  });
+}
+
+class RingReplays : public RingFaults {};
+
+TEST_P(RingReplays, OfTheSenderAreErrorsOrHaveNoEffect) {
+  const std::uint64_t count = scaled(1000);
+  run_one_way(profile(), {}, count, true, [&](const Outcome& sent, const Outcome& received) {
+    expect_all_or_errors(sent, received, count);
+  });
+}
+
+TEST_P(RingReplays, OfTheReceiversCreditsHaveNoEffect) {
+  const std::uint64_t count = scaled(1000);
+  run_one_way({}, profile(), count, true, [&](const Outcome& sent, const Outcome& received) {
+    EXPECT_EQ(sent.error, "");
+    EXPECT_EQ(received.error, "");
+    EXPECT_EQ(received.messages, count);
+  });
+}
+
+class RingFlips : public RingFaults {};
+
+// The ring transport does not protect contents, so only sizes are looked at.
+TEST_P(RingFlips, OfTheSenderNeverChangeTheSizeOrNumberOfMessages) {
+  const std::uint64_t count = scaled(1000);
+  run_one_way(profile(), {}, count, false, [&](const Outcome& sent, const Outcome& received) {
+    expect_all_or_errors(sent, received, count);
+  });
+}
+
+TEST_P(RingFlips, OfTheReceiversCreditsNeverChangeTheSizeOrNumberOfMessages) {
+  const std::uint64_t count = scaled(1000);
+  run_one_way({}, profile(), count, false, [&](const Outcome& sent, const Outcome& received) {
+    expect_all_or_errors(sent, received, count);
+  });
+}
+
+std::string fault_test_name(const testing::TestParamInfo<RingFaults::ParamType>& parameters) {
+  const auto& [device, mode, fault] = parameters.param;
+  return device_label(device) + "_" + to_string(mode) + "_" + fault.name;
+}
+
+auto with_faults(const std::vector<Case>& cases) {
+  return testing::Combine(testing::ValuesIn(test_devices()),
+                          testing::Values(PeerMode::kThreads, PeerMode::kProcesses),
+                          testing::ValuesIn(cases));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, RingHarmlessFaults, with_faults(harmless_faults()),
+                         fault_test_name);
+INSTANTIATE_TEST_SUITE_P(Devices, RingBreaks, with_faults(breaks()), fault_test_name);
+INSTANTIATE_TEST_SUITE_P(Devices, RingReplays, with_faults(replays()), fault_test_name);
+INSTANTIATE_TEST_SUITE_P(Devices, RingFlips, with_faults(flips()), fault_test_name);
+
+}  // namespace
+}  // namespace leat::detail
