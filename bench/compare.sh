@@ -12,17 +12,21 @@ Usage: bench/compare.sh [OPTION]...
 
 Measures latency (half round trip), bandwidth and message rate between two processes of this machine: leat's transports ring
 (on shm) and tcp, UCX, libfabric, plain blocking TCP, and two limits: a cache line bounced between two cores, and memcpy.
-Everything runs pinned to the same two cores and in turn, several times over; what is printed are medians. Only figures of one
-run can be compared with each other. Keep the machine idle.
+Everything runs pinned to the same two cores and in turn, several times over. What is printed are medians of the runs; latency
+is the median within each run, too, but for libfabric, which tells the mean only. Only figures of one run of this script can be
+compared with each other. Keep the machine idle.
+
+All receivers wait for whole messages, as they would without looking into them: UCX, libfabric and TCP copy them to the
+receiver's buffer, leat hands out a view of where they arrived.
 
   --json FILE      write the medians and the ratios to FILE, too
-  --quick          fewer iterations and repetitions: about a minute instead of several
+  --quick          fewer iterations and repetitions: about two minutes instead of ten
   --cpus A,B       the two cores (default 0,1)
   --bench PROGRAM  leat-bench to use (default build/release/bench/leat-bench)
   --install        install the peers and jq first (Debian packages, needs root or sudo)
   --help           this text
 
-A peer that is not installed is named as missing in the table and in FILE, and ratios to it are null.
+A peer that is not installed or fails is named as missing in the table and in FILE, and ratios to it are null.
 HELP
 }
 
@@ -57,7 +61,7 @@ if [[ -n $json ]]; then
 fi
 
 readonly sizes=(8 64 4096 65536 1048576)
-if $quick; then repetitions=3 effort=1; else repetitions=7 effort=5; fi
+if $quick; then repetitions=5 effort=1; else repetitions=9 effort=5; fi
 
 # Prints how many iterations a message size gets.
 iterations() {
@@ -91,7 +95,7 @@ leat_bench() {
   "$bench" "$@" --cpus "$cpus" --json >"$work/result" || die "failed: $bench $* --cpus $cpus --json"
   jq -r --arg system "$system" '.results[]
     | (if .limit then "limit: " + .limit else $system end) as $name | .bytes as $bytes
-    | (["latency_us", .t_avg_us], ["bandwidth_gbytes", .bw_average_gbytes], ["msg_rate_million", .msg_rate_million])
+    | (["latency_us", .t_typical_us], ["bandwidth_gbytes", .bw_average_gbytes], ["msg_rate_million", .msg_rate_million])
     | select(.[1] != null) | [$name, .[0], $bytes, .[1]] | @tsv' "$work/result" >>"$samples"
 }
 
@@ -120,28 +124,32 @@ wait_for_port() {
 next_port=$((20000 + RANDOM % 10000))
 
 # Runs a command that is its own peer: pinned, first as server, then with the server's address as client. $1 and $2: the options by
-# which server and client take the port. Leaves the client's output in $work/client.
+# which server and client take the port. Leaves the client's output in $work/client. If it fails, says so and names it as missing.
 run_pair() {
   local server_option=$1 client_option=$2 port=$((next_port++)) server
   shift 2
-  taskset -c "$core_b" timeout 120 "$@" "$server_option" "$port" >"$work/server" 2>&1 &
+  taskset -c "$core_b" timeout 60 "$@" "$server_option" "$port" >"$work/server" 2>&1 &
   server=$!
   servers=("$server")
-  if ! wait_for_port "$port" ||
-    ! taskset -c "$core_a" timeout 120 "$@" "$client_option" "$port" 127.0.0.1 >"$work/client" 2>"$work/errors"; then
-    cat "$work/server" "$work/errors" >&2 || true
-    die "failed: $* $client_option $port 127.0.0.1"
+  if wait_for_port "$port" && taskset -c "$core_a" timeout 60 "$@" "$client_option" "$port" 127.0.0.1 >"$work/client" 2>"$work/errors"; then
+    wait "$server" || true
+    servers=()
+    return 0
   fi
-  wait "$server" || true
+  kill "$server" 2>/dev/null || true
+  wait "$server" 2>/dev/null || true
   servers=()
+  cat "$work/server" "$work/errors" >&2 2>/dev/null || true
+  echo "failed, so left out from run $repetition on: $* $client_option $port 127.0.0.1" | tee -a "$missing" >&2
+  return 1
 }
 
 # Columns of ucx_perftest -f: iterations, median, average and overall latency, average and overall MiB/s, then messages a second.
-# Its ping-pong latency is half a round trip, as everybody's here.
+# Its latency is half a round trip, as everybody's here, and has the cost of one clock read a round trip in it, as leat-bench's.
 ucx() {
   local system=$1 tls=$2 test=$3 size=$4 count=$5 latency bandwidth rate
-  UCX_TLS=$tls run_pair -p -p ucx_perftest -t "$test" -s "$size" -n "$count" -w "$((count / 10))" -f
-  read -r latency bandwidth rate < <(awk '$1 ~ /^[0-9]+$/ && NF == 8 { print $4, $6 * 1048576 / 1e9, $8 / 1e6 }' "$work/client") ||
+  UCX_TLS=$tls run_pair -p -p ucx_perftest -t "$test" -s "$size" -n "$count" -w "$((count / 10))" -f || return 1
+  read -r latency bandwidth rate < <(awk '$1 ~ /^[0-9]+$/ && NF == 8 { print $2, $6 * 1048576 / 1e9, $8 / 1e6 }' "$work/client") ||
     die "ucx_perftest $test printed no result"
   if [[ $test == *_lat ]]; then
     record "$system" latency_us "$size" "$latency"
@@ -154,8 +162,8 @@ ucx() {
 ucx_sizes() {
   local size
   for size in "${sizes[@]}"; do
-    ucx "$1" "$2" tag_lat "$size" "$(iterations "$size")"
-    ucx "$1" "$2" tag_bw "$size" "$(iterations "$size")"
+    ucx "$1" "$2" tag_lat "$size" "$(iterations "$size")" || return 1
+    ucx "$1" "$2" tag_bw "$size" "$(iterations "$size")" || return 1
   done
 }
 
@@ -163,7 +171,7 @@ ucx_sizes() {
 libfabric_sizes() {
   local size latency
   for size in "${sizes[@]}"; do
-    run_pair -B -P fi_pingpong -p shm -e rdm -S "$size" -I "$(iterations "$size")"
+    run_pair -B -P fi_pingpong -p shm -e rdm -S "$size" -I "$(iterations "$size")" || return 1
     latency=$(awk 'NF >= 7 { last = $7 } END { print last }' "$work/client")
     [[ $latency =~ ^[0-9.]+$ ]] || die "fi_pingpong printed no result"
     record "$1" latency_us "$size" "$latency"
@@ -192,13 +200,15 @@ for ((repetition = 1; repetition <= repetitions; ++repetition)); do
   LEAT_SPIN_US=0 leat_bench "leat ring on shm, sleeping" pingpong -d shm --transport ring -s 64 -n $((1000 * effort))
   if $has_ucx; then
     say "UCX posix"
-    ucx_sizes "UCX posix" posix,self
+    ucx_sizes "UCX posix" posix,self || has_ucx=false
+  fi
+  if $has_ucx; then
     say "UCX sysv+cma"
-    ucx_sizes "UCX sysv+cma" sysv,cma,self
+    ucx_sizes "UCX sysv+cma" sysv,cma,self || has_ucx=false
   fi
   if $has_libfabric; then
     say "libfabric shm"
-    libfabric_sizes "libfabric shm"
+    libfabric_sizes "libfabric shm" || has_libfabric=false
   fi
   say "leat tcp"
   leat_bench_sizes "leat tcp" 10 pingpong -d tcp --transport tcp
