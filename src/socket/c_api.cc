@@ -180,6 +180,20 @@ void give_value(const Value& value, void* to, socklen_t* bytes) {
   *bytes = sizeof value;
 }
 
+// How many bytes were sent: all, or those before an error, which then comes with the next call.
+std::size_t send_all(Socket& socket, std::span<const std::byte> bytes) {
+  std::size_t sent = 0;
+  while (sent < bytes.size()) {
+    try {
+      sent += socket.send(bytes.subspan(sent));
+    } catch (const Error&) {
+      if (sent == 0) throw;
+      break;
+    }
+  }
+  return sent;
+}
+
 ssize_t receive(Handle& handle, std::span<std::byte> bytes, int flags) {
   Socket& socket = connected(handle);
   const bool peek = (flags & MSG_PEEK) != 0;
@@ -298,8 +312,7 @@ ssize_t leat_send(int number, const void* data, size_t bytes, int flags) {
     leat::Socket& socket = connected(*handle);
     const std::span message(static_cast<const std::byte*>(data), bytes);
     if ((flags & MSG_DONTWAIT) == 0 && !handle->nonblocking.load(std::memory_order_relaxed)) {
-      socket.send_all(message);
-      return static_cast<ssize_t>(bytes);
+      return static_cast<ssize_t>(send_all(socket, message));
     }
     const auto sent = socket.try_send(message);
     if (!sent) would_block();
