@@ -47,7 +47,7 @@ ChannelCore::~ChannelCore() = default;
 // --- send side
 
 void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
-  if (context >= kContexts || end_said_ || closed_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (context >= kContexts || end_said_ || closed()) [[unlikely]]
     check_usable(context);
   if (!transport_.try_send(message, context)) [[unlikely]] {
     wait(Side::kSend, send_timeout_, "send", [&] { return transport_.try_send(message, context); });
@@ -89,7 +89,7 @@ void ChannelCore::commit(std::size_t bytes) {
 void ChannelCore::abandon() { transport_.abandon(); }
 
 void ChannelCore::flush() {
-  if (closed_.load(std::memory_order_relaxed)) throw_closed("flush");
+  if (closed()) check_usable(0);
   flushes_.add(1);
   if (!transport_.try_flush()) {
     wait(Side::kSend, send_timeout_, "flush", [&] { return transport_.try_flush(); });
@@ -97,7 +97,7 @@ void ChannelCore::flush() {
 }
 
 void ChannelCore::shutdown() {
-  if (end_said_ && !closed_.load(std::memory_order_relaxed)) return;
+  if (end_said_ && !closed()) return;
   check_usable(0);
   try {
     if (!transport_.try_end())
@@ -125,7 +125,7 @@ void ChannelCore::count_sent(std::size_t bytes) {
 // --- receive side
 
 Message ChannelCore::receive(unsigned context) {
-  if (context >= kContexts || closed_.load(std::memory_order_relaxed)) check_usable(context);
+  if (context >= kContexts || closed()) check_usable(context);
   Delivery delivery;
   ReceiveResult result = transport_.try_receive(context, delivery);
   if (result == ReceiveResult::kNothing) {
@@ -139,7 +139,7 @@ Message ChannelCore::receive(unsigned context) {
 }
 
 std::optional<Message> ChannelCore::try_receive(unsigned context) {
-  if (context >= kContexts || closed_.load(std::memory_order_relaxed)) check_usable(context);
+  if (context >= kContexts || closed()) check_usable(context);
   Delivery delivery;
   ReceiveResult result = transport_.try_receive(context, delivery);
   if (result == ReceiveResult::kNothing && poll_fd_) result = prepare_poll(context, delivery);
@@ -189,6 +189,7 @@ Message ChannelCore::adopt(Delivery& delivery) {
 }
 
 void ChannelCore::release(const Message& message) noexcept {
+  if (!made_here_) return;
   Delivery delivery;
   delivery.ticket = message.ticket_;
   delivery.context = message.context_;
@@ -199,7 +200,9 @@ void ChannelCore::release(const Message& message) noexcept {
 }
 
 void ChannelCore::orphan(ChannelCore* core) noexcept {
-  if (core == nullptr) return;
+  // In a child of the process that connected nothing is freed: what the connection is made of, down
+  // to the queue pair, would take that for its end and tell the peer.
+  if (core == nullptr || !core->made_here_) return;
   core->close();
   core->orphaned_ = true;
   if (core->messages_out_ == 0) Lingerer::take(core);
@@ -229,19 +232,19 @@ void ChannelCore::wait(Side side, std::chrono::milliseconds timeout, const char*
       return try_once();
     } catch (const Error&) {
       // Another thread's close() looks to the transport like the peer's death.
-      if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
+      if (closed()) throw_closed(what);
       throw;
     }
   };
   if (spin(attempt, deadline)) return;
   auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
   for (;;) {
-    if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
+    if (closed()) throw_closed(what);
     transport_.arm(side);
     if (attempt()) return;
     if (watches_lifeline_ && lifeline_ended()) {
       if (attempt()) return;  // what came before the end still counts
-      if (closed_.load(std::memory_order_relaxed)) continue;
+      if (closed()) continue;
       throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
     }
     if (passed(deadline))
@@ -266,7 +269,7 @@ bool ChannelCore::spin(Try&& try_once, Deadline deadline) {
       pause();
     }
     const Deadline now = Clock::now();
-    if (now >= until || closed_.load(std::memory_order_relaxed)) return false;
+    if (now >= until || closed()) return false;
     if (forever && watches_lifeline_ && now >= next_look) {
       if (lifeline_ended()) return false;
       next_look = now + kLifelineInterval;
@@ -302,13 +305,16 @@ void ChannelCore::check_usable(unsigned context) const {
   if (context >= kContexts)
     throw Error(ErrorCode::kInvalidArgument,
                 "there is no protocol context " + std::to_string(context), "Contexts are 0 to 15.");
-  if (closed_.load(std::memory_order_relaxed))
-    throw Error(ErrorCode::kClosed, "this channel to " + where() + " was closed");
+  if (!made_here_)
+    throw Error(ErrorCode::kClosed, "this channel to " + connection_.peer_address +
+                                        " belongs to the process that this one was forked from",
+                "Connect after fork().");
+  if (closed()) throw Error(ErrorCode::kClosed, "this channel to " + where() + " was closed");
   if (end_said_) throw Error(ErrorCode::kClosed, "sending to " + where() + " was shut down");
 }
 
 void ChannelCore::close() noexcept {
-  if (closed_.exchange(true, std::memory_order_relaxed)) return;
+  if (!made_here_ || closed_.exchange(true, std::memory_order_relaxed)) return;
   try {
     if (!end_said_) end_said_ = transport_.try_end();
     if (end_said_ && transport_.try_drain()) connection_.stream->abort();
@@ -321,6 +327,7 @@ void ChannelCore::close() noexcept {
 }
 
 void ChannelCore::reset() noexcept {
+  if (!made_here_) return;
   reset_ = true;
   closed_.store(true, std::memory_order_relaxed);
   connection_.stream->abort();
