@@ -10,7 +10,6 @@
 
 #include "adapters/stand_ins/emp_io_channel.h"
 #include "support/channel_side.h"
-#include "support/devices.h"
 #include "support/free_port.h"
 
 namespace leat::detail {
@@ -19,11 +18,6 @@ namespace {
 using Modern = adapters::EmpChannel<stand_in::IoChannel>;
 using Late = adapters::EmpCrtpChannel<stand_in::LateIoChannel>;
 using Early = adapters::EmpCrtpChannel<stand_in::EarlyIoChannel>;
-
-std::string server_host(const ChannelKind& kind) {
-  const std::string address = device_address(kind.device);
-  return address.empty() ? "127.0.0.1" : address;
-}
 
 template <typename Io>
 void send_pattern(Io& io, std::size_t bytes, std::uint64_t seed) {
@@ -263,8 +257,9 @@ TEST_P(EmpTest, TheClientMayStartFirst) {
       });
 }
 
-TEST_P(EmpTest, AKilledPeerIsAnError) {
-  if (mode() != PeerMode::kProcesses) return;  // a thread cannot be killed
+class EmpDeath : public EmpTest {};  // processes only
+
+TEST_P(EmpDeath, AKilledPeerIsAnError) {
   for (const bool sends : {false, true}) {
     SCOPED_TRACE(sends ? "while sending" : "while receiving");
     run<Modern>(
@@ -292,6 +287,10 @@ TEST_P(EmpTest, AKilledPeerIsAnError) {
 }
 
 LEAT_INSTANTIATE_CHANNEL_SUITE(EmpTest);
+INSTANTIATE_TEST_SUITE_P(Channels, EmpDeath,
+                         testing::Combine(testing::ValuesIn(channel_kinds()),
+                                          testing::Values(PeerMode::kProcesses)),
+                         channel_test_name);
 
 TEST(EmpAddressTest, WrongOnesAreErrors) {
   Options impatient;
