@@ -132,7 +132,8 @@ Message ChannelCore::receive(unsigned context) {
     result = transport_.try_receive(context, delivery);
     return result != ReceiveResult::kNothing;
   };
-  if (!unless_closed("receive", try_once)) wait(Side::kReceive, receive_timeout_, "receive", try_once);
+  if (!unless_closed("receive", try_once))
+    wait(Side::kReceive, receive_timeout_, "receive", try_once);
   if (result == ReceiveResult::kEnd) return {};
   return adopt(delivery);
 }

@@ -112,7 +112,11 @@ TEST_P(AbyTest, EverySizeArrivesInPiecesAsAskedFor) {
 }
 
 TEST_P(AbyTest, TheEndIsFewerBytes) {
-  run([](Peer&, CSocket& socket) { send_pattern(socket, 100, 1); socket.Close(); },
+  run(
+      [](Peer&, CSocket& socket) {
+        send_pattern(socket, 100, 1);
+        socket.Close();
+      },
       [](Peer&, CSocket& socket) {
         std::vector<std::byte> data(200);
         EXPECT_EQ(socket.Receive(data.data(), 200), 100u);

@@ -124,13 +124,17 @@ TEST_P(EmpTest, FlushSendsAtOnce) {
 }
 
 TEST_P(EmpTest, WhatWasNotFlushedGoesAtTheEnd) {
-  run<Modern>([](Peer&, Modern& io) { send_pattern(io, 3'000'000, 1); send_pattern(io, 16, 2); },
-              [](Peer&, Modern& io) {
-                expect_pattern(io, 3'000'000, 1);
-                expect_pattern(io, 16, 2);
-                std::byte more{};
-                expect_error(ErrorCode::kPeerDied, [&] { io.recv_data(&more, 1); });
-              });
+  run<Modern>(
+      [](Peer&, Modern& io) {
+        send_pattern(io, 3'000'000, 1);
+        send_pattern(io, 16, 2);
+      },
+      [](Peer&, Modern& io) {
+        expect_pattern(io, 3'000'000, 1);
+        expect_pattern(io, 16, 2);
+        std::byte more{};
+        expect_error(ErrorCode::kPeerDied, [&] { io.recv_data(&more, 1); });
+      });
 }
 
 TEST_P(EmpTest, BothSidesMaySendAnyAmountBeforeTheyReceive) {
@@ -158,8 +162,8 @@ TEST_P(EmpTest, BothSidesMaySendAnyAmountBeforeTheyReceive) {
 }
 
 TEST_P(EmpTest, EverySizeArrives) {
-  constexpr std::size_t kSizes[] = {0,       1,       15,      16,        32'767,    32'768,
-                                    32'769,  131'072, 131'073, 1'048'575, 4'194'305, 16'777'216};
+  constexpr std::size_t kSizes[] = {0,      1,       15,      16,        32'767,    32'768,
+                                    32'769, 131'072, 131'073, 1'048'575, 4'194'305, 16'777'216};
   run<Modern>(
       [&](Peer&, Modern& io) {
         for (const std::size_t bytes : kSizes) send_pattern(io, bytes, bytes);

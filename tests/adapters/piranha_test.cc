@@ -115,8 +115,15 @@ TEST_P(PiranhaTest, WhatIsNotThereIsFalse) {
     peer.tell("refused");
   };
   // One after the other, because they share a standard error.
-  run([&](Peer& peer, BmrNet& net) { refuse(peer, net); peer.hear("refused"); },
-      [&](Peer& peer, BmrNet& net) { peer.hear("refused"); refuse(peer, net); });
+  run(
+      [&](Peer& peer, BmrNet& net) {
+        refuse(peer, net);
+        peer.hear("refused");
+      },
+      [&](Peer& peer, BmrNet& net) {
+        peer.hear("refused");
+        refuse(peer, net);
+      });
 }
 
 TEST_P(PiranhaTest, AnEndTooEarlyIsFalse) {

@@ -59,7 +59,8 @@ class AbySocket {
 
   // Tries once: ABY itself tries again.
   bool Connect(const std::string& host, std::uint16_t port) {
-    return done("connect", [&] { socket_.emplace(Channel::connect(endpoint(host, port), options_)); });
+    return done("connect",
+                [&] { socket_.emplace(Channel::connect(endpoint(host, port), options_)); });
   }
 
   // All bytes, or fewer if the connection has ended.

@@ -44,9 +44,9 @@ class EmpStream {
 
   // A null address: waits for one client at `port`, of any address.
   EmpStream(const char* address, int port, const Options& options)
-      : channel_(address == nullptr ? accept_one(port, options)
-                                    : Channel::connect(endpoint(address, port),
-                                                       patient(options, kConnectLimit))),
+      : channel_(address == nullptr
+                     ? accept_one(port, options)
+                     : Channel::connect(endpoint(address, port), patient(options, kConnectLimit))),
         leaves_by_itself_(channel_.transport() == "ring"),
         piece_bytes_(std::min(kPieceBytes, channel_.max_in_place_bytes())) {}
   EmpStream(const EmpStream&) = delete;
@@ -131,8 +131,8 @@ class EmpStream {
     current_.release();
     current_ = channel_.receive();
     if (!current_)
-      throw Error(ErrorCode::kPeerDied,
-                  "the peer at " + channel_.peer_address() + " ended while more was wanted from it");
+      throw Error(ErrorCode::kPeerDied, "the peer at " + channel_.peer_address() +
+                                            " ended while more was wanted from it");
     unread_ = current_.bytes();
   }
 

@@ -108,8 +108,8 @@ class BmrNet {
 
   Socket& at(int connection, int size) {
     if (connection < 0 || connection >= kConnections || size < 0)
-      throw Error(ErrorCode::kInvalidArgument, std::to_string(size) + " bytes over connection " +
-                                                   std::to_string(connection));
+      throw Error(ErrorCode::kInvalidArgument,
+                  std::to_string(size) + " bytes over connection " + std::to_string(connection));
     std::optional<Socket>& socket = sockets_[static_cast<std::size_t>(connection)];
     if (!socket) throw Error(ErrorCode::kClosed, "not connected");
     return *socket;
