@@ -9,6 +9,7 @@
 #include "base/system_error.h"
 #include "support/channel_side.h"
 #include "support/leaks.h"
+#include "support/scale.h"
 
 namespace leat::detail {
 namespace {
@@ -50,6 +51,10 @@ std::string word_for(const std::function<void()>& call) {
 // Processes, because limits are a process's.
 class ExhaustionTest : public testing::TestWithParam<ChannelKind> {
  protected:
+  void SetUp() override {
+    if (kAddressSanitizer) GTEST_SKIP() << "the sanitizers' own checks need descriptors";
+  }
+
   Options options() const { return channel_options(GetParam()); }
   std::string any_port() const { return listening_address(GetParam()); }
 
