@@ -49,9 +49,9 @@ ChannelCore::~ChannelCore() = default;
 void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
   if (context >= kContexts || end_said_ || closed()) [[unlikely]]
     check_usable(context);
-  if (!transport_.try_send(message, context)) [[unlikely]] {
-    wait(Side::kSend, send_timeout_, "send", [&] { return transport_.try_send(message, context); });
-  }
+  const auto try_once = [&] { return transport_.try_send(message, context); };
+  if (!unless_closed("send", try_once)) [[unlikely]]
+    wait(Side::kSend, send_timeout_, "send", try_once);
   count_sent(message.size());
 }
 
@@ -127,13 +127,13 @@ void ChannelCore::count_sent(std::size_t bytes) {
 Message ChannelCore::receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable(context);
   Delivery delivery;
-  ReceiveResult result = transport_.try_receive(context, delivery);
-  if (result == ReceiveResult::kNothing) {
-    wait(Side::kReceive, receive_timeout_, "receive", [&] {
-      result = transport_.try_receive(context, delivery);
-      return result != ReceiveResult::kNothing;
-    });
-  }
+  ReceiveResult result = ReceiveResult::kNothing;
+  const auto try_once = [&] {
+    result = transport_.try_receive(context, delivery);
+    return result != ReceiveResult::kNothing;
+  };
+  if (!unless_closed("receive", try_once))
+    wait(Side::kReceive, receive_timeout_, "receive", try_once);
   if (result == ReceiveResult::kEnd) return {};
   return adopt(delivery);
 }
@@ -217,25 +217,28 @@ void ChannelCore::count_received(std::size_t bytes) {
 
 // --- waiting
 
+// Another thread's close() looks to the transport like the peer's death.
+template <typename Try>
+bool ChannelCore::unless_closed(const char* what, Try&& try_once) {
+  try {
+    return try_once();
+  } catch (const Error&) {
+    if (closed()) throw_closed(what);
+    throw;
+  }
+}
+
 // The one place where leat waits: spins for a while, then arms the transport and sleeps.
 template <typename Try>
 void ChannelCore::wait(Side side, std::chrono::milliseconds timeout, const char* what,
                        Try&& try_once) {
+  const auto attempt = [&] { return unless_closed(what, try_once); };
   // The first tries without a look at the clock, which costs as much as a message.
   if (settings_.spin != std::chrono::microseconds::zero()) {
     for (int i = 0; i < kTriesBeforeClock; ++i)
-      if (try_once()) return;
+      if (attempt()) return;
   }
   const Deadline deadline = deadline_after(timeout);
-  const auto attempt = [&] {
-    try {
-      return try_once();
-    } catch (const Error&) {
-      // Another thread's close() looks to the transport like the peer's death.
-      if (closed()) throw_closed(what);
-      throw;
-    }
-  };
   if (spin(attempt, deadline)) return;
   auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
   for (;;) {

@@ -64,6 +64,8 @@ class ChannelCore {
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
   Message adopt(Delivery& delivery);
   template <typename Try>
+  bool unless_closed(const char* what, Try&& try_once);
+  template <typename Try>
   void wait(Side side, std::chrono::milliseconds timeout, const char* what, Try&& try_once);
   template <typename Try>
   bool spin(Try&& try_once, Deadline deadline);

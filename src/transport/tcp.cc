@@ -118,8 +118,7 @@ bool TcpTransport::send_data(Kind kind, Context context, std::span<const std::by
 // output_.
 bool TcpTransport::send_frame(Kind kind, Context context, std::span<const std::byte> payload,
                               std::uint64_t value) {
-  push_output();
-  if (!output_.empty()) return false;
+  if (!output_is_out()) return false;
   FrameHeader header;
   header.value = value;
   header.bytes = static_cast<std::uint32_t>(payload.size());
@@ -150,6 +149,16 @@ void TcpTransport::push_output() {
   }
   output_.clear();
   output_done_ = 0;
+}
+
+// False: the kernel takes no more now, because the peer's does not. The peer may be in the same
+// place, and its output goes on only if we take it in.
+bool TcpTransport::output_is_out() {
+  push_output();
+  if (output_.empty()) return true;
+  pump_input(Side::kSend);
+  throw_if_failed();
+  return false;
 }
 
 std::span<std::byte> TcpTransport::try_reserve(std::size_t bytes, Context context) {
@@ -190,8 +199,7 @@ bool TcpTransport::try_end() {
 bool TcpTransport::try_flush() {
   const std::lock_guard lock(mutex_);
   throw_if_failed();
-  push_output();
-  return output_.empty();
+  return output_is_out();
 }
 
 bool TcpTransport::try_drain() {

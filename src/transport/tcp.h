@@ -88,6 +88,7 @@ class TcpTransport final : public Transport {
                  std::uint64_t value);
   void queue_output(std::span<const std::byte> bytes);
   void push_output();
+  bool output_is_out();
   void pump_input(Side by);
   bool read_into(std::span<std::byte> target);
   void frame_arrived();

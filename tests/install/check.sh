@@ -55,7 +55,7 @@ check_install() {
 # Every header compiles by itself, without a warning; c.h as C too.
 check_headers() {
   local header
-  for header in "$prefix"/include/leat/*.h; do
+  for header in "$prefix"/include/leat/{,adapters/}*.h; do
     echo "$header"
     "$CXX" -std=c++20 -x c++ -fsyntax-only -Wall -Wextra -Wpedantic -Werror -I "$prefix/include" - <<<"#include \"$header\""
   done
