@@ -114,14 +114,19 @@ void Network::add_fc(Layer layer, std::uint64_t input_dim, std::uint64_t output_
 
 void Network::add_sum(Layer layer, const std::string& where) {
   if (layer.inputs.size() < 2) bad_field(where, "inputs", "an add layer needs two or more");
-  const Shape& first = shape(layer.inputs.front());
+  // Vectors may be seen as the image that they are added to.
+  Shape sum = shape(layer.inputs.front());
   for (const std::size_t input : layer.inputs) {
-    if (shape(input) != first)
+    const Shape& given = shape(input);
+    const bool fits = given == sum || ((is_vector(given) || is_vector(sum)) &&
+                                       given.elements() == sum.elements());
+    if (!fits)
       bad_field(where, "inputs",
-                source(input) + " gives " + text_of(shape(input)) + ", but " +
-                    source(layer.inputs.front()) + " gives " + text_of(first));
+                source(input) + " gives " + text_of(given) + ", but " +
+                    source(layer.inputs.front()) + " gives " + text_of(sum));
+    if (!is_vector(given)) sum = given;
   }
-  layer.input = layer.output = first;
+  layer.input = layer.output = sum;
   append(std::move(layer), where);
 }
 
