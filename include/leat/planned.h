@@ -1,4 +1,4 @@
-// Message arrays whose place in memory both sides know before the first byte moves (CORA §3).
+// Messages in arrays whose place in memory both sides know before the first byte moves (CORA §3).
 #pragma once
 
 #include <cstddef>
@@ -7,24 +7,13 @@
 
 #include "leat/channel.h"
 #include "leat/export.h"
+#include "leat/message_array.h"
 
 namespace leat {
 
 namespace detail {
 class PlannedTransport;
 }  // namespace detail
-
-// The messages of one protocol on one layer: `count` messages of `message_bytes` each. Message i
-// lies at base_bytes + message_bytes * i of the planned region, on both sides. Plain value.
-struct MessageArray {
-  static constexpr std::uint64_t kAll = UINT64_MAX;
-  static constexpr std::uint64_t kMaxCount = (std::uint64_t{1} << 27) - 2;  // 27 bits of index
-
-  std::uint64_t base_bytes = 0;     // a multiple of 64
-  std::uint32_t message_bytes = 0;  // at least 1
-  std::uint64_t count = 0;          // 1 .. kMaxCount
-  std::uint64_t incoming = kAll;    // how many of them this side will receive; kAll: `count`
-};
 
 // A channel of transport "planned" and the message arrays beside its ordinary messages. Both sides
 // open the same arrays (`incoming` apart) in the same contexts, each context equally often; the
