@@ -85,8 +85,19 @@ class LEAT_EXPORT PlannedChannel {
   const Channel& channel() const { return channel_; }
 
  private:
+  struct Reservation {
+    unsigned context = 0;
+    std::uint64_t index = 0;
+    std::uint64_t count = 0;  // 0: none
+  };
+
+  std::span<std::byte> outgoing(unsigned context, std::uint64_t index, std::uint64_t count);
+  void append(unsigned context, std::uint64_t index, std::uint64_t count);
+  bool look(unsigned context, std::uint64_t& missing, std::uint64_t end);
+
   Channel channel_;
   detail::PlannedTransport* transport_ = nullptr;  // channel_'s
+  Reservation reserved_;
 };
 
 }  // namespace leat

@@ -63,7 +63,8 @@ std::uint64_t MessageArrays::open(unsigned context, const MessageArray& wanted) 
   return ++slot.epoch;
 }
 
-const char* MessageArrays::arrive(Context context, std::uint32_t index, std::size_t bytes) {
+const char* MessageArrays::arrive(Context context, std::uint32_t index, std::size_t bytes,
+                                  std::uint64_t& messages) {
   Slot& slot = slots_[context];
   if (!slot.open) return "no array is open there";
   const MessageArray& array = slot.array;
@@ -73,7 +74,6 @@ const char* MessageArrays::arrive(Context context, std::uint32_t index, std::siz
     count = bytes / array.message_bytes;
   }
   if (index >= array.count || count > array.count - index) return "it is outside the array";
-  if (count > array.incoming - slot.arrived) return "all that were to come are here already";
   const std::uint64_t end = index + count;
   for (std::uint64_t at = index; at < end;) {
     const std::uint64_t word = at / kWordBits;
@@ -83,7 +83,9 @@ const char* MessageArrays::arrive(Context context, std::uint32_t index, std::siz
     slot.bits[word] |= bits;
     at = word_end;
   }
+  if (count > array.incoming - slot.arrived) return "all that were to come are here already";
   slot.arrived += count;
+  messages += count;
   return nullptr;
 }
 

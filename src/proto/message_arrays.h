@@ -54,8 +54,10 @@ class MessageArrays {
 
   // --- arrivals
   // A write of `bytes` bytes came whose first message has that index; any numbers, from a peer.
-  // Null: it was due, and its messages have arrived. Else why it cannot be.
-  const char* arrive(Context context, std::uint32_t index, std::size_t bytes);
+  // Null: it was due, and its messages have arrived; how many they are is added to `messages`. Else
+  // why it cannot be.
+  const char* arrive(Context context, std::uint32_t index, std::size_t bytes,
+                     std::uint64_t& messages);
   bool arrived(Context context, std::uint64_t index) const {
     return (slots_[context].bits[index / 64] >> (index % 64) & 1) != 0;
   }

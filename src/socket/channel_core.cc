@@ -9,31 +9,10 @@
 
 #include "base/log.h"
 #include "base/system_error.h"
+#include "socket/channel_wait.h"
 #include "socket/lingerer.h"
 
 namespace leat::detail {
-namespace {
-
-// Tries that follow each other at once before the first look at the clock: a microsecond.
-constexpr int kTriesBeforeClock = 50;
-// Between two looks at the clock while spinning.
-constexpr int kTriesPerClock = 32;
-// While spinning without end: between two looks at the lifeline, each a system call.
-constexpr auto kLifelineInterval = std::chrono::milliseconds(1);
-// Room that comes without an event is looked for after naps that grow from the first to the second.
-constexpr auto kFirstNap = std::chrono::microseconds(50);
-constexpr auto kLongestNap = std::chrono::milliseconds(1);
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-}  // namespace
-
 ChannelCore::ChannelCore(Connection connection, const Settings& settings)
     : settings_(settings),
       connection_(std::move(connection)),
@@ -50,7 +29,7 @@ void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
   if (context >= kContexts || end_said_ || closed_.load(std::memory_order_relaxed)) [[unlikely]]
     check_usable(context);
   if (!transport_.try_send(message, context)) [[unlikely]] {
-    wait(Side::kSend, send_timeout_, "send", [&] { return transport_.try_send(message, context); });
+    wait(Side::kSend, "send", [&] { return transport_.try_send(message, context); });
   }
   count_sent(message.size());
 }
@@ -70,7 +49,7 @@ std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
   check_usable(context);
   std::span<std::byte> memory = transport_.try_reserve(bytes, context);
   if (memory.data() == nullptr) {
-    wait(Side::kSend, send_timeout_, "reserve", [&] {
+    wait(Side::kSend, "reserve", [&] {
       memory = transport_.try_reserve(bytes, context);
       return memory.data() != nullptr;
     });
@@ -81,7 +60,7 @@ std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
 void ChannelCore::commit(std::size_t bytes) {
   check_usable(0);
   if (!transport_.try_commit(bytes)) {
-    wait(Side::kSend, send_timeout_, "commit", [&] { return transport_.try_commit(bytes); });
+    wait(Side::kSend, "commit", [&] { return transport_.try_commit(bytes); });
   }
   count_sent(bytes);
 }
@@ -89,10 +68,10 @@ void ChannelCore::commit(std::size_t bytes) {
 void ChannelCore::abandon() { transport_.abandon(); }
 
 void ChannelCore::flush() {
-  if (closed_.load(std::memory_order_relaxed)) throw_closed("flush");
+  check_open("flush");
   flushes_.add(1);
   if (!transport_.try_flush()) {
-    wait(Side::kSend, send_timeout_, "flush", [&] { return transport_.try_flush(); });
+    wait(Side::kSend, "flush", [&] { return transport_.try_flush(); });
   }
 }
 
@@ -101,7 +80,7 @@ void ChannelCore::shutdown() {
   check_usable(0);
   try {
     if (!transport_.try_end())
-      wait(Side::kSend, send_timeout_, "shutdown", [&] { return transport_.try_end(); });
+      wait(Side::kSend, "shutdown", [&] { return transport_.try_end(); });
     end_said_ = true;
     flush();
   } catch (const Error& error) {
@@ -129,7 +108,7 @@ Message ChannelCore::receive(unsigned context) {
   Delivery delivery;
   ReceiveResult result = transport_.try_receive(context, delivery);
   if (result == ReceiveResult::kNothing) {
-    wait(Side::kReceive, receive_timeout_, "receive", [&] {
+    wait(Side::kReceive, "receive", [&] {
       result = transport_.try_receive(context, delivery);
       return result != ReceiveResult::kNothing;
     });
@@ -214,72 +193,14 @@ void ChannelCore::count_received(std::size_t bytes) {
 
 // --- waiting
 
-// The one place where leat waits: spins for a while, then arms the transport and sleeps.
-template <typename Try>
-void ChannelCore::wait(Side side, std::chrono::milliseconds timeout, const char* what,
-                       Try&& try_once) {
-  // The first tries without a look at the clock, which costs as much as a message.
-  if (settings_.spin != std::chrono::microseconds::zero()) {
-    for (int i = 0; i < kTriesBeforeClock; ++i)
-      if (try_once()) return;
-  }
-  const Deadline deadline = deadline_after(timeout);
-  const auto attempt = [&] {
-    try {
-      return try_once();
-    } catch (const Error&) {
-      // Another thread's close() looks to the transport like the peer's death.
-      if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
-      throw;
-    }
-  };
-  if (spin(attempt, deadline)) return;
-  auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
-  for (;;) {
-    if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
-    transport_.arm(side);
-    if (attempt()) return;
-    if (watches_lifeline_ && lifeline_ended()) {
-      if (attempt()) return;  // what came before the end still counts
-      if (closed_.load(std::memory_order_relaxed)) continue;
-      throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
-    }
-    if (passed(deadline))
-      throw Error(ErrorCode::kTimeout,
-                  std::string(what) + " timed out after " + std::to_string(timeout.count()) +
-                      " ms, peer " + where(),
-                  "Raise the option timeout_ms, or see what the peer is waiting for.");
-    sleep(side, deadline, nap);
-  }
-}
-
-template <typename Try>
-bool ChannelCore::spin(Try&& try_once, Deadline deadline) {
-  if (settings_.spin == std::chrono::microseconds::zero()) return false;
-  const bool forever = settings_.spin < std::chrono::microseconds::zero();
-  const Deadline start = Clock::now();
-  const Deadline until = forever ? deadline : std::min(deadline, start + settings_.spin);
-  Deadline next_look = start + kLifelineInterval;
-  for (;;) {
-    for (int i = 0; i < kTriesPerClock; ++i) {
-      if (try_once()) return true;
-      pause();
-    }
-    const Deadline now = Clock::now();
-    if (now >= until || closed_.load(std::memory_order_relaxed)) return false;
-    if (forever && watches_lifeline_ && now >= next_look) {
-      if (lifeline_ended()) return false;
-      next_look = now + kLifelineInterval;
-    }
-  }
-}
-
 void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds& nap) {
   (side == Side::kSend ? send_sleeps_ : receive_sleeps_).add(1);
   pollfd fds[] = {{transport_.event_fd(side), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
   const nfds_t count = watches_lifeline_ ? 2 : 1;
   int ready = 0;
-  if (side == Side::kSend && transport_.room_comes_silently()) {
+  const bool comes_silently = side == Side::kSend ? transport_.room_comes_silently()
+                                                  : transport_.receiving_waits_for_room();
+  if (comes_silently) {
     const timespec time{0, std::chrono::nanoseconds(nap).count()};
     ready = ppoll(fds, count, &time, nullptr);
     nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
@@ -296,6 +217,10 @@ bool ChannelCore::lifeline_ended() const noexcept { return connection_.stream->p
 void ChannelCore::throw_closed(const char* what) const {
   throw Error(ErrorCode::kClosed,
               std::string(what) + ": this channel to " + where() + " was closed");
+}
+
+void ChannelCore::check_open(const char* what) const {
+  if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
 }
 
 void ChannelCore::check_usable(unsigned context) const {

@@ -47,6 +47,14 @@ class ChannelCore {
   const Connection& connection() const { return connection_; }
   const Settings& settings() const { return settings_; }
 
+  // For other views of the connection than Channel. Throws kClosed, kInvalidArgument.
+  void check_usable(unsigned context) const;
+  void check_open(const char* what) const;
+  // The one place where leat waits: until `try_once` returns true, within that side's timeout. Spins
+  // for a while, then arms the transport and sleeps. Defined in channel_wait.h.
+  template <typename Try>
+  void wait(Side side, const char* what, Try&& try_once);
+
   // Receive side: a message that must be released was destroyed. May destroy the core.
   void release(const Message& message) noexcept;
   // The channel is gone.
@@ -55,14 +63,11 @@ class ChannelCore {
  private:
   friend class Lingerer;
 
-  void check_usable(unsigned context) const;
   [[noreturn]] void throw_closed(const char* what) const;
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
   Message adopt(Delivery& delivery);
-  template <typename Try>
-  void wait(Side side, std::chrono::milliseconds timeout, const char* what, Try&& try_once);
   template <typename Try>
   bool spin(Try&& try_once, Deadline deadline);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "conn/link.h"
 #include "leat/error.h"
+#include "transport/planned.h"
 #include "transport/ring.h"
 #include "transport/tcp.h"
 
@@ -17,14 +18,20 @@ class Setup {
   std::vector<std::byte> prepare(Link& link) {
     ring_.reset();
     tcp_.reset();
-    if (link.transport == "ring") {
+    if (link.transport == "ring" || link.transport == "planned") {
       RingOptions options;
       options.ring_bytes = settings_.ring_bytes;
       options.context_ring_bytes = settings_.context_ring_bytes;
       options.max_message_bytes = settings_.max_message_bytes;
       options.depths = queue_depths(*link.device);
-      ring_ = std::make_unique<RingTransport>(std::move(link.device), std::move(link.queue_pair),
-                                              options);
+      if (link.transport == "planned") {
+        ring_ = std::make_unique<PlannedTransport>(
+            std::move(link.device), std::move(link.queue_pair), options,
+            PlannedOptions{settings_.planned_bytes, settings_.plan_digest});
+      } else {
+        ring_ = std::make_unique<RingTransport>(std::move(link.device), std::move(link.queue_pair),
+                                                options);
+      }
       return ring_->setup();
     }
     if (link.transport == "tcp") {

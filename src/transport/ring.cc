@@ -38,13 +38,22 @@ bool RingTransport::find_place(std::size_t bytes, Context context, RingSender::P
     }
     found = sender.place(units);
   }
-  if (!found || !has_receive_credit()) [[unlikely]] {
+  if (!found) [[unlikely]] {
     credit_waits_.add(1);
     poll_send_errors();
     return false;
   }
+  if (!find_credit()) return false;
   place = *found;
   return true;
+}
+
+bool RingTransport::find_credit() {
+  if (has_receive_credit()) [[likely]]
+    return true;
+  credit_waits_.add(1);
+  poll_send_errors();
+  return false;
 }
 
 bool RingTransport::has_receive_credit() {
@@ -271,11 +280,26 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
         hand_out(context, delivery, count == 1 ? polled_[0].payload : nullptr);
     if (result != ReceiveResult::kNothing) return result;
   }
-  if (!receive_error_.empty()) throw Error(ErrorCode::kPeerDied, receive_error_);
-  if (credit_refused_) retry_credits();
+  check_receiving();
   if (!ended_) return ReceiveResult::kNothing;
   if (large_[context].active()) nonsense("the end within a message");
   return ReceiveResult::kEnd;
+}
+
+bool RingTransport::take_arrivals() {
+  const std::size_t count = receive_error_.empty() ? queue_pair_->poll_receives(polled_) : 0;
+  for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
+  if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
+  if (count == 0) check_receiving();
+  return count != 0;
+}
+
+// After a look that found nothing.
+void RingTransport::check_receiving() {
+  if (!receive_error_.empty()) [[unlikely]]
+    throw Error(ErrorCode::kPeerDied, receive_error_);
+  if (credit_refused_) [[unlikely]]
+    retry_credits();
 }
 
 // Hands out a message that is copied anyway without queueing it. False: it is not that simple.
@@ -313,6 +337,7 @@ void RingTransport::arrived(const Completion& completion) {
     ended_ = true;
     return;
   }
+  if (Immediate{context, place}.has_index()) return arrived_by_index(context, place & (kIndexBit - 1), completion.bytes);
   RingReceiver& receiver = receivers_[context];
   const bool announces = place == kAnnouncePlace;
   if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");
@@ -408,24 +433,34 @@ void RingTransport::retry_credits() noexcept {
 }
 
 bool RingTransport::write_credit(std::size_t offset, std::uint64_t value) noexcept {
-  SendRequest request;
-  request.opcode = Opcode::kWrite;
-  request.signaled = false;
-  request.inlined = true;
-  request.local = &value;
-  request.bytes = sizeof value;
-  request.remote_address = peer_credits_address_ + offset;
-  request.remote_key = peer_region_.key;
-  if (queue_pair_->post_send({&request, 1}) == 0) {
-    credit_refused_ = true;  // no room in the send queue; try_receive tries again
+  if (!write_word(peer_credits_address_ + offset, peer_region_.key, value)) {
+    credit_refused_ = true;  // check_receiving tries again
     return false;
   }
   credit_returns_.add(1);
   return true;
 }
 
+bool RingTransport::write_word(std::uint64_t address, std::uint32_t key,
+                               std::uint64_t value) noexcept {
+  SendRequest request;
+  request.opcode = Opcode::kWrite;
+  request.signaled = false;
+  request.inlined = true;
+  request.local = &value;
+  request.bytes = sizeof value;
+  request.remote_address = address;
+  request.remote_key = key;
+  return queue_pair_->post_send({&request, 1}) != 0;
+}
+
+void RingTransport::arrived_by_index(Context context, std::uint32_t index, std::size_t /*bytes*/) {
+  nonsense("a message by its index " + std::to_string(index) + " in context " +
+           std::to_string(context));
+}
+
 void RingTransport::nonsense(const std::string& what) {
-  receive_error_ = "the peer sent " + what + ", which leat's ring transport never does (" +
+  receive_error_ = "the peer sent " + what + ", which leat never does (" +
                    queue_pair_->describe() + ")";
   throw Error(ErrorCode::kProtocol, receive_error_);
 }
