@@ -24,8 +24,8 @@ struct Immediate {
   Context context = 0;      // 0..15
   std::uint32_t place = 0;  // 0..kMaxPlace, or one of the words above
 
-  bool has_index() const { return place >= kIndexBit && place <= kMaxPlace; }
-  std::uint32_t index() const { return place & (kIndexBit - 1); }  // if has_index()
+  constexpr bool has_index() const { return place >= kIndexBit && place <= kMaxPlace; }
+  constexpr std::uint32_t index() const { return place & (kIndexBit - 1); }  // if has_index()
 
   friend bool operator==(const Immediate&, const Immediate&) = default;
 };

@@ -100,9 +100,7 @@ void PlannedTransport::start(std::span<const std::byte> peer_setup) {
   peer_region_ = {peer.region_address, bytes, peer.region_key};
   outgoing_ = queue_pair().peer_memory(peer_region_);
   direct_ = outgoing_ != nullptr;
-  if (direct_) return;
-  if (staging_ == nullptr) nonsense("a planned region that is not there");
-  outgoing_ = staging_->memory().data();
+  if (!direct_ && staging_ != nullptr) outgoing_ = staging_->memory().data();
 }
 
 // --- sending
@@ -134,7 +132,10 @@ bool PlannedTransport::look_at_peer(Context context) {
     nonsense("word that it opened context " + std::to_string(context) + " for the " +
              std::to_string(epoch) + ". time, while messages for the " +
              std::to_string(arrays_.epoch(context)) + ". are still to be sent");
-  if (arrays_.peer_is_open(context)) return true;
+  if (arrays_.peer_is_open(context)) {
+    if (outgoing_ != nullptr) return true;
+    nonsense("word of an open array, but has taken its planned region away");
+  }
   try_post();  // the peer may wait for it before it opens
   take_arrivals();
   return false;

@@ -112,7 +112,7 @@ class PlannedTransport final : public RingTransport {
   RemoteRegion peer_region_;
   const std::uint64_t batch_bytes_;      // a write of more than one message has at most
   bool direct_ = false;                  // outgoing_ is the peer's memory
-  std::byte* outgoing_ = nullptr;        // the peer's region or staging_
+  std::byte* outgoing_ = nullptr;        // the peer's region or staging_; null: it went already
   const std::byte* incoming_ = nullptr;  // region_
 
   MessageArrays arrays_;
