@@ -91,10 +91,6 @@ class LEAT_EXPORT PlannedChannel {
     std::uint64_t count = 0;  // 0: none
   };
 
-  std::span<std::byte> outgoing(unsigned context, std::uint64_t index, std::uint64_t count);
-  void append(unsigned context, std::uint64_t index, std::uint64_t count);
-  bool look(unsigned context, std::uint64_t& missing, std::uint64_t end);
-
   Channel channel_;
   detail::PlannedTransport* transport_ = nullptr;  // channel_'s
   Reservation reserved_;
