@@ -20,7 +20,7 @@ namespace {
 
 // Messages follow each other through so much memory, bare ones as those of arrays.
 constexpr std::uint64_t kMessages = 4096;
-constexpr std::uint64_t kTurns = 41;
+constexpr std::uint64_t kTurns = 21;
 constexpr std::size_t kReceives = 1024;
 
 using detail::QueuePair;
@@ -152,7 +152,7 @@ Options options_for(const PlannedArguments& arguments) {
   return options;
 }
 
-// Both sides take the same turns: a bare one, one of arrays, and so on; the first two do not count.
+// What each side has for its turns: a bare one, one of arrays, and so on; the first two do not count.
 struct Sides {
   Sides(Channel connected, const PlannedArguments& arguments, std::size_t bytes, bool first)
       : channel(std::move(connected)),
@@ -219,6 +219,11 @@ void measure(Channel channel, const PlannedArguments& arguments, std::size_t byt
 
 void run(const PlannedArguments& arguments) {
   const auto cores = choose_cores(arguments.cpus);
+  if (!cores || (*cores)[0] == (*cores)[1]) {
+    throw std::runtime_error(
+        "both sides spin all the time, so they need two cores. Allow this process two (taskset, "
+        "--cpus A,B).");
+  }
   Report report({.bench = "planned",
                  .title = "leat Message Array Latency Test",
                  .device = arguments.device,
@@ -227,12 +232,12 @@ void run(const PlannedArguments& arguments) {
                 arguments.json);
   for (const std::size_t bytes : arguments.sizes) {
     ForkedPeer peer([&](const ForkedPeer::Tell& tell) {
-      if (cores) pin_to_core((*cores)[1]);
+      pin_to_core((*cores)[1]);
       Listener listener("127.0.0.1:0", options_for(arguments));
       tell(listener.address());
       serve(listener.accept(), arguments, bytes);
     });
-    if (cores) pin_to_core((*cores)[0]);
+    pin_to_core((*cores)[0]);
     measure(Channel::connect(peer.listen(), options_for(arguments)), arguments, bytes, report);
     peer.wait();
   }
@@ -246,6 +251,8 @@ Run declare_planned(CLI::App& command) {
   arguments->sizes = {64};
   arguments->length.iterations = 1'000'000;
   add_run_arguments(command, *arguments);
+  command.add_option("-d,--ib-dev,--device", arguments->device, "shm, or ib:NAME")
+      ->capture_default_str();
   return [arguments] { run(*arguments); };
 }
 
