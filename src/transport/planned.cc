@@ -184,10 +184,9 @@ void PlannedTransport::refuse(Context context, std::uint32_t index, std::size_t 
            " of context " + std::to_string(context) + " although " + why);
 }
 
-void PlannedTransport::check_not_ended() const {
-  if (peer_ended())
-    throw Error(ErrorCode::kPeerDied,
-                "the peer ended its side; what is waited for will not come any more");
+void PlannedTransport::throw_ended() const {
+  throw Error(ErrorCode::kPeerDied,
+              "the peer ended its side; what is waited for will not come any more");
 }
 
 std::string PlannedTransport::describe() const {

@@ -74,7 +74,10 @@ class PlannedTransport final : public RingTransport {
     });
   }
   // Nothing is here of what is waited for. Throws kPeerDied if nothing more can come.
-  void check_not_ended() const;
+  void check_not_ended() const {
+    if (peer_ended()) [[unlikely]]
+      throw_ended();
+  }
 
   // --- Transport: what is pending goes first.
   bool try_send(std::span<const std::byte> message, Context context) override {
@@ -106,6 +109,7 @@ class PlannedTransport final : public RingTransport {
   };
 
   bool post_batch();
+  [[noreturn]] void throw_ended() const;
   bool look_at_peer(Context context);
   void take_in(Context context, std::uint32_t index, std::size_t bytes) {
     std::uint64_t messages = 0;
