@@ -17,7 +17,7 @@ struct Stats {
   std::uint64_t credit_waits = 0;    // times a message found no room at the peer
   std::uint64_t credit_returns = 0;  // counters written to the peer, one for many messages
   std::uint64_t reassembled_messages = 0;  // received in pieces, because larger than in-place
-  std::uint64_t planned_writes = 0;  // that carried messages of arrays, neighbours in one
+  std::uint64_t planned_writes = 0;        // that carried messages of arrays, neighbours in one
   // Receiver not ready. Always 0 so far: credits prevent it, and no device reports it.
   std::uint64_t rnr_retries = 0;
   std::uint64_t sleeps = 0;     // times a wait went to sleep in the kernel

@@ -91,8 +91,7 @@ bool PlannedChannel::is_open(unsigned context) const {
 
 // --- sending
 
-void PlannedChannel::send(unsigned context, std::uint64_t index,
-                          std::span<const std::byte> bytes) {
+void PlannedChannel::send(unsigned context, std::uint64_t index, std::span<const std::byte> bytes) {
   ChannelCore& core = *channel_.core_;
   PlannedTransport& transport = *transport_;
   std::uint64_t count = transport.arrays().count_of(context, bytes.size());
@@ -119,8 +118,7 @@ void PlannedChannel::send(unsigned context, std::uint64_t index,
 
 std::span<std::byte> PlannedChannel::reserve(unsigned context, std::uint64_t index,
                                              std::uint64_t count) {
-  const std::span<std::byte> memory =
-      outgoing(*channel_.core_, *transport_, context, index, count);
+  const std::span<std::byte> memory = outgoing(*channel_.core_, *transport_, context, index, count);
   reserved_ = {context, index, count};
   return memory;
 }
