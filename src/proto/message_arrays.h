@@ -25,7 +25,7 @@ class MessageArrays {
 
   // --- calls of the user: what contradicts the live arrays throws kInvalidArgument and does
   // nothing The new epoch. Nothing of the array has arrived.
-  std::uint64_t open(unsigned context, const MessageArray& array);
+  std::uint64_t open(unsigned context, const MessageArray& wanted);
   void check_open(unsigned context) const {
     if (context >= kContextCount || !slots_[context].open) [[unlikely]]
       throw_not_open(context);
