@@ -123,7 +123,7 @@ class LEAT_EXPORT Channel {
   std::size_t max_in_place_bytes(unsigned context = 0) const;
 
   Stats stats() const;
-  std::string transport() const;     // "ring", "tcp"
+  std::string transport() const;     // "ring", "planned", "tcp"
   std::string device() const;        // "shm", "ib:mlx5_0", "tcp"
   std::string description() const;   // the line that was logged: device, port, GID, MTU, why
   std::string peer_address() const;  // "host:port"
@@ -131,6 +131,7 @@ class LEAT_EXPORT Channel {
 
  private:
   friend class Listener;
+  friend class PlannedChannel;
   friend class Socket;
   explicit Channel(std::unique_ptr<detail::ChannelCore> core) noexcept;
 

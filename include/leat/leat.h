@@ -5,6 +5,7 @@
 #include "leat/error.h"
 #include "leat/listener.h"
 #include "leat/options.h"
+#include "leat/planned.h"
 #include "leat/socket.h"
 #include "leat/stats.h"
 #include "leat/version.h"

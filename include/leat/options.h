@@ -17,7 +17,7 @@ namespace leat {
 struct LEAT_EXPORT Options {
   // "auto", "shm", "ib", "ib:NAME", "tcp" (no RDMA), or a list: "ib:mlx5_0,ib:mlx5_1", "^shm".
   std::optional<std::string> device;
-  // "auto" (ring where there is RDMA, else tcp), "ring", "tcp".
+  // "auto" (ring where there is RDMA, else tcp), "ring", "planned", "tcp".
   std::optional<std::string> transport;
   // What to do if the best device cannot be had: "never", "warn" or "allow" falling back.
   std::optional<std::string> fallback;
@@ -41,6 +41,11 @@ struct LEAT_EXPORT Options {
   std::optional<std::size_t> context_ring_bytes;
   // The largest message accepted from or sent to the peer.
   std::optional<std::size_t> max_message_bytes;
+  // Transport planned: memory for message arrays, the same on both sides. 0 (default): by device.
+  std::optional<std::size_t> planned_bytes;
+  // Transport planned: the digest of the plan, up to 32 bytes in hexadecimal; the peer's must be
+  // equal.
+  std::optional<std::string> plan_digest;
 
   // TLS 1.3 around the handshake and the tcp transport: a pre-shared key file (hexadecimal, one
   // line), or a certificate, its key, and the authority that signed the peer's.

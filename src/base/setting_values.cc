@@ -46,6 +46,16 @@ std::optional<std::string> WordCodec::parse(std::string_view text) {
   return std::string(text);
 }
 
+std::optional<std::string> DigestCodec::parse(std::string_view text) {
+  std::string digest(text);
+  for (char& c : digest) {
+    if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+    if ((c < '0' || c > '9') && (c < 'a' || c > 'f')) return std::nullopt;
+  }
+  if (digest.size() % 2 != 0 || digest.size() > 2 * kMaxBytes) return std::nullopt;
+  return digest;
+}
+
 std::optional<Fallback> FallbackCodec::parse(std::string_view text) {
   const auto index = index_of(kFallbacks, text);
   if (!index) return std::nullopt;

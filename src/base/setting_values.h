@@ -68,6 +68,14 @@ struct PositiveBytesCodec : BytesCodec {
   static std::optional<std::size_t> parse(std::string_view text);
 };
 
+struct DigestCodec {
+  static constexpr const char* kType = "hexadecimal";
+  static constexpr const char* kAllowed = "up to 64 hexadecimal digits, an even number of them";
+  static constexpr std::size_t kMaxBytes = 32;
+  static std::optional<std::string> parse(std::string_view text);  // in lower case
+  static std::string format(const std::string& value) { return value; }
+};
+
 // A count of whole units from 0, or "inf", which is -1. More than a hundred years is inf too, so
 // that later conversions cannot overflow.
 std::optional<std::int64_t> parse_count_or_inf(std::string_view text, std::int64_t limit);

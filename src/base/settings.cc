@@ -83,6 +83,10 @@ constexpr Row kTable[] = {
         "context_ring_bytes", "receive memory of each other context; 0: by device"),
     row<PositiveBytesCodec, &Settings::max_message_bytes, &Options::max_message_bytes>(
         "max_message_bytes", "the largest message accepted from or sent to the peer"),
+    row<BytesCodec, &Settings::planned_bytes, &Options::planned_bytes>(
+        "planned_bytes", "transport planned: memory for message arrays; 0: by device"),
+    row<DigestCodec, &Settings::plan_digest, &Options::plan_digest>(
+        "plan_digest", "transport planned: the plan's digest, which must be the peer's too"),
     row<PathCodec, &Settings::tls_psk_file, &Options::tls_psk_file>(
         "tls_psk_file", "TLS with a pre-shared key: a file of one line, at least 32 hex digits"),
     row<PathCodec, &Settings::tls_cert_file, &Options::tls_cert_file>(

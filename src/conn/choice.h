@@ -17,8 +17,9 @@ struct TransportRule {
 };
 
 // Every transport that a peer may ask for; "auto" takes the first one that fits the device.
-inline constexpr std::array<TransportRule, 2> kTransports = {{
+inline constexpr std::array<TransportRule, 3> kTransports = {{
     {"ring", true, "write-with-immediate into a ring per protocol context, received in place"},
+    {"planned", true, "ring, and beside it message arrays whose places are planned; by name only"},
     {"tcp", false, "framed messages on the TCP connection, for machines without RDMA between them"},
 }};
 

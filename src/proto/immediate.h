@@ -15,10 +15,17 @@ inline constexpr std::uint32_t kPlaceBits = 28;
 inline constexpr std::uint32_t kEndPlace = (1U << kPlaceBits) - 1;       // nothing more comes
 inline constexpr std::uint32_t kAnnouncePlace = (1U << kPlaceBits) - 2;  // a large message follows
 inline constexpr std::uint32_t kMaxPlace = (1U << kPlaceBits) - 3;
+// Up to kMaxPlace, the upper half are no places either but indexes of planned messages: rings never
+// reach that far. transport/planned.h has what lies there.
+inline constexpr std::uint32_t kIndexBit = 1U << (kPlaceBits - 1);
+inline constexpr std::uint32_t kMaxIndex = kMaxPlace - kIndexBit;
 
 struct Immediate {
   Context context = 0;      // 0..15
   std::uint32_t place = 0;  // 0..kMaxPlace, or one of the words above
+
+  constexpr bool has_index() const { return place >= kIndexBit && place <= kMaxPlace; }
+  constexpr std::uint32_t index() const { return place & (kIndexBit - 1); }  // if has_index()
 
   friend bool operator==(const Immediate&, const Immediate&) = default;
 };

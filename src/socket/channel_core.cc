@@ -9,31 +9,10 @@
 
 #include "base/log.h"
 #include "base/system_error.h"
+#include "socket/channel_wait.h"
 #include "socket/lingerer.h"
 
 namespace leat::detail {
-namespace {
-
-// Tries that follow each other at once before the first look at the clock: a microsecond.
-constexpr int kTriesBeforeClock = 50;
-// Between two looks at the clock while spinning.
-constexpr int kTriesPerClock = 32;
-// While spinning without end: between two looks at the lifeline, each a system call.
-constexpr auto kLifelineInterval = std::chrono::milliseconds(1);
-// Room that comes without an event is looked for after naps that grow from the first to the second.
-constexpr auto kFirstNap = std::chrono::microseconds(50);
-constexpr auto kLongestNap = std::chrono::milliseconds(1);
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-}  // namespace
-
 ChannelCore::ChannelCore(Connection connection, const Settings& settings)
     : settings_(settings),
       connection_(std::move(connection)),
@@ -51,7 +30,7 @@ void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
     check_usable(context);
   const auto try_once = [&] { return transport_.try_send(message, context); };
   if (!unless_closed("send", try_once)) [[unlikely]]
-    wait(Side::kSend, send_timeout_, "send", try_once);
+    wait(Side::kSend, "send", try_once);
   count_sent(message.size());
 }
 
@@ -70,7 +49,7 @@ std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
   check_usable(context);
   std::span<std::byte> memory = transport_.try_reserve(bytes, context);
   if (memory.data() == nullptr) {
-    wait(Side::kSend, send_timeout_, "reserve", [&] {
+    wait(Side::kSend, "reserve", [&] {
       memory = transport_.try_reserve(bytes, context);
       return memory.data() != nullptr;
     });
@@ -81,7 +60,7 @@ std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
 void ChannelCore::commit(std::size_t bytes) {
   check_usable(0);
   if (!transport_.try_commit(bytes)) {
-    wait(Side::kSend, send_timeout_, "commit", [&] { return transport_.try_commit(bytes); });
+    wait(Side::kSend, "commit", [&] { return transport_.try_commit(bytes); });
   }
   count_sent(bytes);
 }
@@ -89,10 +68,10 @@ void ChannelCore::commit(std::size_t bytes) {
 void ChannelCore::abandon() { transport_.abandon(); }
 
 void ChannelCore::flush() {
-  if (closed()) check_usable(0);
+  check_open("flush");
   flushes_.add(1);
   if (!transport_.try_flush()) {
-    wait(Side::kSend, send_timeout_, "flush", [&] { return transport_.try_flush(); });
+    wait(Side::kSend, "flush", [&] { return transport_.try_flush(); });
   }
 }
 
@@ -100,8 +79,7 @@ void ChannelCore::shutdown() {
   if (end_said_ && !closed()) return;
   check_usable(0);
   try {
-    if (!transport_.try_end())
-      wait(Side::kSend, send_timeout_, "shutdown", [&] { return transport_.try_end(); });
+    if (!transport_.try_end()) wait(Side::kSend, "shutdown", [&] { return transport_.try_end(); });
     end_said_ = true;
     flush();
   } catch (const Error& error) {
@@ -132,8 +110,7 @@ Message ChannelCore::receive(unsigned context) {
     result = transport_.try_receive(context, delivery);
     return result != ReceiveResult::kNothing;
   };
-  if (!unless_closed("receive", try_once))
-    wait(Side::kReceive, receive_timeout_, "receive", try_once);
+  if (!unless_closed("receive", try_once)) wait(Side::kReceive, "receive", try_once);
   if (result == ReceiveResult::kEnd) return {};
   return adopt(delivery);
 }
@@ -217,75 +194,14 @@ void ChannelCore::count_received(std::size_t bytes) {
 
 // --- waiting
 
-// Another thread's close() looks to the transport like the peer's death.
-template <typename Try>
-bool ChannelCore::unless_closed(const char* what, Try&& try_once) {
-  try {
-    return try_once();
-  } catch (const Error&) {
-    if (closed()) throw_closed(what);
-    throw;
-  }
-}
-
-// The one place where leat waits: spins for a while, then arms the transport and sleeps.
-template <typename Try>
-void ChannelCore::wait(Side side, std::chrono::milliseconds timeout, const char* what,
-                       Try&& try_once) {
-  const auto attempt = [&] { return unless_closed(what, try_once); };
-  // The first tries without a look at the clock, which costs as much as a message.
-  if (settings_.spin != std::chrono::microseconds::zero()) {
-    for (int i = 0; i < kTriesBeforeClock; ++i)
-      if (attempt()) return;
-  }
-  const Deadline deadline = deadline_after(timeout);
-  if (spin(attempt, deadline)) return;
-  auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
-  for (;;) {
-    if (closed()) throw_closed(what);
-    transport_.arm(side);
-    if (attempt()) return;
-    if (watches_lifeline_ && lifeline_ended()) {
-      if (attempt()) return;  // what came before the end still counts
-      if (closed()) continue;
-      throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
-    }
-    if (passed(deadline))
-      throw Error(ErrorCode::kTimeout,
-                  std::string(what) + " timed out after " + std::to_string(timeout.count()) +
-                      " ms, peer " + where(),
-                  "Raise the option timeout_ms, or see what the peer is waiting for.");
-    sleep(side, deadline, nap);
-  }
-}
-
-template <typename Try>
-bool ChannelCore::spin(Try&& try_once, Deadline deadline) {
-  if (settings_.spin == std::chrono::microseconds::zero()) return false;
-  const bool forever = settings_.spin < std::chrono::microseconds::zero();
-  const Deadline start = Clock::now();
-  const Deadline until = forever ? deadline : std::min(deadline, start + settings_.spin);
-  Deadline next_look = start + kLifelineInterval;
-  for (;;) {
-    for (int i = 0; i < kTriesPerClock; ++i) {
-      if (try_once()) return true;
-      pause();
-    }
-    const Deadline now = Clock::now();
-    if (now >= until || closed()) return false;
-    if (forever && watches_lifeline_ && now >= next_look) {
-      if (lifeline_ended()) return false;
-      next_look = now + kLifelineInterval;
-    }
-  }
-}
-
 void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds& nap) {
   (side == Side::kSend ? send_sleeps_ : receive_sleeps_).add(1);
   pollfd fds[] = {{transport_.event_fd(side), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
   const nfds_t count = watches_lifeline_ ? 2 : 1;
   int ready = 0;
-  if (side == Side::kSend && transport_.room_comes_silently()) {
+  const bool comes_silently = side == Side::kSend ? transport_.room_comes_silently()
+                                                  : transport_.receiving_waits_for_room();
+  if (comes_silently) {
     const timespec time{0, std::chrono::nanoseconds(nap).count()};
     ready = ppoll(fds, count, &time, nullptr);
     nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
@@ -300,6 +216,11 @@ bool ChannelCore::lifeline_ended() const noexcept { return connection_.stream->p
 // --- both
 
 void ChannelCore::throw_closed(const char* what) const {
+  if (!made_here_)
+    throw Error(ErrorCode::kClosed,
+                std::string(what) + ": this channel to " + connection_.peer_address +
+                    " belongs to the process that this one was forked from",
+                "Connect after fork().");
   throw Error(ErrorCode::kClosed,
               std::string(what) + ": this channel to " + where() + " was closed");
 }
@@ -308,11 +229,7 @@ void ChannelCore::check_usable(unsigned context) const {
   if (context >= kContexts)
     throw Error(ErrorCode::kInvalidArgument,
                 "there is no protocol context " + std::to_string(context), "Contexts are 0 to 15.");
-  if (!made_here_)
-    throw Error(ErrorCode::kClosed, "this channel to " + connection_.peer_address +
-                                        " belongs to the process that this one was forked from",
-                "Connect after fork().");
-  if (closed()) throw Error(ErrorCode::kClosed, "this channel to " + where() + " was closed");
+  check_open("use");
   if (end_said_) throw Error(ErrorCode::kClosed, "sending to " + where() + " was shut down");
 }
 

@@ -1,6 +1,7 @@
 // What stands behind a Channel: a transport and its lifeline, blocking and deadlines, statistics.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -16,6 +17,28 @@
 #include "transport/connection.h"
 
 namespace leat::detail {
+
+// Spinning pays while the peer answers within it. Where it does not, because the peer computes or
+// the processors are busy, it takes time from those who would answer: after a spin in vain the next
+// waits sleep at once, twice as many each time it happens again.
+class SpinHabit {
+ public:
+  bool worth_it() {
+    if (left_out_ == 0) return true;
+    --left_out_;
+    return false;
+  }
+  void succeeded() { to_leave_out_ = 0; }
+  void failed() {
+    to_leave_out_ = std::min(kMostLeftOut, 2 * to_leave_out_ + 1);
+    left_out_ = to_leave_out_;
+  }
+
+ private:
+  static constexpr unsigned kMostLeftOut = 31;
+  unsigned to_leave_out_ = 0;
+  unsigned left_out_ = 0;
+};
 
 // Threads as for Channel. Lives until the channel and all its messages are gone: the messages point
 // into the transport's memory.
@@ -48,6 +71,21 @@ class ChannelCore {
   const Connection& connection() const { return connection_; }
   const Settings& settings() const { return settings_; }
 
+  // For other views of the connection than Channel. Throws kClosed, kInvalidArgument.
+  void check_usable(unsigned context) const;
+  void check_sending() const {
+    if (end_said_ || closed()) [[unlikely]]
+      check_usable(0);
+  }
+  void check_open(const char* what) const {
+    if (closed()) [[unlikely]]
+      throw_closed(what);
+  }
+  // The one place where leat waits: until `try_once` returns true, within that side's timeout.
+  // Spins for a while, then arms the transport and sleeps. Defined in channel_wait.h.
+  template <typename Try>
+  void wait(Side side, const char* what, Try&& try_once);
+
   // Receive side: a message that must be released was destroyed. May destroy the core.
   void release(const Message& message) noexcept;
   // The channel is gone.
@@ -56,7 +94,6 @@ class ChannelCore {
  private:
   friend class Lingerer;
 
-  void check_usable(unsigned context) const;
   bool closed() const { return closed_.load(std::memory_order_relaxed) || !made_here_; }
   [[noreturn]] void throw_closed(const char* what) const;
   void count_sent(std::size_t bytes);
@@ -66,9 +103,7 @@ class ChannelCore {
   template <typename Try>
   bool unless_closed(const char* what, Try&& try_once);
   template <typename Try>
-  void wait(Side side, std::chrono::milliseconds timeout, const char* what, Try&& try_once);
-  template <typename Try>
-  bool spin(Try&& try_once, Deadline deadline);
+  bool spin(Side side, Try&& try_once, Deadline deadline);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
   bool lifeline_ended() const noexcept;
   std::string where() const;
@@ -84,6 +119,7 @@ class ChannelCore {
   bool reset_ = false;     // send side
   std::chrono::milliseconds send_timeout_;
   std::chrono::milliseconds receive_timeout_;
+  SpinHabit spin_habits_[2];  // by Side
 
   // receive side
   std::size_t messages_out_ = 0;

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "conn/link.h"
 #include "leat/error.h"
+#include "transport/planned.h"
 #include "transport/ring.h"
 #include "transport/tcp.h"
 
@@ -17,14 +18,20 @@ class Setup {
   std::vector<std::byte> prepare(Link& link) {
     ring_.reset();
     tcp_.reset();
-    if (link.transport == "ring") {
+    if (link.transport == "ring" || link.transport == "planned") {
       RingOptions options;
       options.ring_bytes = settings_.ring_bytes;
       options.context_ring_bytes = settings_.context_ring_bytes;
       options.max_message_bytes = settings_.max_message_bytes;
       options.depths = queue_depths(*link.device);
-      ring_ = std::make_unique<RingTransport>(std::move(link.device), std::move(link.queue_pair),
-                                              options);
+      if (link.transport == "planned") {
+        ring_ = std::make_unique<PlannedTransport>(
+            std::move(link.device), std::move(link.queue_pair), options,
+            PlannedOptions{settings_.planned_bytes, settings_.plan_digest});
+      } else {
+        ring_ = std::make_unique<RingTransport>(std::move(link.device), std::move(link.queue_pair),
+                                                options);
+      }
       return ring_->setup();
     }
     if (link.transport == "tcp") {
@@ -34,7 +41,7 @@ class Setup {
     throw Error(ErrorCode::kUnavailable, "no transport is named '" + link.transport + "'");
   }
 
-  Connection finish(Link link) {
+  Connection finish(Link& link) {
     Connection connection;
     if (ring_ != nullptr) {
       ring_->start(link.peer_setup);
@@ -67,7 +74,7 @@ class Setup {
 Connection open_connection(const Uri& uri, const Settings& settings) {
   Setup setup(settings);
   Link link = connect_link(uri, settings, [&](Link& made) { return setup.prepare(made); });
-  return setup.finish(std::move(link));
+  return setup.finish(link);
 }
 
 Connection accept_connection(Fd socket, const Settings& settings,
@@ -75,7 +82,12 @@ Connection accept_connection(Fd socket, const Settings& settings,
   Setup setup(settings);
   Link link = accept_link(
       std::move(socket), settings, [&](Link& made) { return setup.prepare(made); }, on_stream);
-  return setup.finish(std::move(link));
+  try {
+    return setup.finish(link);
+  } catch (...) {
+    on_stream(nullptr);  // as accept_link does: nobody must abort a stream that goes
+    throw;
+  }
 }
 
 }  // namespace leat::detail

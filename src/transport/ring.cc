@@ -38,25 +38,27 @@ bool RingTransport::find_place(std::size_t bytes, Context context, RingSender::P
     }
     found = sender.place(units);
   }
-  if (!found || !has_receive_credit()) [[unlikely]] {
+  if (!found) [[unlikely]] {
     credit_waits_.add(1);
     poll_send_errors();
     return false;
   }
+  if (!find_credit()) return false;
   place = *found;
   return true;
 }
 
-bool RingTransport::has_receive_credit() {
-  if (messages_sent_ - messages_taken_ < peer_receive_count_) [[likely]]
-    return true;
+bool RingTransport::look_for_credit() {
   const std::uint64_t taken = credit(offsetof(Credits, receives));
   if (taken - messages_taken_ > messages_sent_ - messages_taken_) {
     send_error_ = "the peer took more messages than were sent";
     poll_send_errors();
   }
   messages_taken_ = taken;
-  return messages_sent_ - messages_taken_ < peer_receive_count_;
+  if (messages_sent_ - messages_taken_ < peer_receive_count_) return true;
+  credit_waits_.add(1);
+  poll_send_errors();
+  return false;
 }
 
 bool RingTransport::post(std::span<const std::byte> message, Context context,
@@ -185,10 +187,7 @@ bool RingTransport::try_commit(std::size_t bytes) {
 
 bool RingTransport::try_end() {
   if (end_sent_) return true;
-  if (!has_receive_credit()) {
-    poll_send_errors();
-    return false;
-  }
+  if (!find_credit()) return false;
   SendRequest request;
   request.opcode = Opcode::kWriteWithImmediate;
   request.signaled = false;
@@ -271,11 +270,18 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
         hand_out(context, delivery, count == 1 ? polled_[0].payload : nullptr);
     if (result != ReceiveResult::kNothing) return result;
   }
-  if (!receive_error_.empty()) throw Error(ErrorCode::kPeerDied, receive_error_);
-  if (credit_refused_) retry_credits();
+  check_receiving();
   if (!ended_) return ReceiveResult::kNothing;
   if (large_[context].active()) nonsense("the end within a message");
   return ReceiveResult::kEnd;
+}
+
+// After a look that found nothing.
+void RingTransport::check_receiving() {
+  if (!receive_error_.empty()) [[unlikely]]
+    throw Error(ErrorCode::kPeerDied, receive_error_);
+  if (credit_refused_) [[unlikely]]
+    retry_credits();
 }
 
 // Hands out a message that is copied anyway without queueing it. False: it is not that simple.
@@ -313,6 +319,8 @@ void RingTransport::arrived(const Completion& completion) {
     ended_ = true;
     return;
   }
+  const Immediate immediate{context, place};
+  if (immediate.has_index()) return arrived_by_index(context, immediate.index(), completion.bytes);
   RingReceiver& receiver = receivers_[context];
   const bool announces = place == kAnnouncePlace;
   if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");
@@ -408,25 +416,35 @@ void RingTransport::retry_credits() noexcept {
 }
 
 bool RingTransport::write_credit(std::size_t offset, std::uint64_t value) noexcept {
-  SendRequest request;
-  request.opcode = Opcode::kWrite;
-  request.signaled = false;
-  request.inlined = true;
-  request.local = &value;
-  request.bytes = sizeof value;
-  request.remote_address = peer_credits_address_ + offset;
-  request.remote_key = peer_region_.key;
-  if (queue_pair_->post_send({&request, 1}) == 0) {
-    credit_refused_ = true;  // no room in the send queue; try_receive tries again
+  if (!write_word(peer_credits_address_ + offset, peer_region_.key, value)) {
+    credit_refused_ = true;  // check_receiving tries again
     return false;
   }
   credit_returns_.add(1);
   return true;
 }
 
+bool RingTransport::write_word(std::uint64_t address, std::uint32_t key,
+                               std::uint64_t value) noexcept {
+  SendRequest request;
+  request.opcode = Opcode::kWrite;
+  request.signaled = false;
+  request.inlined = true;
+  request.local = &value;
+  request.bytes = sizeof value;
+  request.remote_address = address;
+  request.remote_key = key;
+  return queue_pair_->post_send({&request, 1}) != 0;
+}
+
+void RingTransport::arrived_by_index(Context context, std::uint32_t index, std::size_t /*bytes*/) {
+  nonsense("a message by its index " + std::to_string(index) + " in context " +
+           std::to_string(context));
+}
+
 void RingTransport::nonsense(const std::string& what) {
-  receive_error_ = "the peer sent " + what + ", which leat's ring transport never does (" +
-                   queue_pair_->describe() + ")";
+  receive_error_ =
+      "the peer sent " + what + ", which leat never does (" + queue_pair_->describe() + ")";
   throw Error(ErrorCode::kProtocol, receive_error_);
 }
 

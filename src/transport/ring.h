@@ -32,7 +32,7 @@ struct RingOptions {
   QueueDepths depths;  // with which the queue pair was made
 };
 
-class RingTransport final : public Transport {
+class RingTransport : public Transport {
  public:
   // Allocates the rings and posts the receives: the peer may send once it has setup(). Throws
   // kResource.
@@ -40,9 +40,9 @@ class RingTransport final : public Transport {
                 const RingOptions& options);
 
   // What the peer must know, for its start().
-  std::vector<std::byte> setup() const;
+  virtual std::vector<std::byte> setup() const;
   // Takes the peer's setup(); once, before anything else. Throws kProtocol.
-  void start(std::span<const std::byte> peer_setup);
+  virtual void start(std::span<const std::byte> peer_setup);
 
   bool try_send(std::span<const std::byte> message, Context context) override;
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
@@ -57,10 +57,36 @@ class RingTransport final : public Transport {
   void arm(Side side) override { queue_pair_->arm(side); }
   int event_fd(Side side) const override { return queue_pair_->event_fd(side); }
   bool room_comes_silently() const override { return true; }
+  bool receiving_waits_for_room() const override { return credit_refused_; }
   std::size_t max_in_place_bytes(Context context) const override;
   std::size_t max_message_bytes() const override { return max_message_bytes_; }
   std::string describe() const override;
   void add_stats(Stats& stats) const override;
+
+ protected:
+  // For a transport that moves more than rings over the same queue pair. Send side:
+  // Whether the peer has a receive for one more message with immediate data. Counts, and looks for
+  // trouble, if not.
+  bool find_credit() {
+    return messages_sent_ - messages_taken_ < peer_receive_count_ || look_for_credit();
+  }
+  // Posts a message with immediate data, after find_credit(). False: would block.
+  bool post_request(const SendRequest& request);
+  // Receive side:
+  // Takes in what the device has, at most a few arrivals; `by_index` gets those whose place is an
+  // index. False: there was nothing; then throws if receiving failed.
+  template <typename ByIndex>
+  bool take_arrivals(ByIndex&& by_index);
+  // The same for those that try_receive takes in. Throws by nonsense().
+  virtual void arrived_by_index(Context context, std::uint32_t index, std::size_t bytes);
+  bool peer_ended() const { return ended_; }
+  [[noreturn]] void nonsense(const std::string& what);
+  // Any side: an aligned 8-byte word of the peer's memory. False: no room in the send queue.
+  bool write_word(std::uint64_t address, std::uint32_t key, std::uint64_t value) noexcept;
+
+  Device& device() { return *device_; }
+  QueuePair& queue_pair() { return *queue_pair_; }
+  const Limits& limits() const { return limits_; }
 
  private:
   // What the receiver writes into the sender's memory; each word by one plain write.
@@ -92,10 +118,9 @@ class RingTransport final : public Transport {
   bool find_place(std::size_t bytes, Context context, RingSender::Place& place);
   bool post(std::span<const std::byte> message, Context context, const RingSender::Place& place,
             bool announces);
-  bool post_request(const SendRequest& request);
   void check_unreserved(Context context) const;
   bool send_large(std::span<const std::byte> message, Context context);
-  bool has_receive_credit();
+  bool look_for_credit();
   void poll_send_errors();
   std::uint64_t credit(std::size_t offset) const;
   std::span<std::byte> staging(Context context, const RingSender::Place& place, std::size_t bytes);
@@ -109,7 +134,7 @@ class RingTransport final : public Transport {
   void return_receives() noexcept;
   void retry_credits() noexcept;
   bool write_credit(std::size_t offset, std::uint64_t value) noexcept;
-  [[noreturn]] void nonsense(const std::string& what);
+  void check_receiving();
 
   // --- set once
   std::unique_ptr<Device> device_;
@@ -158,5 +183,28 @@ class RingTransport final : public Transport {
   Counter credit_returns_;  // receive side
   Counter reassembled_;     // receive side
 };
+
+template <typename ByIndex>
+bool RingTransport::take_arrivals(ByIndex&& by_index) {
+  const std::size_t count = receive_error_.empty() ? queue_pair_->poll_receives(polled_) : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Completion& completion = polled_[i];
+    const Immediate immediate = decode_immediate(completion.immediate);
+    if (immediate.has_index() && completion.status == CompletionStatus::kSuccess &&
+        completion.kind == CompletionKind::kImmediate && !ended_) [[likely]] {
+      ++receives_to_replace_;
+      by_index(immediate.context, immediate.index(), completion.bytes);
+    } else {
+      arrived(completion);
+    }
+  }
+  if (count == 0) {
+    if (credit_refused_ || !receive_error_.empty()) [[unlikely]]
+      check_receiving();
+  } else if (receives_to_replace_ >= receive_count_ / kReplaceShare) {
+    replace_receives();
+  }
+  return count != 0;
+}
 
 }  // namespace leat::detail

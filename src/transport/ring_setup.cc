@@ -17,6 +17,9 @@ constexpr std::size_t kRingBytes = std::size_t{4} << 20;
 constexpr std::size_t kContextRingBytes = std::size_t{1} << 20;
 constexpr std::size_t kMinRingBytes = 4096;
 
+// So a place never has the bit of an index.
+static_assert(std::bit_floor(kMaxPlace / kContextCount) * kContextCount <= kIndexBit);
+
 std::uint64_t ring_units(std::size_t wanted, std::size_t by_default) {
   const std::size_t bytes = std::max(wanted == 0 ? by_default : wanted, kMinRingBytes);
   return std::bit_floor(

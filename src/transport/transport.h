@@ -78,6 +78,9 @@ class Transport {
   // A blocked sender waits for room that may come without any event (a counter written by the
   // peer). True: sleep only for short whiles and look again.
   virtual bool room_comes_silently() const = 0;
+  // Something that the peer must get before it goes on found no room in the send queue: a receiver
+  // too sleeps only for short whiles and looks again. Receive side.
+  virtual bool receiving_waits_for_room() const { return false; }
 
   virtual std::size_t max_in_place_bytes(Context context) const = 0;
   virtual std::size_t max_message_bytes() const = 0;

@@ -124,6 +124,10 @@ TEST_F(SettingsTest, EverySettingIsSetByItsVariableItsParameterAndItsOption) {
       {"max_message_bytes", "5G",
        [](const Settings& s) { return s.max_message_bytes == std::size_t{5} << 30; },
        [](Options& o) { o.max_message_bytes = std::size_t{5} << 30; }},
+      {"planned_bytes", "8M", [](const Settings& s) { return s.planned_bytes == 8U << 20; },
+       [](Options& o) { o.planned_bytes = 8U << 20; }},
+      {"plan_digest", "00ff", [](const Settings& s) { return s.plan_digest == "00ff"; },
+       [](Options& o) { o.plan_digest = "00FF"; }},
       {"tls_psk_file", "/k", [](const Settings& s) { return s.tls_psk_file == "/k"; },
        [](Options& o) { o.tls_psk_file = "/k"; }},
       {"tls_cert_file", "/c", [](const Settings& s) { return s.tls_cert_file == "/c"; },
@@ -216,6 +220,12 @@ TEST_F(SettingsTest, BadOptionsAndParametersAreNamed) {
   options = {};
   options.max_message_bytes = 0;
   expect_error([&] { resolve_settings(options, {}); }, {"option max_message_bytes"});
+  for (const std::string& digest : {std::string("abc"), std::string("xy"), std::string(66, '0')})
+    expect_error(
+        [&] {
+          resolve_settings({}, {{"plan_digest", digest}});
+        },
+        {"URI parameter plan_digest", "hexadecimal"});
   expect_error([] { resolve_settings({}, {{"spin_us", "x"}}); }, {"URI parameter spin_us", "'x'"});
   expect_error(
       [] {

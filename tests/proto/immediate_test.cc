@@ -52,5 +52,12 @@ TEST(Immediate, KeepsWordsApartFromPlaces) {
   static_assert((std::uint64_t{kMaxPlace} + 3) * kPlaceUnitBytes == std::uint64_t{16} << 30);
 }
 
+TEST(Immediate, KeepsIndexesApartFromPlacesAndWords) {
+  static_assert(!Immediate{0, kIndexBit - 1}.has_index());
+  static_assert(Immediate{0, kIndexBit}.has_index() && Immediate{0, kIndexBit}.index() == 0);
+  static_assert(Immediate{7, kMaxPlace}.index() == kMaxIndex);
+  static_assert(!Immediate{0, kAnnouncePlace}.has_index() && !Immediate{0, kEndPlace}.has_index());
+}
+
 }  // namespace
 }  // namespace leat::detail

@@ -20,7 +20,10 @@ void PrintTo(const ChannelKind& kind, std::ostream* out) { *out << kind_name(kin
 
 std::vector<ChannelKind> channel_kinds() {
   std::vector<ChannelKind> kinds;
-  for (const std::string& device : test_devices()) kinds.push_back({"ring", device});
+  for (const std::string& device : test_devices()) {
+    kinds.push_back({"ring", device});
+    kinds.push_back({"planned", device});
+  }
   kinds.push_back({"tcp", "tcp"});
   return kinds;
 }

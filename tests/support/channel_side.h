@@ -30,7 +30,7 @@ struct ChannelKind {
 };
 void PrintTo(const ChannelKind& kind, std::ostream* out);  // "ring_on_shm"
 
-// ring on every test_devices(), and tcp.
+// ring and planned on every test_devices(), and tcp.
 std::vector<ChannelKind> channel_kinds();
 
 // Options that force `kind`, and make a call that hangs fail.
