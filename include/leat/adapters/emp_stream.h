@@ -75,7 +75,14 @@ class EmpStream {
 
   void flush() {
     push_gathered();
-    if (!leaves_by_itself_) channel_.flush();
+    if (leaves_by_itself_) return;
+    try {
+      channel_.flush();
+    } catch (const Error& error) {
+      // A peer that had all it wanted and went is no error, as for a socket; whether it had is what
+      // receive() says.
+      if (error.code() != ErrorCode::kPeerDied) throw;
+    }
   }
 
   // Returns when the peer has come here too. Exactly one side says `first`.
