@@ -260,8 +260,8 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
   while (receive_error_.empty()) {
     const std::size_t count = queue_pair_->poll_receives(polled_);
     if (count == 0) break;
-    // The usual case, in few steps: one small message, of this context, and no other before it.
-    if (count == 1 && pass_small(polled_[0], context, delivery)) return ReceiveResult::kMessage;
+    // The usual case, in few steps: one whole message, of this context, and no other before it.
+    if (count == 1 && pass(polled_[0], context, delivery)) return ReceiveResult::kMessage;
     for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
     if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
     if (!receivers_[context].waiting()) continue;
@@ -284,22 +284,30 @@ void RingTransport::check_receiving() {
     retry_credits();
 }
 
-// Hands out a message that is copied anyway without queueing it. False: it is not that simple.
-bool RingTransport::pass_small(const Completion& completion, Context context, Delivery& delivery) {
+// Hands out a message as it comes, without queueing it. False: it is not that simple.
+bool RingTransport::pass(const Completion& completion, Context context, Delivery& delivery) {
   const auto [arrived_context, place] = decode_immediate(completion.immediate);
   RingReceiver& receiver = receivers_[context];
   if (completion.status != CompletionStatus::kSuccess ||
-      completion.kind != CompletionKind::kImmediate || completion.bytes > Delivery::kSmallBytes ||
-      arrived_context != context || place > kMaxPlace || ended_ || large_[context].active() ||
-      !receiver.idle() || !receiver.pass(place - layout_.first_unit(context), completion.bytes))
+      completion.kind != CompletionKind::kImmediate || arrived_context != context ||
+      place > kMaxPlace || ended_ || large_[context].active())
     return false;
-  const std::byte* bytes = completion.payload;
-  if (bytes == nullptr) bytes = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
-  std::memcpy(delivery.small.data(), bytes, Delivery::kSmallBytes);
-  delivery.data = nullptr;
+  const std::uint64_t unit = place - layout_.first_unit(context);  // wraps if before it
+  const std::byte* memory = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
+  if (completion.bytes <= Delivery::kSmallBytes) {
+    if (!receiver.idle() || !receiver.pass(unit, completion.bytes)) return false;
+    std::memcpy(delivery.small.data(), completion.payload != nullptr ? completion.payload : memory,
+                Delivery::kSmallBytes);
+    delivery.data = nullptr;
+    return_space(context);
+  } else {
+    if (receiver.waiting() || !receiver.arrive(unit, completion.bytes, false)) return false;
+    static_cast<void>(receiver.hand_out(delivery.ticket));
+    delivery.data = memory;
+    delivery.must_release = true;
+  }
   delivery.bytes = completion.bytes;
   delivery.context = context;
-  return_space(context);
   if (++receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
   return true;
 }

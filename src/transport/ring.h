@@ -126,7 +126,7 @@ class RingTransport : public Transport {
   std::span<std::byte> staging(Context context, const RingSender::Place& place, std::size_t bytes);
 
   // receive side
-  bool pass_small(const Completion& completion, Context context, Delivery& delivery);
+  bool pass(const Completion& completion, Context context, Delivery& delivery);
   void arrived(const Completion& completion);
   ReceiveResult hand_out(Context context, Delivery& delivery, const std::byte* payload);
   void replace_receives();
