@@ -1,0 +1,93 @@
+// What a secure machine learning task computes: the layers of a network and how each is protected
+// (CORA, USENIX Security 2024, section 3.2). docs/scml.md has the file format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "leat/export.h"
+
+namespace leat::scml {
+
+// kAdd joins the branches of a residual block; "res" in a file becomes the layers of its blocks.
+enum class LayerKind { kCnn, kMaxPool, kAveragePool, kRelu, kFc, kLn, kAdd };
+
+// How messages are protected. Layers have one of the first five; the last is of the messages that
+// turn what one protocol computed into what the next one takes.
+enum class Protocol {
+  kSs,       // additive or replicated secret sharing over Z_2^32
+  kBoolean,  // the same of bits, 32 to a word
+  kGc,       // garbled circuits; two parties
+  kOt,       // oblivious transfer; two parties
+  kHe,       // homomorphic encryption; two parties
+  kConversion,
+};
+
+// As in the file: "cnn", "maxpool", ...; "ss", "boolean", ...
+LEAT_EXPORT std::string_view to_string(LayerKind kind) noexcept;
+LEAT_EXPORT std::string_view to_string(Protocol protocol) noexcept;
+
+// Of one sample. A vector has height and width 1.
+struct Shape {
+  std::uint64_t channels = 0;
+  std::uint64_t height = 1;
+  std::uint64_t width = 1;
+
+  std::uint64_t elements() const noexcept { return channels * height * width; }
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+// The filter of a convolution, or what a pooling layer pools.
+struct Window {
+  std::uint64_t height = 1;
+  std::uint64_t width = 1;
+  std::uint64_t stride = 1;
+  std::uint64_t padding = 0;
+};
+
+// Stands among a layer's inputs for the samples themselves.
+inline constexpr std::size_t kModelInput = static_cast<std::size_t>(-1);
+
+struct Layer {
+  LayerKind kind = LayerKind::kFc;
+  std::string name;         // unique; the file's, or kind and number: "cnn3"
+  std::size_t number = 0;   // place in the file, from 1; the layers of a "res" share theirs
+  std::optional<Protocol> protocol;  // empty: the Parser's default for the kind
+  std::vector<std::size_t> inputs;   // earlier layers of the model, or kModelInput
+  Shape input;
+  Shape output;
+  Window window;  // of kCnn, kMaxPool, kAveragePool
+};
+
+// Plain value. What read_model returns is consistent: shapes agree from layer to layer, inputs are
+// earlier layers, every layer but the last is the input of another, no product of a layer's
+// dimensions reaches 2^63.
+struct Model {
+  std::string name;
+  std::string dataset;
+  std::uint64_t batch_size = 0;
+  std::uint64_t input_size = 0;
+  std::uint64_t num_classes = 0;
+  std::vector<Layer> layers;
+};
+
+// "layer 3 (cnn)", and the name if the file gave one: for messages to people.
+LEAT_EXPORT std::string describe(const Layer& layer);
+
+// Limits of what is read; far above any network that fits a machine.
+inline constexpr std::size_t kMaxModelBytes = 4 << 20;
+inline constexpr std::size_t kMaxLayers = 10'000;
+inline constexpr std::uint64_t kMaxDimension = 1 << 24;
+
+// Reads the JSON text of a model. Any text is safe to read. leat::Error, which names the layer and
+// the field: kInvalidArgument, or kTooLarge above a limit.
+LEAT_EXPORT Model read_model(std::string_view json);
+
+// The same from a file; errors begin with its path.
+LEAT_EXPORT Model load_model(const std::string& path);
+
+}  // namespace leat::scml

@@ -1,0 +1,85 @@
+// The Parser (CORA, section 3.2): which messages a model makes the parties exchange. Nothing is
+// run: counts and sizes follow from the model, the protocols and the number of parties alone.
+// docs/scml.md has the formulas and their sources.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "leat/export.h"
+#include "leat/scml/model.h"
+
+namespace leat::scml {
+
+enum class Pass { kOffline, kForward, kBackward };
+LEAT_EXPORT std::string_view to_string(Pass pass) noexcept;
+
+// How matrices are multiplied under secret sharing (section 3.2.1).
+enum class Form {
+  kMatrix,         // whole matrices: M*N + N*P messages
+  kInnerProducts,  // every product of two numbers by itself: M*N*P messages
+};
+
+// Where two parties' Beaver triples come from (section 3.2.4).
+enum class Triples {
+  kNone,  // a dealer, or an earlier run: no messages
+  kOt,
+  kHe,  // matrix triples; scalar and bit triples come from oblivious transfer
+};
+
+struct ParseOptions {
+  unsigned parties = 2;  // 2: semi-honest, additive; 3 and 4: replicated
+  bool train = false;    // with the backward pass; else inference
+  Form form = Form::kMatrix;
+  Triples triples = Triples::kNone;
+  std::uint64_t batch = 0;  // samples; 0: the model's batch_size
+};
+
+// Party `sender` writes into memory of party `receiver`.
+struct Flow {
+  unsigned sender = 0;
+  unsigned receiver = 0;
+
+  friend bool operator==(const Flow&, const Flow&) = default;
+};
+
+// Messages of one size, which one protocol context holds: indexes 0 to message_count() - 1 along
+// each of the flows. Those of one round stand together, the first round's first; within a round
+// they are in the order of the elements, so that neighbours may travel as one write.
+struct MessageArray {
+  std::string content;
+  std::uint64_t message_bytes = 0;
+  std::vector<std::uint64_t> round_messages;
+  std::vector<Flow> flows;
+
+  std::size_t rounds() const noexcept { return round_messages.size(); }
+  LEAT_EXPORT std::uint64_t message_count() const noexcept;
+  std::uint64_t bytes() const noexcept { return message_bytes * message_count(); }
+};
+
+// A node of the dependency graph: one layer in one pass, a conversion between protocols, or the
+// making of triples. Without arrays it is computed locally.
+struct Operation {
+  std::string name;       // unique: "cnn1", "cnn1 to boolean", "cnn1 weight gradient"
+  std::size_t layer = 0;  // in Model::layers
+  Pass pass = Pass::kForward;
+  Protocol protocol = Protocol::kSs;
+  std::vector<std::size_t> inputs;  // earlier operations whose data this one reads
+  std::vector<MessageArray> arrays;
+};
+
+// What the parties do for one batch, in order. Plain value.
+struct Task {
+  std::string model;
+  ParseOptions options;  // with the batch filled in
+  std::vector<Operation> operations;
+};
+
+// `model` as read_model returns it. leat::Error, which names the layer: kInvalidArgument for a
+// number of parties or a protocol that cannot be had, kTooLarge if a count does not fit 64 bits.
+LEAT_EXPORT Task parse(const Model& model, const ParseOptions& options);
+
+}  // namespace leat::scml

@@ -1,0 +1,155 @@
+#include "scml/arrays.h"
+
+#include <algorithm>
+
+#include "scml/checked.h"
+#include "scml/ciphertexts.h"
+#include "scml/gates.h"
+
+namespace leat::scml::detail {
+namespace {
+
+constexpr std::uint64_t kWordBytes = 4;
+constexpr Flow kGarblerToEvaluator{0, 1};
+constexpr Flow kEvaluatorToGarbler{1, 0};
+
+// Party i to party i + 1: between two, both ways.
+std::vector<Flow> ring(unsigned parties) {
+  std::vector<Flow> flows;
+  for (unsigned i = 0; i < parties; ++i) flows.push_back({i, (i + 1) % parties});
+  return flows;
+}
+
+// With n parties replicated, party i holds all of n shares but share i.
+//
+// Three: each sends its share of the product on (Araki et al. 2016; ABY3).
+// Four: each two parties know one cross term and input it jointly, one word to one of the other two
+// (Fantastic Four, section 3); spread such that each two parties exchange one word.
+std::vector<Flow> product_flows(unsigned parties) {
+  if (parties < 4) return ring(parties);
+  return {{0, 2}, {1, 3}, {3, 0}, {0, 1}, {2, 1}, {3, 2}};
+}
+
+// Three: party 0, which knows two shares, gives one of their truncated sum to the other holder (ABY3,
+// section 5.1, "trunc 1"). Four: the same with two shares known to two parties each, both input
+// jointly.
+std::vector<Flow> truncation_flows(unsigned parties) {
+  if (parties == 3) return {{0, 2}};
+  return {{3, 0}, {0, 2}};
+}
+
+// To those who hold the last additive share, what they lack.
+std::vector<Flow> share_flows(unsigned parties) {
+  if (parties == 2) return {{0, 1}};
+  return ring(parties - 1);
+}
+
+}  // namespace
+
+std::uint64_t ArrayBuilder::product(std::initializer_list<std::uint64_t> factors) const {
+  return checked_product(factors, where_ + ": the number of messages");
+}
+
+std::uint64_t ArrayBuilder::sum(const Rounds& rounds) const {
+  std::uint64_t result = 0;
+  for (const std::uint64_t elements : rounds) result += product({elements});
+  return product({result});
+}
+
+void ArrayBuilder::append(const char* content, std::uint64_t message_bytes, Rounds rounds,
+                          std::vector<Flow> flows) {
+  checked_product({sum(rounds), message_bytes}, where_ + ": the size of its messages");
+  arrays_.push_back({content, message_bytes, std::move(rounds), std::move(flows)});
+}
+
+void ArrayBuilder::append_products(const char* content, const Rounds& rounds) {
+  // Two: both operands are opened under the masks of a Beaver triple.
+  append(content, options_.parties == 2 ? 2 * kWordBytes : kWordBytes, rounds,
+         product_flows(options_.parties));
+}
+
+void ArrayBuilder::multiply(const Rounds& rounds) {
+  append_products("products", rounds);
+  demand_.scalars += sum(rounds);
+}
+
+void ArrayBuilder::multiply_matrices(const MatrixProduct& matrices) {
+  const auto [rows, inner, columns] = matrices;
+  const std::uint64_t products = product({rows, inner, columns});
+  if (options_.form == Form::kInnerProducts) {
+    append_products("products", {products});
+    demand_.scalars += products;
+  } else if (options_.parties == 2) {
+    append("masked matrices", kWordBytes, {product({rows, inner}) + product({inner, columns})},
+           ring(2));
+    demand_.matrix = matrices;
+  } else {
+    append_products("products", {product({rows, columns})});
+  }
+}
+
+void ArrayBuilder::truncate(const Rounds& rounds) {
+  // Two parties truncate their shares locally (SecureML, section 4.1).
+  if (options_.parties == 2) return;
+  append("truncated", kWordBytes, rounds, truncation_flows(options_.parties));
+}
+
+void ArrayBuilder::and_words(const Rounds& rounds) {
+  append_products("ANDs", rounds);
+  demand_.words += sum(rounds);
+}
+
+Rounds ArrayBuilder::adder_rounds(std::uint64_t elements, unsigned words) const {
+  Rounds rounds(words - 2, elements);
+  for (const std::uint64_t gates : kAdderGates) rounds.push_back(product({gates, elements}));
+  return rounds;
+}
+
+void ArrayBuilder::add_words(std::uint64_t elements) {
+  and_words(adder_rounds(elements, options_.parties));
+}
+
+void ArrayBuilder::select_greater(const Rounds& comparisons) {
+  Rounds rounds;
+  for (const std::uint64_t level : comparisons) {
+    const Rounds subtraction = adder_rounds(level, 2);
+    rounds.insert(rounds.end(), subtraction.begin(), subtraction.end());
+    rounds.push_back(level);
+  }
+  and_words(rounds);
+}
+
+void ArrayBuilder::open_to_share(std::uint64_t elements) {
+  append("opened", kWordBytes, {elements}, share_flows(options_.parties));
+}
+
+void ArrayBuilder::convert_bits(std::uint64_t bits) {
+  // As many bits as parties, each a number shared without messages: a xor b = a + b - 2ab.
+  multiply(Rounds(options_.parties - 1, bits));
+}
+
+void ArrayBuilder::garbled_choices(std::uint64_t elements) {
+  append("choices", kWordBits * kLabelBytes, {elements}, {kEvaluatorToGarbler});
+}
+
+void ArrayBuilder::garble(std::uint64_t circuits, std::uint64_t gates, std::uint64_t other_bytes) {
+  append("garbled", gates * kGarbledGateBytes + other_bytes, {circuits}, {kGarblerToEvaluator});
+}
+
+void ArrayBuilder::transfer(std::uint64_t operands, std::uint64_t words) {
+  append("choices", kWordBits * kLabelBytes, {operands}, ring(2));
+  append("corrections", product({kWordBits * kWordBytes, words}), {operands}, ring(2));
+}
+
+void ArrayBuilder::transfer_bits(std::uint64_t words) {
+  append("choices", kWordBits * kLabelBytes, {words}, ring(2));
+}
+
+void ArrayBuilder::encrypt(const MatrixProduct& matrices) {
+  product({matrices.rows, matrices.inner + matrices.columns});
+  const CiphertextCounts counts = count_ciphertexts(matrices);
+  append("operand ciphertexts", kCiphertextBytes, {counts.operand}, ring(2));
+  append("product ciphertexts", kCiphertextBytes, {counts.product}, ring(2));
+}
+
+}  // namespace leat::scml::detail

@@ -1,0 +1,28 @@
+// Arithmetic on sizes from outside, which may not wrap.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string>
+
+#include "leat/error.h"
+
+namespace leat::scml::detail {
+
+// Sums of a few products still fit 64 bits.
+inline constexpr std::uint64_t kMaxProduct = std::numeric_limits<std::int64_t>::max() / 64;
+
+// `what` names the layer and what is counted, for the error.
+inline std::uint64_t checked_product(std::initializer_list<std::uint64_t> factors,
+                                     const std::string& what) {
+  std::uint64_t result = 1;
+  for (const std::uint64_t factor : factors) {
+    if (__builtin_mul_overflow(result, factor, &result) || result > kMaxProduct)
+      throw Error(ErrorCode::kTooLarge, what + " is above " + std::to_string(kMaxProduct),
+                  "Make the layer or the batch smaller.");
+  }
+  return result;
+}
+
+}  // namespace leat::scml::detail

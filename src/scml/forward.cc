@@ -1,0 +1,108 @@
+#include <cstdint>
+
+#include "scml/gates.h"
+#include "scml/layer_arrays.h"
+
+namespace leat::scml::detail {
+namespace {
+
+// The inverse square root by Newton's method from a public start, y = y * (3 - v * y * y) / 2: four
+// iterations (as Falcon, Wagh et al. 2021) of three products.
+constexpr unsigned kNewtonIterations = 4;
+constexpr unsigned kNewtonProducts = 3;
+
+void normalise(std::uint64_t elements, std::uint64_t samples, ArrayBuilder& arrays) {
+  Rounds rounds{elements};  // squares of what differs from the mean
+  rounds.insert(rounds.end(), kNewtonIterations * kNewtonProducts, samples);
+  rounds.push_back(elements);  // divided by the deviation
+  rounds.push_back(elements);  // scaled by the weights
+  arrays.multiply(rounds);
+  arrays.truncate(rounds);
+}
+
+}  // namespace
+
+MatrixProduct as_matrices(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays) {
+  if (layer.kind == LayerKind::kFc)
+    return {samples, layer.input.channels, layer.output.channels};
+  return {arrays.product({samples, layer.output.height, layer.output.width}),
+          arrays.product({layer.input.channels, layer.window.height, layer.window.width}),
+          layer.output.channels};
+}
+
+void multiply_by(Protocol protocol, const MatrixProduct& matrices, ArrayBuilder& arrays) {
+  switch (protocol) {
+    case Protocol::kOt:
+      // Each bit of a number of one matrix chooses multiples of a row of the other (Gilboa 1999).
+      arrays.transfer(arrays.product({matrices.rows, matrices.inner}), matrices.columns);
+      break;
+    case Protocol::kHe:
+      arrays.encrypt(matrices);
+      break;
+    default:
+      arrays.multiply_matrices(matrices);
+  }
+  arrays.truncate({arrays.product({matrices.rows, matrices.columns})});
+}
+
+Rounds tournament(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays) {
+  Rounds levels;
+  const std::uint64_t windows = arrays.product({samples, layer.output.elements()});
+  for (std::uint64_t left = arrays.product({layer.window.height, layer.window.width}); left > 1;
+       left -= left / 2)
+    levels.push_back(arrays.product({windows, left / 2}));
+  return levels;
+}
+
+void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples,
+                    ArrayBuilder& arrays) {
+  const std::uint64_t elements = arrays.product({samples, layer.output.elements()});
+  switch (layer.kind) {
+    case LayerKind::kCnn:
+    case LayerKind::kFc:
+      return multiply_by(protocol, as_matrices(layer, samples, arrays), arrays);
+    case LayerKind::kAveragePool:
+      return arrays.truncate({elements});  // the sum is local, as is its product with a public number
+    case LayerKind::kLn:
+      return normalise(elements, samples, arrays);
+    case LayerKind::kRelu:
+      if (protocol == Protocol::kGc) return arrays.garble(elements, kGarbledReluGates, 0);
+      return arrays.and_words({elements});  // every bit with the sign
+    case LayerKind::kMaxPool: {
+      const Rounds levels = tournament(layer, samples, arrays);
+      if (levels.empty()) return;  // windows of one number
+      if (protocol == Protocol::kGc) {
+        std::uint64_t comparisons = 0;
+        for (const std::uint64_t level : levels) comparisons += level;
+        return arrays.garble(comparisons, kGarbledMaxGates, 0);
+      }
+      return arrays.select_greater(levels);
+    }
+    case LayerKind::kAdd:
+      return;
+  }
+}
+
+// From ss, each party holds one summand (or, replicated, knows all but one), so that shares of bits of
+// the summands need no messages, and a circuit adds them. To ss, a circuit takes random summands off
+// and the rest is opened (ABY3, section 5.3; ABY, section IV).
+void conversion_arrays(Protocol from, Protocol to, std::uint64_t elements, ArrayBuilder& arrays) {
+  constexpr std::uint64_t kInputLabels = kWordBits * kLabelBytes;
+  if (from == Protocol::kSs && to == Protocol::kBoolean) {
+    arrays.add_words(elements);
+  } else if (from == Protocol::kBoolean && to == Protocol::kSs) {
+    arrays.add_words(elements);
+    arrays.open_to_share(elements);
+  } else if (to == Protocol::kGc) {
+    // Labels of the garbler's input, and the evaluator's by correlated transfer; the sum of the two
+    // is a circuit from ss and free from shared bits.
+    arrays.garbled_choices(elements);
+    arrays.garble(elements, from == Protocol::kSs ? kGarbledAdderGates : 0, 2 * kInputLabels);
+  } else if (from == Protocol::kGc && to == Protocol::kSs) {
+    // The garbler's random summand is taken off, and the bits of the result are decoded.
+    arrays.garble(elements, kGarbledAdderGates, kInputLabels + kWordBits / 8);
+  }
+  // From gc to shared bits: the labels' lowest bits are the shares (ABY, section IV).
+}
+
+}  // namespace leat::scml::detail

@@ -1,0 +1,26 @@
+// Sizes of the circuits and of what oblivious transfer and garbling send for them.
+#pragma once
+
+#include <cstdint>
+
+namespace leat::scml::detail {
+
+inline constexpr std::uint64_t kWordBits = 32;
+
+// A Kogge-Stone adder of 32 bits on whole words (Kogge and Stone 1973): the ANDs of each round. First
+// generate = a & b; then five levels of generate |= propagate & (generate << s) and
+// propagate &= propagate << s, where the last has no use for propagate.
+inline constexpr std::uint64_t kAdderGates[] = {1, 2, 2, 2, 2, 1};
+
+// Labels of 128 bits, XOR free (Kolesnikov and Schneider 2008), two ciphertexts per AND (half gates,
+// Zahur et al. 2015).
+inline constexpr std::uint64_t kLabelBytes = 16;
+inline constexpr std::uint64_t kGarbledGateBytes = 2 * kLabelBytes;
+
+// AND gates on 32-bit numbers (Kolesnikov, Sadeghi and Schneider 2009): a sum modulo 2^32, a ReLU
+// (each bit but the sign with the sign), a comparison and a choice.
+inline constexpr std::uint64_t kGarbledAdderGates = 31;
+inline constexpr std::uint64_t kGarbledReluGates = 31;
+inline constexpr std::uint64_t kGarbledMaxGates = 32 + 32;
+
+}  // namespace leat::scml::detail

@@ -1,0 +1,226 @@
+// Walks the model and lays down the graph of operations; what each sends is in layer_arrays.h.
+#include "leat/scml/parser.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "leat/error.h"
+#include "scml/layer_arrays.h"
+
+namespace leat::scml {
+namespace {
+
+using detail::ArrayBuilder;
+using detail::TripleDemand;
+
+// The paper's choice: sharing for sums and products, garbled circuits for ReLU (section 3.1), shared
+// bits for max pooling (section 3.2.2) and for three and four parties, which garbling is not for.
+Protocol default_protocol(LayerKind kind, unsigned parties) {
+  if (kind == LayerKind::kRelu) return parties == 2 ? Protocol::kGc : Protocol::kBoolean;
+  return kind == LayerKind::kMaxPool ? Protocol::kBoolean : Protocol::kSs;
+}
+
+// The form in which a layer takes and leaves its data.
+Protocol form_of_data(Protocol protocol) {
+  return protocol == Protocol::kBoolean || protocol == Protocol::kGc ? protocol : Protocol::kSs;
+}
+
+class TaskBuilder {
+ public:
+  TaskBuilder(const Model& model, const ParseOptions& options) : model_(model) {
+    task_.model = model.name;
+    task_.options = options;
+    if (options.batch == 0) task_.options.batch = model.batch_size;
+    choose_protocols();
+  }
+
+  Task build() {
+    for (std::size_t layer = 0; layer < model_.layers.size(); ++layer) add_forward(layer);
+    const std::size_t result = data_of(model_.layers.size() - 1, Protocol::kSs, last_layer());
+    if (task_.options.train) add_backward(result);
+    if (task_.options.parties == 2 && task_.options.triples != Triples::kNone) add_offline();
+    return std::move(task_);
+  }
+
+ private:
+  std::size_t last_layer() const { return model_.layers.size() - 1; }
+
+  void choose_protocols() {
+    const unsigned parties = task_.options.parties;
+    if (parties < 2 || parties > 4)
+      throw Error(ErrorCode::kInvalidArgument,
+                  std::to_string(parties) + " parties: there are protocols for 2, 3 and 4");
+    if (model_.layers.empty())
+      throw Error(ErrorCode::kInvalidArgument, "the model has no layers");
+    for (const Layer& layer : model_.layers) {
+      const Protocol protocol = layer.protocol.value_or(default_protocol(layer.kind, parties));
+      if (parties != 2 && protocol != Protocol::kSs && protocol != Protocol::kBoolean)
+        throw Error(ErrorCode::kInvalidArgument,
+                    describe(layer) + ", field 'protocol': " + std::string(to_string(protocol)) +
+                        " is for two parties, not " + std::to_string(parties),
+                    "Leave the field out, or set ss or boolean.");
+      protocols_.push_back(protocol);
+    }
+  }
+
+  ArrayBuilder arrays_for(std::size_t layer) const {
+    return ArrayBuilder(task_.options, describe(model_.layers[layer]));
+  }
+
+  std::size_t add(Operation operation, ArrayBuilder& arrays) {
+    operation.arrays = std::move(arrays.arrays());
+    task_.operations.push_back(std::move(operation));
+    demands_.push_back(arrays.demand());
+    return task_.operations.size() - 1;
+  }
+
+  // The operation that gives the data of `source` in the form that `reader` takes; a conversion is
+  // added unless there is one. Shared numbers of the model's input are there before the first.
+  std::optional<std::size_t> find_data(std::size_t source, Protocol form, std::size_t reader) {
+    const bool is_input = source == kModelInput;
+    const Protocol left = is_input ? Protocol::kSs : form_of_data(protocols_[source]);
+    if (left == form) return is_input ? std::nullopt : std::optional(forward_[source]);
+    const auto [entry, is_new] = converted_.try_emplace({source, form}, 0);
+    if (is_new) {
+      const std::uint64_t elements =
+          is_input ? model_.input_size : model_.layers[source].output.elements();
+      ArrayBuilder arrays = arrays_for(is_input ? reader : source);
+      conversion_arrays(left, form, arrays.product({task_.options.batch, elements}), arrays);
+      const std::string name = is_input ? "input" : model_.layers[source].name;
+      Operation operation{name + " to " + std::string(to_string(form)), is_input ? reader : source,
+                          Pass::kForward, Protocol::kConversion, {}};
+      if (!is_input) operation.inputs = {forward_[source]};
+      entry->second = add(std::move(operation), arrays);
+    }
+    return entry->second;
+  }
+
+  std::size_t data_of(std::size_t source, Protocol form, std::size_t reader) {
+    return find_data(source, form, reader).value();
+  }
+
+  void add_forward(std::size_t index) {
+    const Layer& layer = model_.layers[index];
+    const Protocol protocol = protocols_[index];
+    Operation operation{layer.name, index, Pass::kForward, protocol, {}};
+    for (const std::size_t source : layer.inputs) {
+      if (const auto data = find_data(source, form_of_data(protocol), index))
+        operation.inputs.push_back(*data);
+    }
+    ArrayBuilder arrays = arrays_for(index);
+    forward_arrays(layer, protocol, task_.options.batch, arrays);
+    forward_.push_back(add(std::move(operation), arrays));
+  }
+
+  // Whether a gradient for that layer's output is of use.
+  std::vector<bool> find_trained() const {
+    std::vector<bool> trained;
+    for (const Layer& layer : model_.layers) {
+      trained.push_back(detail::has_weights(layer.kind) || layer.kind == LayerKind::kLn ||
+                        reads_trained(layer, trained));
+    }
+    return trained;
+  }
+
+  static bool reads_trained(const Layer& layer, const std::vector<bool>& trained) {
+    return std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](std::size_t input) {
+      return input != kModelInput && trained[input];
+    });
+  }
+
+  // `result`: the operation whose data the loss is computed from, locally.
+  void add_backward(std::size_t result) {
+    const std::vector<bool> trained = find_trained();
+    // For each layer, the operations that give its output's gradient; their sum is local.
+    std::vector<std::vector<std::size_t>> gradients(model_.layers.size());
+    gradients.back() = {result};
+    for (std::size_t index = model_.layers.size(); index-- > 0;) {
+      const Layer& layer = model_.layers[index];
+      if (!trained[index]) continue;
+      if (detail::has_weights(layer.kind)) {
+        ArrayBuilder arrays = arrays_for(index);
+        weight_gradient_arrays(layer, protocols_[index], task_.options.batch, arrays);
+        add({layer.name + " weight gradient", index, Pass::kBackward, protocols_[index],
+             gradients[index]},
+            arrays);
+      }
+      // Normalisation has weights too, whose gradient comes with its input's.
+      if (layer.kind != LayerKind::kLn && !reads_trained(layer, trained)) continue;
+      const std::size_t gradient = add_input_gradient(index, gradients[index]);
+      for (const std::size_t input : layer.inputs) {
+        if (input != kModelInput && trained[input]) gradients[input].push_back(gradient);
+      }
+    }
+  }
+
+  std::size_t add_input_gradient(std::size_t index, std::vector<std::size_t> inputs) {
+    const Layer& layer = model_.layers[index];
+    Protocol protocol = protocols_[index];
+    if (detail::chooses(layer.kind)) {
+      protocol = Protocol::kSs;
+      ArrayBuilder bits = arrays_for(index);
+      choice_bit_arrays(layer, task_.options.batch, bits);
+      inputs.push_back(add(
+          {layer.name + " bits to ss", index, Pass::kBackward, Protocol::kConversion, {}}, bits));
+    }
+    ArrayBuilder arrays = arrays_for(index);
+    input_gradient_arrays(layer, protocol, task_.options.batch, arrays);
+    return add(
+        {layer.name + " input gradient", index, Pass::kBackward, protocol, std::move(inputs)},
+        arrays);
+  }
+
+  // Triples depend on nothing, and are made before all else.
+  void add_offline() {
+    std::vector<Operation> operations;
+    for (std::size_t i = 0; i < demands_.size(); ++i) {
+      const TripleDemand& demand = demands_[i];
+      if (demand.empty()) continue;
+      const Operation& reader = task_.operations[i];
+      ArrayBuilder arrays = arrays_for(reader.layer);
+      Protocol protocol = Protocol::kOt;
+      if (demand.matrix) {
+        protocol = task_.options.triples == Triples::kHe ? Protocol::kHe : Protocol::kOt;
+        if (protocol == Protocol::kHe)
+          arrays.encrypt(*demand.matrix);
+        else
+          arrays.transfer(arrays.product({demand.matrix->rows, demand.matrix->inner}),
+                          demand.matrix->columns);
+      } else if (demand.scalars > 0) {
+        arrays.transfer(demand.scalars, 1);
+      } else {
+        arrays.transfer_bits(demand.words);
+      }
+      operations.push_back({reader.name + " triples", reader.layer, Pass::kOffline, protocol, {},
+                            std::move(arrays.arrays())});
+    }
+    const std::size_t offline = operations.size();
+    for (Operation& operation : task_.operations) {
+      for (std::size_t& input : operation.inputs) input += offline;
+    }
+    std::move(task_.operations.begin(), task_.operations.end(), std::back_inserter(operations));
+    task_.operations = std::move(operations);
+  }
+
+  const Model& model_;
+  Task task_;
+  std::vector<Protocol> protocols_;    // of each layer
+  std::vector<std::size_t> forward_;   // the operation of each layer so far
+  std::vector<TripleDemand> demands_;  // of each operation
+  std::map<std::pair<std::size_t, Protocol>, std::size_t> converted_;
+};
+
+}  // namespace
+
+std::uint64_t MessageArray::message_count() const noexcept {
+  return std::accumulate(round_messages.begin(), round_messages.end(), std::uint64_t{0});
+}
+
+Task parse(const Model& model, const ParseOptions& options) {
+  return TaskBuilder(model, options).build();
+}
+
+}  // namespace leat::scml

@@ -1,0 +1,33 @@
+// First-fit placement in a region of memory, and of open contexts in slots. Pure arithmetic: parties
+// that ask the same get the same.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace leat::scml::detail {
+
+// Blocks begin at multiples of kAlignmentBytes, and take whole multiples of it.
+class Region {
+ public:
+  Region(std::uint64_t begin_bytes, std::uint64_t end_bytes);
+
+  // The lowest place that holds `bytes`; nothing if no gap does. `bytes` > 0.
+  std::optional<std::uint64_t> place(std::uint64_t bytes);
+  void free(std::uint64_t base_bytes);
+
+  // By how much the region is too short for `bytes`, given that no gap holds them.
+  std::uint64_t missing(std::uint64_t bytes) const;
+  std::uint64_t peak_end_bytes() const { return peak_end_bytes_; }
+
+  static std::uint64_t rounded(std::uint64_t bytes);
+
+ private:
+  std::uint64_t begin_bytes_;
+  std::uint64_t end_bytes_;
+  std::uint64_t peak_end_bytes_;
+  std::map<std::uint64_t, std::uint64_t> blocks_;  // base to end
+};
+
+}  // namespace leat::scml::detail
