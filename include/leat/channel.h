@@ -70,6 +70,8 @@ class LEAT_EXPORT Message {
 // Owner: whoever constructed it; move-only. Threads: one thread may send while another receives;
 // each side by itself is for one thread at a time. stats() and close() are for any thread that does
 // not run at the same time as a destructor.
+// Processes: a channel stays with the process that made it. In a child of a fork() it only throws
+// kClosed, and destroying it there changes nothing: connect after forking.
 // Errors: leat::Error. kPeerDied once the peer vanished, kTimeout at the `timeout` option,
 // kClosed after close(), kTooLarge, kInvalidArgument for a context above 15.
 class LEAT_EXPORT Channel {

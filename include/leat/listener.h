@@ -16,7 +16,7 @@ class ListenerCore;
 // A real TCP socket at which channels and sockets arrive. Handshakes run side by side, each with a
 // deadline, in threads of the listener that live only while a handshake does, so a silent or
 // hostile newcomer holds up nobody; what it did wrong is logged. Threads: accept may be called by
-// several threads; close by any.
+// several threads; close by any. Processes: it stays with the process that made it, as a Channel.
 class LEAT_EXPORT Listener {
  public:
   // "host:port", ":port" (all addresses), "leat://host:port?device=..."; port 0 lets the system

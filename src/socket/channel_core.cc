@@ -26,7 +26,7 @@ ChannelCore::~ChannelCore() = default;
 // --- send side
 
 void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
-  if (context >= kContexts || end_said_ || closed_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (context >= kContexts || end_said_ || closed()) [[unlikely]]
     check_usable(context);
   if (!transport_.try_send(message, context)) [[unlikely]] {
     wait(Side::kSend, "send", [&] { return transport_.try_send(message, context); });
@@ -76,7 +76,7 @@ void ChannelCore::flush() {
 }
 
 void ChannelCore::shutdown() {
-  if (end_said_ && !closed_.load(std::memory_order_relaxed)) return;
+  if (end_said_ && !closed()) return;
   check_usable(0);
   try {
     if (!transport_.try_end())
@@ -104,7 +104,7 @@ void ChannelCore::count_sent(std::size_t bytes) {
 // --- receive side
 
 Message ChannelCore::receive(unsigned context) {
-  if (context >= kContexts || closed_.load(std::memory_order_relaxed)) check_usable(context);
+  if (context >= kContexts || closed()) check_usable(context);
   Delivery delivery;
   ReceiveResult result = transport_.try_receive(context, delivery);
   if (result == ReceiveResult::kNothing) {
@@ -118,7 +118,7 @@ Message ChannelCore::receive(unsigned context) {
 }
 
 std::optional<Message> ChannelCore::try_receive(unsigned context) {
-  if (context >= kContexts || closed_.load(std::memory_order_relaxed)) check_usable(context);
+  if (context >= kContexts || closed()) check_usable(context);
   Delivery delivery;
   ReceiveResult result = transport_.try_receive(context, delivery);
   if (result == ReceiveResult::kNothing && poll_fd_) result = prepare_poll(context, delivery);
@@ -168,6 +168,7 @@ Message ChannelCore::adopt(Delivery& delivery) {
 }
 
 void ChannelCore::release(const Message& message) noexcept {
+  if (!made_here_) return;
   Delivery delivery;
   delivery.ticket = message.ticket_;
   delivery.context = message.context_;
@@ -178,7 +179,9 @@ void ChannelCore::release(const Message& message) noexcept {
 }
 
 void ChannelCore::orphan(ChannelCore* core) noexcept {
-  if (core == nullptr) return;
+  // In a child of the process that connected nothing is freed: what the connection is made of, down
+  // to the queue pair, would take that for its end and tell the peer.
+  if (core == nullptr || !core->made_here_) return;
   core->close();
   core->orphaned_ = true;
   if (core->messages_out_ == 0) Lingerer::take(core);
@@ -215,25 +218,29 @@ bool ChannelCore::lifeline_ended() const noexcept { return connection_.stream->p
 // --- both
 
 void ChannelCore::throw_closed(const char* what) const {
+  if (!made_here_)
+    throw Error(ErrorCode::kClosed,
+                std::string(what) + ": this channel to " + connection_.peer_address +
+                    " belongs to the process that this one was forked from",
+                "Connect after fork().");
   throw Error(ErrorCode::kClosed,
               std::string(what) + ": this channel to " + where() + " was closed");
 }
 
 void ChannelCore::check_open(const char* what) const {
-  if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
+  if (closed()) throw_closed(what);
 }
 
 void ChannelCore::check_usable(unsigned context) const {
   if (context >= kContexts)
     throw Error(ErrorCode::kInvalidArgument,
                 "there is no protocol context " + std::to_string(context), "Contexts are 0 to 15.");
-  if (closed_.load(std::memory_order_relaxed))
-    throw Error(ErrorCode::kClosed, "this channel to " + where() + " was closed");
+  check_open("use");
   if (end_said_) throw Error(ErrorCode::kClosed, "sending to " + where() + " was shut down");
 }
 
 void ChannelCore::close() noexcept {
-  if (closed_.exchange(true, std::memory_order_relaxed)) return;
+  if (!made_here_ || closed_.exchange(true, std::memory_order_relaxed)) return;
   try {
     if (!end_said_) end_said_ = transport_.try_end();
     if (end_said_ && transport_.try_drain()) connection_.stream->abort();
@@ -246,6 +253,7 @@ void ChannelCore::close() noexcept {
 }
 
 void ChannelCore::reset() noexcept {
+  if (!made_here_) return;
   reset_ = true;
   closed_.store(true, std::memory_order_relaxed);
   connection_.stream->abort();

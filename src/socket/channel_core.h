@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/fd.h"
+#include "base/fork.h"
 #include "base/settings.h"
 #include "leat/channel.h"
 #include "transport/connection.h"
@@ -63,6 +64,7 @@ class ChannelCore {
  private:
   friend class Lingerer;
 
+  bool closed() const { return closed_.load(std::memory_order_relaxed) || !made_here_; }
   [[noreturn]] void throw_closed(const char* what) const;
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
@@ -74,6 +76,7 @@ class ChannelCore {
   bool lifeline_ended() const noexcept;
   std::string where() const;
 
+  const MadeHere made_here_;
   const Settings settings_;
   Connection connection_;
   Transport& transport_;

@@ -42,19 +42,19 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
       return try_once();
     } catch (const Error&) {
       // Another thread's close() looks to the transport like the peer's death.
-      if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
+      if (closed()) throw_closed(what);
       throw;
     }
   };
   if (spin(attempt, deadline)) return;
   auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
   for (;;) {
-    if (closed_.load(std::memory_order_relaxed)) throw_closed(what);
+    if (closed()) throw_closed(what);
     transport_.arm(side);
     if (attempt()) return;
     if (watches_lifeline_ && lifeline_ended()) {
       if (attempt()) return;  // what came before the end still counts
-      if (closed_.load(std::memory_order_relaxed)) continue;
+      if (closed()) continue;
       throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
     }
     if (passed(deadline))
@@ -79,7 +79,7 @@ bool ChannelCore::spin(Try&& try_once, Deadline deadline) {
       pause();
     }
     const Deadline now = Clock::now();
-    if (now >= until || closed_.load(std::memory_order_relaxed)) return false;
+    if (now >= until || closed()) return false;
     if (forever && watches_lifeline_ && now >= next_look) {
       if (lifeline_ended()) return false;
       next_look = now + kLifelineInterval;

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/system_error.h"
@@ -45,6 +46,11 @@ class ListenerCore {
   }
 
   ~ListenerCore() {
+    if (!made_here_) {
+      // The handshakes and their threads are the parent's; freeing a connection would end it.
+      for (auto& core : ready_) static_cast<void>(core.release());
+      return;
+    }
     close();
     std::unique_lock lock(mutex_);
     for (Handshake& handshake : handshakes_) {
@@ -67,6 +73,11 @@ class ListenerCore {
 
   // Null if no connection is ready.
   std::unique_ptr<ChannelCore> try_accept() {
+    if (!made_here_)
+      throw Error(ErrorCode::kClosed,
+                  "accept: the listener at " + address_ +
+                      " belongs to the process that this one was forked from",
+                  "Listen after fork().");
     const std::lock_guard lock(mutex_);
     if (closed_)
       throw Error(ErrorCode::kClosed, "accept: the listener at " + address_ + " was closed");
@@ -82,6 +93,7 @@ class ListenerCore {
   }
 
   void close() noexcept {
+    if (!made_here_) return;
     const std::lock_guard lock(mutex_);
     if (closed_) return;
     closed_ = true;
@@ -151,6 +163,7 @@ class ListenerCore {
     ended_.notify_all();  // with the mutex held: the destructor may free us right after
   }
 
+  const MadeHere made_here_;
   const Settings settings_;
   Fd socket_;
   const std::string address_;

@@ -478,6 +478,7 @@ void RingTransport::add_stats(Stats& stats) const {
   stats.credit_waits += credit_waits_.get();
   stats.credit_returns += credit_returns_.get();
   stats.reassembled_messages += reassembled_.get();
+  stats.rnr_retries += queue_pair_->rnr_retries();
 }
 
 }  // namespace leat::detail

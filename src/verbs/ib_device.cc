@@ -36,6 +36,7 @@ class IbDevice final : public Device {
       : context_(std::move(context)), info_(std::move(probe.info)) {
     domain_.verbs_name = ibv_get_device_name(context_->device);
     domain_.where = domain_.verbs_name + ":" + std::to_string(probe.port);
+    domain_.port = probe.port;
     domain_.context = context_.get();
     domain_.limits = probe.limits;
     domain_.mtu = probe.mtu;

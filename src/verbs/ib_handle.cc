@@ -1,8 +1,5 @@
 #include "verbs/ib_handle.h"
 
-#include <pthread.h>
-
-#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -10,8 +7,6 @@
 
 namespace leat::detail {
 namespace {
-
-std::atomic<unsigned> generation{0};
 
 // ibv_is_fork_initialized knows whether the kernel copies pinned pages at a fork by itself. Must
 // come before the first registration of the process.
@@ -24,15 +19,9 @@ void initialize_fork_support() {
 
 }  // namespace
 
-unsigned fork_generation() noexcept {
-  static const bool watching [[maybe_unused]] =
-      pthread_atfork(nullptr, nullptr, [] { ++generation; }) == 0;
-  return generation.load(std::memory_order_relaxed);
-}
-
 IbContext open_ib_context(ibv_device* device) {
   struct Opened {
-    unsigned generation = 0;
+    MadeHere made_here;
     std::weak_ptr<ibv_context> context;
   };
   static std::mutex mutex;
@@ -42,14 +31,14 @@ IbContext open_ib_context(ibv_device* device) {
   const std::string name = ibv_get_device_name(device);
   const std::lock_guard lock(mutex);
   Opened& opened = all[name];
-  if (opened.generation == fork_generation()) {
+  if (opened.made_here) {
     if (IbContext context = opened.context.lock(); context != nullptr) return context;
   }
   IbContext context(
       ib_pointer(ibv_open_device(device),
                  std::string("ibv_open_device(/dev/infiniband/") + device->dev_name + ")", name),
       IbDestroy<ibv_close_device>());
-  opened = {fork_generation(), context};
+  opened = {{}, context};
   return context;
 }
 

@@ -7,10 +7,9 @@
 #include <memory>
 #include <string>
 
-namespace leat::detail {
+#include "base/fork.h"
 
-// Changes in the child of a fork.
-unsigned fork_generation() noexcept;
+namespace leat::detail {
 
 // Destroys, but not in a child of the process that made the object: both reach the same object of
 // the kernel, which is the parent's. Destroying cannot be refused once what depends on the object
@@ -20,11 +19,11 @@ class IbDestroy {
  public:
   template <class T>
   void operator()(T* object) const noexcept {
-    if (generation_ == fork_generation()) static_cast<void>(kDestroy(object));
+    if (made_here_) static_cast<void>(kDestroy(object));
   }
 
  private:
-  unsigned generation_ = fork_generation();
+  MadeHere made_here_;
 };
 
 using IbDeviceList = std::unique_ptr<ibv_device*, IbDestroy<ibv_free_device_list>>;

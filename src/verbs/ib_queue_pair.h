@@ -18,6 +18,7 @@
 #include "verbs/device.h"
 #include "verbs/ib_cm.h"
 #include "verbs/ib_handle.h"
+#include "verbs/ib_rnr_counter.h"
 
 namespace leat::detail {
 
@@ -25,6 +26,7 @@ namespace leat::detail {
 struct IbDomain {
   std::string verbs_name;  // "mlx5_0"
   std::string where;       // "mlx5_0:1", for errors
+  unsigned port = 1;
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
   Limits limits;
@@ -64,6 +66,7 @@ class IbQueuePair final : public QueuePair {
   void arm(Side which) override;
   int event_fd(Side which) const override;
   std::byte* peer_memory(const RemoteRegion& part) override;
+  std::uint64_t rnr_retries() const override { return rnr_counter_.get(); }
   std::string describe() const override;
 
  private:
@@ -122,7 +125,8 @@ class IbQueuePair final : public QueuePair {
   void look_for_disconnect();
 
   const IbDomain& domain_;
-  const unsigned generation_ = fork_generation();
+  const MadeHere made_here_;
+  const IbRnrCounter rnr_counter_;
 
   // The connection. Declared first: it outlives the queue pair, whose number it holds.
   std::optional<CmChannel> cm_channel_;

@@ -64,6 +64,7 @@ IbQueuePair::CompletionSide::CompletionSide(const IbDomain& domain, std::size_t 
 
 IbQueuePair::IbQueuePair(const IbDomain& domain, const QueueDepths& depths)
     : domain_(domain),
+      rnr_counter_(domain.verbs_name, domain.port),
       send_depth_(
           std::clamp<std::size_t>(depths.send_requests, 1, domain.limits.max_send_requests)),
       receive_depth_(
@@ -155,7 +156,7 @@ void IbQueuePair::connected(CmChannel channel, CmId id) {
 }
 
 IbQueuePair::~IbQueuePair() {
-  if (generation_ != fork_generation()) return;  // the connection is the parent's
+  if (!made_here_) return;  // the connection is the parent's
   move_to_error();
   if (cm_id_ != nullptr) rdma_disconnect(cm_id_.get());  // says it to the peer, waits for nothing
 }

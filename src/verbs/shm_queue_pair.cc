@@ -184,7 +184,9 @@ bool ShmQueuePair::receive_is_posted() {
   // reuses.
   receives_seen_ = outgoing_.flow->posted.load(std::memory_order_acquire);
   // More than the ring holds is nonsense that would only hurt the peer which wrote it.
-  return arrivals_sent_ < receives_seen_;
+  if (arrivals_sent_ < receives_seen_) return true;
+  rnr_retries_.add(1);
+  return false;
 }
 
 const PeerRegion* ShmQueuePair::find(std::uint64_t address, std::uint32_t key, std::size_t bytes,

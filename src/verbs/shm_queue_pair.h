@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/counter.h"
 #include "base/fd.h"
 #include "base/mapped_memory.h"
 #include "verbs/device.h"
@@ -43,6 +44,7 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
   void arm(Side side) override;
   int event_fd(Side side) const override { return waits_[index(side)].get(); }
   std::byte* peer_memory(const RemoteRegion& part) override;
+  std::uint64_t rnr_retries() const override { return rnr_retries_.get(); }
   std::string describe() const override;
 
  private:
@@ -85,6 +87,7 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
   std::uint64_t done_head_ = 0;
   std::uint64_t done_tail_ = 0;
   std::uint32_t sends_since_service_ = 0;
+  Counter rnr_retries_;
 
   // --- receive side
   alignas(kCacheLine) std::uint64_t arrivals_taken_ = 0;

@@ -149,6 +149,7 @@ class FaultQueuePair final : public QueuePair {
     return inner_ == nullptr || profile_.like_hardware ? nullptr : inner_->peer_memory(part);
   }
 
+  std::uint64_t rnr_retries() const override { return inner_->rnr_retries(); }
   std::string describe() const override { return "a device with faults"; }
 
  private:

@@ -224,6 +224,7 @@ TEST_P(VerbsData, WithoutAReceiveTheSenderWaitsAndNothingIsLost) {
           EXPECT_EQ(completion.status, CompletionStatus::kSuccess);
           EXPECT_EQ(completion.id, i);
         }
+        EXPECT_GT(side.queue_pair->rnr_retries(), 0u);
       },
       [](VerbsSide& side) {
         const MemoryRegion& buffer = side.allocate(4096, kRemoteWrite);

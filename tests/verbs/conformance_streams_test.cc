@@ -16,7 +16,6 @@
 namespace leat::detail {
 namespace {
 
-constexpr unsigned kReadWrite = kRemoteRead | kRemoteWrite;
 constexpr std::size_t kSlots = 32;
 constexpr std::size_t kSlotBytes = 4096;
 
