@@ -128,14 +128,13 @@ bool PlannedTransport::look_at_peer(Context context) {
   auto* word = reinterpret_cast<std::uint64_t*>(epochs) + context;
   // Acquire: we write into the array's memory only after the peer was done with what was there.
   const std::uint64_t epoch = std::atomic_ref(*word).load(std::memory_order_acquire);
+  if (epoch == arrays_.epoch(context) && outgoing_ == nullptr)
+    nonsense("word of an open array, but has taken its planned region away");
   if (!arrays_.peer_epoch(context, epoch))
     nonsense("word that it opened context " + std::to_string(context) + " for the " +
              std::to_string(epoch) + ". time, while messages for the " +
              std::to_string(arrays_.epoch(context)) + ". are still to be sent");
-  if (arrays_.peer_is_open(context)) {
-    if (outgoing_ != nullptr) return true;
-    nonsense("word of an open array, but has taken its planned region away");
-  }
+  if (arrays_.peer_is_open(context)) return true;
   try_post();  // the peer may wait for it before it opens
   take_arrivals();
   return false;
