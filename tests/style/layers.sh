@@ -15,6 +15,7 @@ declare -rA may_include=(
   [src/proto]="base" # pure: no I/O
   [src/transport]="base verbs conn proto"
   [src/socket]="base verbs conn proto transport"
+  [src/scml]="" # a library of its own on leat's public headers
   [src/tools]="base verbs conn transport" # what leat-info lists and checks has no public header
   [bench]="tools"
   [examples]="tools" # the progress bar
