@@ -57,65 +57,84 @@ bool PlannedChannel::is_open(unsigned context) const {
 
 // --- sending
 
-std::span<std::byte> PlannedChannel::outgoing(unsigned context, std::uint64_t index,
-                                              std::uint64_t count) {
-  ChannelCore& core = *channel_.core_;
-  core.check_usable(context);
+std::span<std::byte> PlannedChannel::try_reserve(unsigned context, std::uint64_t index,
+                                                 std::uint64_t count) {
+  channel_.core_->check_usable(context);
   transport_->arrays().place(context, index, count);  // throws before it waits
   if (!transport_->peer_is_open(context)) [[unlikely]]
-    core.wait(Side::kSend, "send", [&] { return transport_->peer_is_open(context); });
+    return {};
+  reserved_ = {context, index, count};
   return transport_->outgoing(context, index, count);
-}
-
-void PlannedChannel::append(unsigned context, std::uint64_t index, std::uint64_t count) {
-  if (transport_->try_append(context, index, count)) [[likely]]
-    return;
-  channel_.core_->wait(Side::kSend, "send",
-                       [&] { return transport_->try_append(context, index, count); });
-}
-
-void PlannedChannel::send(unsigned context, std::uint64_t index,
-                          std::span<const std::byte> bytes) {
-  std::uint64_t count = transport_->arrays().count_of(context, bytes.size());
-  std::byte* to = outgoing(context, index, count).data();
-  if (count == 1) {
-    std::memcpy(to, bytes.data(), bytes.size());
-    append(context, index, 1);
-    return;
-  }
-  // As many as go into one write at a time, so that the first are on their way while we copy.
-  const std::size_t each = bytes.size() / count;
-  const std::uint64_t limit = transport_->batch_limit(context);
-  const std::byte* from = bytes.data();
-  while (count != 0) {
-    const std::uint64_t part = std::min(count, limit);
-    std::memcpy(to, from, part * each);
-    append(context, index, part);
-    to += part * each;
-    from += part * each;
-    index += part;
-    count -= part;
-  }
 }
 
 std::span<std::byte> PlannedChannel::reserve(unsigned context, std::uint64_t index,
                                              std::uint64_t count) {
-  const std::span<std::byte> memory = outgoing(context, index, count);
-  reserved_ = {context, index, count};
+  std::span<std::byte> memory = try_reserve(context, index, count);
+  if (memory.data() == nullptr) {
+    channel_.core_->wait(Side::kSend, "reserve", [&] {
+      memory = try_reserve(context, index, count);
+      return memory.data() != nullptr;
+    });
+  }
   return memory;
 }
 
-void PlannedChannel::commit() {
-  auto [context, index, count] = std::exchange(reserved_, {});
-  if (count == 0) throw Error(ErrorCode::kInvalidArgument, "commit without a reservation");
-  channel_.core_->check_usable(context);
-  const std::uint64_t limit = transport_->batch_limit(context);
-  while (count != 0) {
-    const std::uint64_t part = std::min(count, limit);
-    append(context, index, part);
-    index += part;
-    count -= part;
+bool PlannedChannel::try_commit() {
+  Reservation& left = reserved_;
+  if (left.count == 0) throw Error(ErrorCode::kInvalidArgument, "commit without a reservation");
+  channel_.core_->check_usable(left.context);
+  const std::uint64_t limit = transport_->batch_limit(left.context);
+  while (left.count != 0) {
+    const std::uint64_t part = std::min(left.count, limit);
+    if (!transport_->try_append(left.context, left.index, part)) [[unlikely]]
+      return false;
+    left.index += part;
+    left.count -= part;
   }
+  return true;
+}
+
+void PlannedChannel::commit() {
+  if (!try_commit()) channel_.core_->wait(Side::kSend, "commit", [&] { return try_commit(); });
+}
+
+std::uint64_t PlannedChannel::try_send(unsigned context, std::uint64_t index,
+                                       std::span<const std::byte> bytes) {
+  channel_.core_->check_usable(context);
+  const std::uint64_t count = transport_->arrays().count_of(context, bytes.size());
+  transport_->arrays().place(context, index, count);  // throws before it waits
+  if (!transport_->peer_is_open(context)) [[unlikely]]
+    return 0;
+  std::byte* to = transport_->outgoing(context, index, count).data();
+  const std::byte* from = bytes.data();
+  if (count == 1) {
+    std::memcpy(to, from, bytes.size());
+    return transport_->try_append(context, index, 1) ? 1 : 0;
+  }
+  // As many as go into one write at a time, so that the first are on their way while we copy.
+  const std::size_t each = bytes.size() / count;
+  const std::uint64_t limit = transport_->batch_limit(context);
+  for (std::uint64_t taken = 0; taken < count;) {
+    const std::uint64_t part = std::min(count - taken, limit);
+    std::memcpy(to + taken * each, from + taken * each, part * each);
+    if (!transport_->try_append(context, index + taken, part)) [[unlikely]]
+      return taken;
+    taken += part;
+  }
+  return count;
+}
+
+void PlannedChannel::send(unsigned context, std::uint64_t index,
+                          std::span<const std::byte> bytes) {
+  const std::uint64_t each = transport_->arrays().array(context % kContexts).message_bytes;
+  const auto sent = [&] {
+    const std::uint64_t taken = try_send(context, index, bytes);
+    index += taken;
+    bytes = bytes.subspan(taken * each);
+    return bytes.empty();
+  };
+  if (!sent()) [[unlikely]]
+    channel_.core_->wait(Side::kSend, "send", sent);
 }
 
 void PlannedChannel::flush() {
@@ -158,6 +177,11 @@ bool PlannedChannel::look(unsigned context, std::uint64_t& missing, std::uint64_
   }
   transport_->check_not_ended();
   return false;
+}
+
+std::uint64_t PlannedChannel::missing(unsigned context) const {
+  transport_->arrays().check_open(context);
+  return transport_->arrays().missing(context);
 }
 
 std::uint64_t PlannedChannel::region_bytes() const { return transport_->arrays().region_bytes(); }
