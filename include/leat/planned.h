@@ -75,6 +75,8 @@ class LEAT_EXPORT PlannedChannel {
   [[nodiscard]] bool try_commit();
   // Posts what is pending, without waiting for its arrival; channel().flush() does wait.
   void flush();
+  // The same without blocking: true once nothing is pending.
+  [[nodiscard]] bool try_flush();
 
   // The bytes of `count` neighbouring messages from `index` on, where RDMA put them; blocks until
   // all of them are here. Any order, as often as wanted, however the sender cut them. Valid until

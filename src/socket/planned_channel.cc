@@ -137,11 +137,13 @@ void PlannedChannel::send(unsigned context, std::uint64_t index,
     channel_.core_->wait(Side::kSend, "send", sent);
 }
 
+bool PlannedChannel::try_flush() {
+  channel_.core_->check_open("flush");
+  return transport_->try_post();
+}
+
 void PlannedChannel::flush() {
-  ChannelCore& core = *channel_.core_;
-  core.check_open("flush");
-  if (!transport_->try_post())
-    core.wait(Side::kSend, "flush", [&] { return transport_->try_post(); });
+  if (!try_flush()) channel_.core_->wait(Side::kSend, "flush", [&] { return try_flush(); });
 }
 
 // --- receiving

@@ -20,7 +20,9 @@
 
 namespace leat::scml {
 
+namespace detail {
 class MeshCore;
+}
 
 // How messages travel. What a program sends and receives is the same with each.
 enum class Carrier {
@@ -128,7 +130,7 @@ class LEAT_EXPORT Mesh {
   Stats stats() const;
 
  private:
-  std::unique_ptr<MeshCore> core_;
+  std::unique_ptr<detail::MeshCore> core_;
 };
 
 }  // namespace leat::scml
