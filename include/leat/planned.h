@@ -104,8 +104,6 @@ class LEAT_EXPORT PlannedChannel {
     std::uint64_t count = 0;  // 0: none
   };
 
-  bool look(unsigned context, std::uint64_t& missing, std::uint64_t end);
-
   Channel channel_;
   detail::PlannedTransport* transport_ = nullptr;  // channel_'s
   Reservation reserved_;

@@ -232,10 +232,6 @@ void ChannelCore::throw_closed(const char* what) const {
               std::string(what) + ": this channel to " + where() + " was closed");
 }
 
-void ChannelCore::check_open(const char* what) const {
-  if (closed()) throw_closed(what);
-}
-
 void ChannelCore::check_usable(unsigned context) const {
   if (context >= kContexts)
     throw Error(ErrorCode::kInvalidArgument,

@@ -51,7 +51,14 @@ class ChannelCore {
 
   // For other views of the connection than Channel. Throws kClosed, kInvalidArgument.
   void check_usable(unsigned context) const;
-  void check_open(const char* what) const;
+  void check_sending() const {
+    if (end_said_ || closed_.load(std::memory_order_relaxed)) [[unlikely]]
+      check_usable(0);
+  }
+  void check_open(const char* what) const {
+    if (closed_.load(std::memory_order_relaxed)) [[unlikely]]
+      throw_closed(what);
+  }
   // The one place where leat waits: until `try_once` returns true, within that side's timeout. Spins
   // for a while, then arms the transport and sleeps. Defined in channel_wait.h.
   template <typename Try>
