@@ -124,8 +124,8 @@ TEST(Parser, TheBatchCanBeAnother) {
 }
 
 TEST(Parser, MatricesByObliviousTransfer) {
-  // Each of the M*N = 12 words of the left matrix chooses 32 times (16 bytes each) among multiples of
-  // a row of P = 5 words (20 bytes each).
+  // Each of the M*N = 12 words of the left matrix chooses 32 times (16 bytes each) among multiples
+  // of a row of P = 5 words (20 bytes each).
   const Task task = parse(fc_model("ot"), {});
   EXPECT_EQ(task.operations[0].protocol, Protocol::kOt);
   expect_array(task.operations[0], 0, 512, {12}, kBothWays);
@@ -154,8 +154,8 @@ constexpr const char* kPool =
     R"({"layer": "maxpool", "input_hw": [3, 3], "in_channels": 1, "pool_hw": [3, 3]})";
 
 TEST(Parser, ReluOfSharedBits) {
-  // 2*5 = 10 numbers. To bits: an adder, 1 + 2*4 + 1 ANDs of words in 6 rounds. The ReLU: one AND with
-  // the sign. Back: the adder again, and the result opened to party 1.
+  // 2*5 = 10 numbers. To bits: an adder, 1 + 2*4 + 1 ANDs of words in 6 rounds. The ReLU: one AND
+  // with the sign. Back: the adder again, and the result opened to party 1.
   const Task task = parse(layer_model(kRelu, 5, 5), {});
   EXPECT_THAT(names(task), ElementsAre("input to boolean", "relu1", "relu1 to ss"));
   const Rounds adder{10, 20, 20, 20, 20, 10};
@@ -175,15 +175,14 @@ TEST(Parser, ReluOfSharedBitsOfThreeAndFourParties) {
   expect_array(three.operations[1], 0, 4, {10}, kRingOfThree);
   expect_array(three.operations[2], 1, 4, {10}, {{0, 1}, {1, 0}});
   const Task four = parse(layer_model(kRelu, 5, 5), {.parties = 4});
-  EXPECT_EQ(four.operations[0].arrays[0].round_messages,
-            (Rounds{10, 10, 10, 20, 20, 20, 20, 10}));
+  EXPECT_EQ(four.operations[0].arrays[0].round_messages, (Rounds{10, 10, 10, 20, 20, 20, 20, 10}));
   expect_array(four.operations[2], 1, 4, {10}, kRingOfThree);
 }
 
 TEST(Parser, ReluByGarbledCircuits) {
-  // Two parties' default. 10 numbers. To garbled: 32 choices of 16 bytes; an adder of 31 gates of 32
-  // bytes and 32 labels of 16 bytes for each party's input: 992 + 1024. The ReLU: 31 gates. Back: 31
-  // gates, the labels of the garbler's summand and 32 decoding bits: 992 + 512 + 4.
+  // Two parties' default. 10 numbers. To garbled: 32 choices of 16 bytes; an adder of 31 gates of
+  // 32 bytes and 32 labels of 16 bytes for each party's input: 992 + 1024. The ReLU: 31 gates.
+  // Back: 31 gates, the labels of the garbler's summand and 32 decoding bits: 992 + 512 + 4.
   const Task task = parse(layer_model(R"({"layer": "relu", "input_dim": 5})", 5, 5), {});
   EXPECT_THAT(names(task), ElementsAre("input to gc", "relu1", "relu1 to ss"));
   expect_array(task.operations[0], 0, 512, {10}, {{1, 0}});
@@ -240,10 +239,12 @@ TEST(Parser, Normalisation) {
 }
 
 TEST(Parser, ConversionsStandOnlyWhereNeighboursDiffer) {
-  const std::string layers = std::string(R"({"layer": "cnn", "input_hw": [3, 3], "in_channels": 1, "out_channels": 1, "filter_hw": [1, 1]},)") +
-                             kPool + R"(,{"layer": "relu", "input_dim": 1, "protocol": "boolean"},)" +
-                             R"({"layer": "relu", "input_dim": 1, "protocol": "gc"},)" +
-                             R"({"layer": "relu", "input_dim": 1, "protocol": "boolean"})";
+  const std::string layers =
+      std::string(
+          R"({"layer": "cnn", "input_hw": [3, 3], "in_channels": 1, "out_channels": 1, "filter_hw": [1, 1]},)") +
+      kPool + R"(,{"layer": "relu", "input_dim": 1, "protocol": "boolean"},)" +
+      R"({"layer": "relu", "input_dim": 1, "protocol": "gc"},)" +
+      R"({"layer": "relu", "input_dim": 1, "protocol": "boolean"})";
   const Task task = parse(layer_model(layers, 9, 1), {});
   EXPECT_THAT(names(task),
               ElementsAre("cnn1", "cnn1 to boolean", "maxpool2", "relu3", "relu3 to gc", "relu4",
@@ -307,7 +308,8 @@ TEST(Parser, BackwardPassOfConvolutions) {
 TEST(Parser, BackwardPassOfRelu) {
   // 10 numbers. The signs, shared bits, become shared numbers: one product for two parties, two for
   // three. Then the gradient is multiplied by them.
-  const std::string layers = std::string(R"({"layer": "fc", "input_dim": 4, "output_dim": 5},)") + kRelu;
+  const std::string layers =
+      std::string(R"({"layer": "fc", "input_dim": 4, "output_dim": 5},)") + kRelu;
   const Model model = layer_model(layers, 4, 5);
   const Task two = parse(model, {.train = true});
   expect_array(find(two, "relu2 bits to ss"), 0, 8, {10}, kBothWays);
@@ -345,9 +347,8 @@ TEST(Parser, GradientsMeetWhereBranchesPart) {
          {"layer": "fc", "input_dim": 5, "output_dim": 5, "name": "b"},
          {"layer": "add", "name": "c", "inputs": ["a", "b"]})";
   const Task task = parse(layer_model(layers, 4, 5), {.train = true});
-  EXPECT_THAT(names(task),
-              ElementsAre("a", "b", "c", "c input gradient", "b weight gradient",
-                          "b input gradient", "a weight gradient"));
+  EXPECT_THAT(names(task), ElementsAre("a", "b", "c", "c input gradient", "b weight gradient",
+                                       "b input gradient", "a weight gradient"));
   EXPECT_THAT(find(task, "a weight gradient").inputs, ElementsAre(3U, 5U));
 }
 
@@ -368,9 +369,9 @@ TEST(Parser, TriplesByObliviousTransfer) {
 TEST(Parser, TriplesOfBits) {
   // The ReLU's ANDs: 100, 10 and 100 words of 32 bits, a random transfer for each bit.
   const Task task = parse(layer_model(kRelu, 5, 5), {.triples = Triples::kHe});
-  EXPECT_THAT(names(task), ElementsAre("input to boolean triples", "relu1 triples",
-                                       "relu1 to ss triples", "input to boolean", "relu1",
-                                       "relu1 to ss"));
+  EXPECT_THAT(names(task),
+              ElementsAre("input to boolean triples", "relu1 triples", "relu1 to ss triples",
+                          "input to boolean", "relu1", "relu1 to ss"));
   expect_array(task.operations[0], 0, 512, {100}, kBothWays);
   expect_array(task.operations[1], 0, 512, {10}, kBothWays);
   EXPECT_EQ(task.operations[1].protocol, Protocol::kOt);
@@ -385,7 +386,8 @@ TEST(Parser, TriplesByHomomorphicEncryption) {
 }
 
 TEST(Parser, ReplicatedSharingNeedsNoTriples) {
-  EXPECT_THAT(names(parse(fc_model(), {.parties = 3, .triples = Triples::kOt})), ElementsAre("fc1"));
+  EXPECT_THAT(names(parse(fc_model(), {.parties = 3, .triples = Triples::kOt})),
+              ElementsAre("fc1"));
 }
 
 // What cannot be parsed.
@@ -409,9 +411,9 @@ TEST(BadTask, PartiesThatHaveNoProtocol) {
 
 TEST(BadTask, TwoPartyProtocolsOfThree) {
   for (const char* protocol : {"ot", "he"}) {
-    EXPECT_THAT(error_of(fc_model(protocol), {.parties = 3}, ErrorCode::kInvalidArgument),
-                AllOf(HasSubstr("layer 1 (fc), field 'protocol'"),
-                      HasSubstr("for two parties, not 3")));
+    EXPECT_THAT(
+        error_of(fc_model(protocol), {.parties = 3}, ErrorCode::kInvalidArgument),
+        AllOf(HasSubstr("layer 1 (fc), field 'protocol'"), HasSubstr("for two parties, not 3")));
   }
 }
 

@@ -1,4 +1,5 @@
-// What holds for every plan, tried on thousands of random graphs and on the models that come with leat.
+// What holds for every plan, tried on thousands of random graphs and on the models that come with
+// leat.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,8 +18,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A graph like those of networks: mostly chains, with shortcuts, local layers and triples; one in ten
-// with so many shortcuts that contexts may not suffice.
+// A graph like those of networks: mostly chains, with shortcuts, local layers and triples; one in
+// ten with so many shortcuts that contexts may not suffice.
 Task random_task(std::mt19937_64& random) {
   const auto below = [&](std::uint64_t limit) { return random() % limit; };
   Task task;
@@ -79,7 +80,8 @@ std::uint64_t rounded(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 // Runs a plan as a party would, with nothing but its own books, and checks each step.
 class Party {
  public:
-  Party(const Task& task, const Plan& plan) : task_(task), plan_(plan), last_uses_(last_uses(task)) {}
+  Party(const Task& task, const Plan& plan)
+      : task_(task), plan_(plan), last_uses_(last_uses(task)) {}
 
   void check() {
     ASSERT_EQ(plan_.steps.size(), task_.operations.size());
@@ -229,8 +231,7 @@ TEST(PlanProperties, HoldForTheModelsThatComeWithLeat) {
       for (const bool train : {false, true}) {
         for (const Triples triples : {Triples::kNone, Triples::kOt, Triples::kHe}) {
           SCOPED_TRACE(std::string(name) + " " + std::to_string(parties));
-          const Task task =
-              parse(model, {.parties = parties, .train = train, .triples = triples});
+          const Task task = parse(model, {.parties = parties, .train = train, .triples = triples});
           Party(task, make_plan(task, {})).check();
         }
       }

@@ -31,9 +31,9 @@ Operation operation(const std::string& name, std::vector<std::size_t> inputs,
 Task chain(const std::vector<std::uint64_t>& bytes) {
   Task task;
   for (std::size_t i = 0; i < bytes.size(); ++i)
-    task.operations.push_back(
-        operation("op" + std::to_string(i), i == 0 ? std::vector<std::size_t>{} : std::vector{i - 1},
-                  {array_of(1, bytes[i])}));
+    task.operations.push_back(operation("op" + std::to_string(i),
+                                        i == 0 ? std::vector<std::size_t>{} : std::vector{i - 1},
+                                        {array_of(1, bytes[i])}));
   return task;
 }
 
@@ -60,8 +60,8 @@ std::string error_of(const Task& task, const PlanOptions& options, ErrorCode cod
 }
 
 TEST(Planner, PlacesFirstFitAndFreesWhenTheLastReaderHasFinished) {
-  // op0 at 0 to 128; op1 behind it; op0 is freed after op1, so op2 (64 bytes) fits at 0; op1 is freed
-  // after op2, so op3 (100, rounded to 128) stands right behind op2.
+  // op0 at 0 to 128; op1 behind it; op0 is freed after op1, so op2 (64 bytes) fits at 0; op1 is
+  // freed after op2, so op3 (100, rounded to 128) stands right behind op2.
   const Plan plan = make_plan(chain({100, 64, 64, 100}), {});
   EXPECT_THAT(bases(plan), ElementsAre(0U, 128U, 0U, 64U));
   EXPECT_THAT(contexts(plan), ElementsAre(1U, 2U, 1U, 2U));
@@ -101,7 +101,8 @@ TEST(Planner, LocalOperationsOpenNothingButHoldWhatTheyRead) {
 
 TEST(Planner, AnArrayOfEachSizeHasItsOwnContext) {
   Task task;
-  task.operations.push_back(operation("a", {}, {array_of(4, 10), array_of(512, 2), array_of(1, 1)}));
+  task.operations.push_back(
+      operation("a", {}, {array_of(4, 10), array_of(512, 2), array_of(1, 1)}));
   const Plan plan = make_plan(task, {});
   EXPECT_THAT(contexts(plan), ElementsAre(1U, 2U, 3U));
   EXPECT_THAT(bases(plan), ElementsAre(0U, 64U, 1088U));
@@ -150,8 +151,8 @@ TEST(Planner, TheDigestCoversPlacementsAndParameters) {
 }
 
 TEST(Planner, TheDigestIsTheSameOnEveryMachine) {
-  // SHA-256 of the serialisation that docs/scml.md describes, worked out by another program. Parties of
-  // different builds compare it; a change of what it covers needs a new "leat plan N".
+  // SHA-256 of the serialisation that docs/scml.md describes, worked out by another program.
+  // Parties of different builds compare it; a change of what it covers needs a new "leat plan N".
   std::string hex;
   for (const std::uint8_t byte : make_plan(chain({100, 64}), {}).digest) {
     hex += "0123456789abcdef"[byte >> 4];

@@ -35,14 +35,14 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 }
 
 TEST(LeatPlan, JsonIsThePlanOfTheLibrary) {
-  const ProgramResult result = plan_program({kLenet, "--pass", "train", "--parties", "3", "--batch",
-                                             "2", "--form", "inner", "--json"});
+  const ProgramResult result = plan_program(
+      {kLenet, "--pass", "train", "--parties", "3", "--batch", "2", "--form", "inner", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json shown = json::parse(result.out);
-  const Plan plan = make_plan(
-      parse(load_model(kLenet),
-            {.parties = 3, .train = true, .form = Form::kInnerProducts, .batch = 2}),
-      {});
+  const Plan plan =
+      make_plan(parse(load_model(kLenet),
+                      {.parties = 3, .train = true, .form = Form::kInnerProducts, .batch = 2}),
+                {});
   EXPECT_EQ(shown.at("parties"), 3);
   EXPECT_EQ(shown.at("pass"), "train");
   EXPECT_EQ(shown.at("form"), "inner");
@@ -84,8 +84,8 @@ TEST(LeatPlan, TriplesAndRepeatsAreShown) {
   const ProgramResult result =
       plan_program({kLenet, "--batch", "1", "--triples", "ot", "--offline-memory", "1MiB"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("cnn1 triples"), HasSubstr(" times)"),
-                                HasSubstr("offline")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("cnn1 triples"), HasSubstr(" times)"), HasSubstr("offline")));
 }
 
 TEST(LeatPlan, SvgShowsEveryPlacementWithTitleAndAxes) {
@@ -110,8 +110,8 @@ TEST(LeatPlan, NamesCannotBreakTheImage) {
           {"layer": "fc", "input_dim": 2, "output_dim": 2}]})");
   const std::string path = folder.path() + "/plan.svg";
   ASSERT_EQ(plan_program({model, "--svg", path}).exit_code, 0);
-  EXPECT_THAT(read_file(path), AllOf(HasSubstr("&lt;script&gt;&amp;&quot;"),
-                                     testing::Not(HasSubstr("<script>"))));
+  EXPECT_THAT(read_file(path),
+              AllOf(HasSubstr("&lt;script&gt;&amp;&quot;"), testing::Not(HasSubstr("<script>"))));
 }
 
 TEST(LeatPlan, AnImageThatCannotBeWrittenIsAnError) {
@@ -142,8 +142,8 @@ TEST(LeatPlan, AModelOfAThousandLayersIsPlannedAndTimed) {
   const ProgramResult result = plan_program({model, "--pass", "train", "--time", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json shown = json::parse(result.out);
-  // Forward 500 fc and relu, 500 conversions each way; backward two for each fc but the first's input,
-  // and two for each relu.
+  // Forward 500 fc and relu, 500 conversions each way; backward two for each fc but the first's
+  // input, and two for each relu.
   EXPECT_EQ(shown.at("steps").size(), 2000U + 2 * 500 - 1 + 2 * 500);
   EXPECT_GT(shown.at("plan_ms"), 0);
 }
@@ -158,14 +158,14 @@ TEST(LeatPlan, ABadModelIsNamedAndFails) {
 }
 
 TEST(LeatPlan, WrongArgumentsExitWithTwo) {
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {},
-           {kLenet, "--nosuch"},
-           {kLenet, "--parties", "5"},
-           {kLenet, "--batch", "0"},
-           {kLenet, "--pass", "sideways"},
-           {kLenet, "--memory", "much"},
-           {kLenet, "--memory", "-1"}}) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{},
+                                             {kLenet, "--nosuch"},
+                                             {kLenet, "--parties", "5"},
+                                             {kLenet, "--batch", "0"},
+                                             {kLenet, "--pass", "sideways"},
+                                             {kLenet, "--memory", "much"},
+                                             {kLenet, "--memory", "-1"}}) {
     const ProgramResult result = plan_program(arguments);
     EXPECT_EQ(result.exit_code, 2) << testing::PrintToString(arguments);
     EXPECT_THAT(result.err, HasSubstr("--help"));
