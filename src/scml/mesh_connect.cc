@@ -160,8 +160,10 @@ Meeting::Meeting(const MeshOptions& options) : self_(options.self), options_(opt
 std::vector<Channel> Meeting::connect() {
   const unsigned parties = hello_.parties;
   if (self_ + 1 < parties) listener_.emplace(addresses_[self_], options_);
-  for (unsigned party = 0; party < self_; ++party) connect_to(party);
-  for (unsigned party = 0; party < self_; ++party) await_answer(party);
+  for (unsigned party = 0; party < self_; ++party) {
+    connect_to(party);
+    await_answer(party);
+  }
   for (unsigned party = self_ + 1; party < parties; ++party) {
     while (!channels_[party]) {
       serve_newcomers();
@@ -198,8 +200,9 @@ void Meeting::await_answer(unsigned party) {
     if (answer && !*answer)
       throw Error(ErrorCode::kPeerDied, name_of(party) + " ended while the parties were meeting");
     if (answer && answer->size() == 0) return;
-    if (answer) throw invalid(name_of(party) + " turns party " + std::to_string(self_) +
-                              " away: " + std::string(answer->text()));
+    if (answer)
+      throw invalid(name_of(party) + " turns party " + std::to_string(self_) +
+                    " away: " + std::string(answer->text()));
     // The answer may be ours to give: the address may be our own.
     serve_newcomers();
     if (Clock::now() > deadline_) time_out(name_of(party) + " has not answered");
@@ -251,7 +254,8 @@ std::string Meeting::objection(const Hello& hello) const {
   if (hello.parties != hello_.parties)
     return "the number of parties is " + std::to_string(hello_.parties) + here + " and " +
            std::to_string(hello.parties) + there;
-  if (hello.party == self_) return "it says that it is party " + std::to_string(self_) + ", as this one";
+  if (hello.party == self_)
+    return "it says that it is party " + std::to_string(self_) + ", as this one";
   if (hello.party >= hello_.parties || hello.party < self_)
     return "it says that it is party " + std::to_string(hello.party) +
            ", which does not connect to party " + std::to_string(self_);
@@ -273,10 +277,10 @@ std::string Meeting::objection(const Hello& hello) const {
 }
 
 void Meeting::time_out(const std::string& missing) const {
-  throw Error(ErrorCode::kTimeout,
-              missing + " in time" +
-                  (turned_away_.empty() ? "" : "; turned away was " + turned_away_),
-              "Start all parties within connect_timeout_ms, with the same settings.");
+  throw Error(
+      ErrorCode::kTimeout,
+      missing + " in time" + (turned_away_.empty() ? "" : "; turned away was " + turned_away_),
+      "Start all parties within connect_timeout_ms, with the same settings.");
 }
 
 }  // namespace
