@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <optional>
 #include <string>
 #include <thread>
@@ -181,8 +182,12 @@ std::vector<Channel> Meeting::connect() {
 void Meeting::connect_to(unsigned party) {
   options_.connect_timeout = std::max(
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()), kNap);
+  // In a thread, because the address may turn out to be our own, and we have to answer there.
+  auto connected = std::async(std::launch::async,
+                              [&] { return Channel::connect(addresses_[party], options_); });
+  while (connected.wait_for(kNap) != std::future_status::ready) serve_newcomers();
   try {
-    channels_[party] = Channel::connect(addresses_[party], options_);
+    channels_[party] = connected.get();
     channels_[party]->send(std::as_bytes(std::span(&hello_, 1)));
   } catch (const Error& error) {
     throw Error(error.code(), name_of(party) + ": " + error.what(), {}, error.system_errno());
@@ -203,7 +208,6 @@ void Meeting::await_answer(unsigned party) {
     if (answer)
       throw invalid(name_of(party) + " turns party " + std::to_string(self_) +
                     " away: " + std::string(answer->text()));
-    // The answer may be ours to give: the address may be our own.
     serve_newcomers();
     if (Clock::now() > deadline_) time_out(name_of(party) + " has not answered");
     std::this_thread::sleep_for(kNap);

@@ -518,9 +518,9 @@ TEST_P(MeshTest, ADeathIsNamedByAll) {
 TEST_P(MeshTest, AnEndInOrderIsNoDeath) {
   const leat::MessageArray array{.base_bytes = 0, .message_bytes = 1'000, .count = 100};
   run(3, [&](Mesh& mesh) {
-    mesh.open(1, array, all_flows(3));
+    mesh.open(1, array, std::vector<Flow>{{0, 1}, {1, 0}, {2, 0}, {2, 1}});
     mesh.select(1);
-    for (unsigned peer = 0; peer < 3; ++peer)
+    for (unsigned peer = 0; peer < 2; ++peer)
       if (peer != mesh.self())
         mesh.send(peer, 0, messages(array, 0, mesh.self(), peer, 0, array.count));
     if (mesh.self() == 2) {
