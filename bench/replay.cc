@@ -28,6 +28,8 @@ using scml::Placement;
 using scml::Plan;
 
 constexpr std::size_t kCacheLine = 64;
+// A round is sent in pieces of about so many bytes, as a program computes it: out of the cache.
+constexpr std::uint64_t kPieceBytes = 256 * 1024;
 
 bool is_free(unsigned port) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -55,19 +57,11 @@ std::vector<std::string> free_addresses(unsigned count) {
   return addresses;
 }
 
-std::size_t largest_round(const Plan& plan) {
-  std::uint64_t most = 0;
-  for (const Placement& placement : plan.placements)
-    for (const std::uint64_t count : placement.messages.round_messages)
-      most = std::max(most, count * placement.messages.message_bytes);
-  return most;
-}
-
 // What one party does.
 class Player {
  public:
   Player(const Plan& plan, Mesh& mesh, bool verify)
-      : plan_(plan), mesh_(mesh), verify_(verify), buffer_(largest_round(plan), std::byte{1}) {}
+      : plan_(plan), mesh_(mesh), verify_(verify), buffer_(kPieceBytes, std::byte{1}) {}
 
   void play_batch() {
     for (const scml::Step& step : plan_.steps) {
@@ -90,20 +84,46 @@ class Player {
     std::uint64_t first = 0;
     for (const std::uint64_t count : placement.messages.round_messages) {
       if (count == 0) continue;
-      const auto bytes = std::span(buffer_).first(count * each);
-      for (const scml::Flow& flow : placement.messages.flows) {
-        if (flow.sender != mesh_.self()) continue;
-        if (verify_) fill_pattern(bytes, flow.sender * 16 + flow.receiver, number + first);
-        mesh_.send(flow.receiver, first, bytes);
-      }
+      for (const scml::Flow& flow : placement.messages.flows)
+        if (flow.sender == mesh_.self()) send_round(flow, first, count, each);
       for (const scml::Flow& flow : placement.messages.flows) {
         if (flow.receiver != mesh_.self()) continue;
         const auto received = mesh_.receive(flow.sender, first, count);
-        if (verify_) check_pattern(received, flow.sender * 16 + flow.receiver, number + first);
+        if (verify_) check_round(flow, received, first, each);
         for (std::size_t i = 0; i < received.size(); i += kCacheLine)
           sum_ += static_cast<std::uint64_t>(received[i]);
       }
       first += count;
+    }
+  }
+
+  static std::uint64_t piece_messages(std::uint64_t each) {
+    return std::max<std::uint64_t>(1, kPieceBytes / each);
+  }
+  static std::uint64_t seed_of(const scml::Flow& flow) {
+    return flow.sender * scml::kMaxParties + flow.receiver;
+  }
+
+  void send_round(const scml::Flow& flow, std::uint64_t index, std::uint64_t count,
+                  std::uint64_t each) {
+    for (const std::uint64_t end = index + count; index < end;) {
+      const std::uint64_t part = std::min(piece_messages(each), end - index);
+      if (buffer_.size() < part * each) buffer_.resize(part * each, std::byte{1});
+      const auto piece = std::span(buffer_).first(part * each);
+      if (verify_) fill_pattern(piece, seed_of(flow), index);
+      mesh_.send(flow.receiver, index, piece);
+      index += part;
+    }
+  }
+
+  void check_round(const scml::Flow& flow, std::span<const std::byte> round, std::uint64_t index,
+                   std::uint64_t each) const {
+    while (!round.empty()) {
+      const auto piece =
+          round.first(std::min<std::size_t>(piece_messages(each) * each, round.size()));
+      check_pattern(piece, seed_of(flow), index);
+      index += piece.size() / each;
+      round = round.subspan(piece.size());
     }
   }
 
@@ -118,7 +138,8 @@ class Player {
 class Gate {
  public:
   Gate() {
-    if (pipe2(ends_, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+    if (pipe2(ends_, O_CLOEXEC) != 0)
+      throw std::system_error(errno, std::generic_category(), "pipe");
   }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
@@ -158,8 +179,7 @@ void play(const Plan& plan, const ReplayOptions& options, const std::vector<std:
     const auto start = std::chrono::steady_clock::now();
     player.play_batch();
     mesh.barrier();
-    const std::chrono::duration<double, std::milli> time =
-        std::chrono::steady_clock::now() - start;
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     if (batch >= options.warmup) times << time.count() << ' ';
   }
   if (player.sum() == 0) throw std::runtime_error("nothing was received");

@@ -19,10 +19,10 @@ struct ReplayOptions {
   bool verify = false;
 };
 
-// Every party is a process of its own, forked here. All of them move the messages of the plan, step by
-// step: in each round of a placement they send what is theirs, out of one prepared buffer, then receive,
-// and look at every cache line that they received once. Returns the time of each batch in milliseconds, from
-// a barrier to a barrier. Throws if any party fails.
+// Every party is a process of its own, forked here. All of them move the messages of the plan, step
+// by step: in each round of a placement they send what is theirs, out of one prepared buffer, then
+// receive, and look at every cache line that they received once. Returns the time of each batch in
+// milliseconds, from a barrier to a barrier. Throws if any party fails.
 std::vector<double> replay(const scml::Plan& plan, const ReplayOptions& options);
 
 }  // namespace leat::bench
