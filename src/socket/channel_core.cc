@@ -75,6 +75,11 @@ void ChannelCore::flush() {
   }
 }
 
+bool ChannelCore::try_flush() {
+  check_open("flush");
+  return transport_.try_flush();
+}
+
 void ChannelCore::shutdown() {
   if (end_said_ && !closed()) return;
   check_usable(0);

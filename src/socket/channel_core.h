@@ -53,6 +53,7 @@ class ChannelCore {
   void commit(std::size_t bytes);
   void abandon();
   void flush();
+  bool try_flush();
   void shutdown();
 
   Message receive(unsigned context);
@@ -92,6 +93,7 @@ class ChannelCore {
   static void orphan(ChannelCore* core) noexcept;
 
  private:
+  friend class AnyWaiter;
   friend class Lingerer;
 
   bool closed() const { return closed_.load(std::memory_order_relaxed) || !made_here_; }

@@ -91,29 +91,55 @@ bool PlannedChannel::is_open(unsigned context) const {
 
 // --- sending
 
+std::uint64_t PlannedChannel::try_send(unsigned context, std::uint64_t index,
+                                       std::span<const std::byte> bytes) {
+  PlannedTransport& transport = *transport_;
+  channel_.core_->check_sending();
+  const std::uint64_t count = transport.arrays().count_of(context, bytes.size());
+  transport.arrays().place(context, index, count);  // throws before anything is done
+  if (!transport.peer_is_open(context)) [[unlikely]]
+    return 0;
+  std::byte* to = transport.outgoing(context, index, count).data();
+  const std::byte* from = bytes.data();
+  const std::size_t each = bytes.size() / count;
+  const std::uint64_t limit = transport.batch_limit(context);
+  for (std::uint64_t taken = 0; taken < count;) {
+    const std::uint64_t part = std::min(count - taken, limit);
+    std::memcpy(to + taken * each, from + taken * each, part * each);
+    if (!transport.try_append(context, index + taken, part)) [[unlikely]]
+      return taken;
+    taken += part;
+  }
+  return count;
+}
+
 void PlannedChannel::send(unsigned context, std::uint64_t index, std::span<const std::byte> bytes) {
   ChannelCore& core = *channel_.core_;
   PlannedTransport& transport = *transport_;
-  std::uint64_t count = transport.arrays().count_of(context, bytes.size());
-  std::byte* to = outgoing(core, transport, context, index, count).data();
+  const std::uint64_t count = transport.arrays().count_of(context, bytes.size());
   if (count == 1) {
+    std::byte* to = outgoing(core, transport, context, index, 1).data();
     std::memcpy(to, bytes.data(), bytes.size());
     append(core, transport, context, index, 1);
     return;
   }
-  // As many as go into one write at a time, so that the first are on their way while we copy.
   const std::size_t each = bytes.size() / count;
-  const std::uint64_t limit = transport.batch_limit(context);
-  const std::byte* from = bytes.data();
-  while (count != 0) {
-    const std::uint64_t part = std::min(count, limit);
-    std::memcpy(to, from, part * each);
-    append(core, transport, context, index, part);
-    to += part * each;
-    from += part * each;
-    index += part;
-    count -= part;
-  }
+  const auto sent = [&] {
+    const std::uint64_t taken = try_send(context, index, bytes);
+    index += taken;
+    bytes = bytes.subspan(taken * each);
+    return bytes.empty();
+  };
+  if (!sent()) core.wait(Side::kSend, "send", sent);
+}
+
+std::span<std::byte> PlannedChannel::try_reserve(unsigned context, std::uint64_t index,
+                                                 std::uint64_t count) {
+  channel_.core_->check_sending();
+  transport_->arrays().place(context, index, count);
+  if (!transport_->peer_is_open(context)) return {};
+  reserved_ = {context, index, count};
+  return transport_->outgoing(context, index, count);
 }
 
 std::span<std::byte> PlannedChannel::reserve(unsigned context, std::uint64_t index,
@@ -123,24 +149,31 @@ std::span<std::byte> PlannedChannel::reserve(unsigned context, std::uint64_t ind
   return memory;
 }
 
-void PlannedChannel::commit() {
-  auto [context, index, count] = std::exchange(reserved_, {});
-  if (count == 0) throw Error(ErrorCode::kInvalidArgument, "commit without a reservation");
+bool PlannedChannel::try_commit() {
+  Reservation& left = reserved_;
+  if (left.count == 0) throw Error(ErrorCode::kInvalidArgument, "commit without a reservation");
   channel_.core_->check_sending();
-  const std::uint64_t limit = transport_->batch_limit(context);
-  while (count != 0) {
-    const std::uint64_t part = std::min(count, limit);
-    append(*channel_.core_, *transport_, context, index, part);
-    index += part;
-    count -= part;
+  const std::uint64_t limit = transport_->batch_limit(left.context);
+  while (left.count != 0) {
+    const std::uint64_t part = std::min(left.count, limit);
+    if (!transport_->try_append(left.context, left.index, part)) return false;
+    left.index += part;
+    left.count -= part;
   }
+  return true;
+}
+
+void PlannedChannel::commit() {
+  if (!try_commit()) channel_.core_->wait(Side::kSend, "commit", [&] { return try_commit(); });
+}
+
+bool PlannedChannel::try_flush() {
+  channel_.core_->check_open("flush");
+  return transport_->try_post();
 }
 
 void PlannedChannel::flush() {
-  ChannelCore& core = *channel_.core_;
-  core.check_open("flush");
-  if (!transport_->try_post())
-    core.wait(Side::kSend, "flush", [&] { return transport_->try_post(); });
+  if (!try_flush()) channel_.core_->wait(Side::kSend, "flush", [&] { return try_flush(); });
 }
 
 // --- receiving
@@ -162,6 +195,11 @@ std::span<const std::byte> PlannedChannel::try_receive(unsigned context, std::ui
   const std::span<const std::byte> bytes = transport_->incoming(context, index, count);
   std::uint64_t missing = index;
   return look(*transport_, context, missing, index + count) ? bytes : std::span<const std::byte>();
+}
+
+std::uint64_t PlannedChannel::missing(unsigned context) const {
+  transport_->arrays().check_open(context);
+  return transport_->arrays().missing(context);
 }
 
 std::uint64_t PlannedChannel::region_bytes() const { return transport_->arrays().region_bytes(); }

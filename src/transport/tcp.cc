@@ -164,6 +164,10 @@ void TcpTransport::push_output() {
       output_done_ += *written;
     }
   } catch (const Error& error) {
+    output_.clear();
+    output_done_ = 0;
+    // The peer is gone, but what it had sent before, its end perhaps, is still to be read.
+    pump_input(Side::kSend);
     fail(error.code(), error.what());
   }
   output_.clear();
@@ -237,8 +241,13 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
   const std::lock_guard lock(mutex_);
   ContextState& state = contexts_[context];
   if (error_.empty()) {
-    push_output();  // nothing stays behind because its sender went on to receive
-    if (state.waiting.empty() && !state.large.ready()) pump_input(Side::kReceive);
+    try {
+      push_output();  // nothing stays behind because its sender went on to receive
+    } catch (const Error&) {
+      // Kept in error_: said below, after what has come.
+    }
+    if (error_.empty() && state.waiting.empty() && !state.large.ready())
+      pump_input(Side::kReceive);
   }
   for (;;) {
     if (state.large.ready()) {
