@@ -1,0 +1,31 @@
+// Matrices over Z_2^32.
+#pragma once
+
+#include <cstddef>
+
+#include "ring.h"
+
+namespace training {
+
+// Row after row. `words` may be empty where only the shape is known: at a party that has no share.
+struct Matrix {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  Words words;
+
+  std::size_t size() const noexcept { return rows * columns; }
+  bool has_words() const noexcept { return !words.empty(); }
+};
+
+Matrix transposed(const Matrix& matrix);
+
+// sum += left * right; shapes must fit. The work is done by vector instructions, the widest that this
+// processor has.
+void add_product(Matrix& sum, const Matrix& left, const Matrix& right);
+Matrix product(const Matrix& left, const Matrix& right);
+
+// Element by element; the shapes are the same.
+void add(Matrix& sum, const Matrix& more);
+void subtract(Matrix& difference, const Matrix& less);
+
+}  // namespace training
