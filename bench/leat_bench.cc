@@ -26,6 +26,8 @@ constexpr Subcommand kSubcommands[] = {
     {"pingpong", kChannels, "Half round trips of messages", leat::bench::declare_pingpong},
     {"stream", kChannels, "Bandwidth and message rate of one direction",
      leat::bench::declare_stream},
+    {"planned", kChannels, "Half round trips of planned messages, against the bare write",
+     leat::bench::declare_planned},
     {"limits", kBounds, "What the machine allows: a cache line between two cores, and memcpy",
      leat::bench::declare_limits},
     {"tcp-pingpong", kBounds, "Half round trips over plain blocking TCP on loopback",

@@ -75,6 +75,11 @@ void ChannelCore::flush() {
   }
 }
 
+bool ChannelCore::try_flush() {
+  check_open("flush");
+  return transport_.try_flush();
+}
+
 void ChannelCore::shutdown() {
   if (end_said_ && !closed()) return;
   check_usable(0);
@@ -225,10 +230,6 @@ void ChannelCore::throw_closed(const char* what) const {
                 "Connect after fork().");
   throw Error(ErrorCode::kClosed,
               std::string(what) + ": this channel to " + where() + " was closed");
-}
-
-void ChannelCore::check_open(const char* what) const {
-  if (closed()) throw_closed(what);
 }
 
 void ChannelCore::check_usable(unsigned context) const {

@@ -30,6 +30,7 @@ class ChannelCore {
   void commit(std::size_t bytes);
   void abandon();
   void flush();
+  bool try_flush();
   void shutdown();
 
   Message receive(unsigned context);
@@ -50,7 +51,14 @@ class ChannelCore {
 
   // For other views of the connection than Channel. Throws kClosed, kInvalidArgument.
   void check_usable(unsigned context) const;
-  void check_open(const char* what) const;
+  void check_sending() const {
+    if (end_said_ || closed_.load(std::memory_order_relaxed)) [[unlikely]]
+      check_usable(0);
+  }
+  void check_open(const char* what) const {
+    if (closed_.load(std::memory_order_relaxed)) [[unlikely]]
+      throw_closed(what);
+  }
   // The one place where leat waits: until `try_once` returns true, within that side's timeout. Spins
   // for a while, then arms the transport and sleeps. Defined in channel_wait.h.
   template <typename Try>
@@ -62,6 +70,7 @@ class ChannelCore {
   static void orphan(ChannelCore* core) noexcept;
 
  private:
+  friend class AnyWaiter;
   friend class Lingerer;
 
   bool closed() const { return closed_.load(std::memory_order_relaxed) || !made_here_; }

@@ -92,6 +92,15 @@ TEST(LeatBench, LimitsAreACacheLineAndMemcpy) {
   expect_bandwidth(object.at("results")[2], 1 << 20);
 }
 
+TEST(LeatBench, PlannedIsSetAgainstTheBareWrite) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cores";
+  const json object = bench_json({"planned"});
+  expect_frame(object, "planned", 2);
+  EXPECT_EQ(object.at("results")[0].at("limit"), "write_imm");
+  EXPECT_EQ(object.at("results")[1].at("limit"), "planned");
+  EXPECT_GT(object.at("ratios").at("planned_vs_write_imm_64B"), 0);
+}
+
 class LeatBenchVerify : public testing::TestWithParam<const char*> {};
 
 TEST_P(LeatBenchVerify, ChecksEveryByteOfAllSizes) {
