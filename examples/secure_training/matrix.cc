@@ -15,21 +15,28 @@ struct Tile {
   static constexpr std::size_t kLanes = kBytes / sizeof(Word);
   static constexpr std::size_t kColumns = kLanes * kVectors;
 
+  // One by one: arrays that are copied as a whole do not stay in registers.
+  [[gnu::always_inline]] static void load(Vector& vector, const Word* from) {
+    std::memcpy(&vector, from, sizeof vector);
+  }
+
   [[gnu::always_inline]] static void add(Word* sum, const Word* left, const Word* right,
                                          std::size_t inner, std::size_t columns) {
     Vector accumulators[kRows][kVectors];
     for (std::size_t row = 0; row < kRows; ++row)
-      std::memcpy(accumulators[row], sum + row * columns, sizeof accumulators[row]);
+      for (std::size_t i = 0; i < kVectors; ++i)
+        load(accumulators[row][i], sum + row * columns + i * kLanes);
     for (std::size_t k = 0; k < inner; ++k) {
       Vector line[kVectors];
-      std::memcpy(line, right + k * columns, sizeof line);
+      for (std::size_t i = 0; i < kVectors; ++i) load(line[i], right + k * columns + i * kLanes);
       for (std::size_t row = 0; row < kRows; ++row) {
         const Word factor = left[row * inner + k];
         for (std::size_t i = 0; i < kVectors; ++i) accumulators[row][i] += factor * line[i];
       }
     }
     for (std::size_t row = 0; row < kRows; ++row)
-      std::memcpy(sum + row * columns, accumulators[row], sizeof accumulators[row]);
+      for (std::size_t i = 0; i < kVectors; ++i)
+        std::memcpy(sum + row * columns + i * kLanes, &accumulators[row][i], kBytes);
   }
 };
 

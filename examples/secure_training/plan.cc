@@ -118,9 +118,10 @@ TrainingPlan plan_training(const Settings& settings) {
     same->flows.insert(same->flows.end(), first.flows.begin(), first.flows.end());
   }
   Task task;
-  task.model = "secure_training, " + std::to_string(settings.samples) + " samples, " +
+  task.model = "secure_training, " + std::to_string(settings.parties) + " parties, " +
+               std::to_string(settings.samples) + " samples, " +
                std::to_string(settings.epochs) + " epochs";
-  task.options.parties = settings.parties;
+  task.options.parties = kProcesses;
   task.options.train = true;
   task.options.batch = settings.network.batch;
   for (const StageTraffic& traffic : stages) {
