@@ -7,6 +7,14 @@
 namespace training {
 namespace {
 
+struct Operands {
+  Word* sum;
+  const Word* left;
+  const Word* right;
+  std::size_t rows, inner, columns;
+  std::size_t left_row, left_column;  // from an element of `left` to the next one
+};
+
 // A tile of kRows x kVectors vectors of the sum stays in registers while a row of `right` after the
 // other passes by.
 template <std::size_t kBytes, std::size_t kRows, std::size_t kVectors>
@@ -20,38 +28,31 @@ struct Tile {
     std::memcpy(&vector, from, sizeof vector);
   }
 
-  [[gnu::always_inline]] static void add(Word* sum, const Word* left, const Word* right,
-                                         std::size_t inner, std::size_t columns) {
+  [[gnu::always_inline]] static void add(Word* sum, const Operands& m, const Word* left,
+                                         const Word* right) {
     Vector accumulators[kRows][kVectors];
     for (std::size_t row = 0; row < kRows; ++row)
       for (std::size_t i = 0; i < kVectors; ++i)
-        load(accumulators[row][i], sum + row * columns + i * kLanes);
-    for (std::size_t k = 0; k < inner; ++k) {
+        load(accumulators[row][i], sum + row * m.columns + i * kLanes);
+    for (std::size_t k = 0; k < m.inner; ++k) {
       Vector line[kVectors];
-      for (std::size_t i = 0; i < kVectors; ++i) load(line[i], right + k * columns + i * kLanes);
+      for (std::size_t i = 0; i < kVectors; ++i) load(line[i], right + k * m.columns + i * kLanes);
       for (std::size_t row = 0; row < kRows; ++row) {
-        const Word factor = left[row * inner + k];
+        const Word factor = left[row * m.left_row + k * m.left_column];
         for (std::size_t i = 0; i < kVectors; ++i) accumulators[row][i] += factor * line[i];
       }
     }
     for (std::size_t row = 0; row < kRows; ++row)
       for (std::size_t i = 0; i < kVectors; ++i)
-        std::memcpy(sum + row * columns + i * kLanes, &accumulators[row][i], kBytes);
+        std::memcpy(sum + row * m.columns + i * kLanes, &accumulators[row][i], kBytes);
   }
-};
-
-struct Operands {
-  Word* sum;
-  const Word* left;
-  const Word* right;
-  std::size_t rows, inner, columns;
 };
 
 [[gnu::always_inline]] inline void add_plainly(const Operands& m, std::size_t first_row,
                                                std::size_t last_row, std::size_t first_column) {
   for (std::size_t row = first_row; row < last_row; ++row) {
     for (std::size_t k = 0; k < m.inner; ++k) {
-      const Word factor = m.left[row * m.inner + k];
+      const Word factor = m.left[row * m.left_row + k * m.left_column];
       for (std::size_t column = first_column; column < m.columns; ++column)
         m.sum[row * m.columns + column] += factor * m.right[k * m.columns + column];
     }
@@ -67,8 +68,7 @@ template <std::size_t kBytes, std::size_t kRows, std::size_t kVectors>
   const std::size_t tiled_columns = m.columns / T::kColumns * T::kColumns;
   for (std::size_t column = 0; column < tiled_columns; column += T::kColumns)
     for (std::size_t row = 0; row < tiled_rows; row += kRows)
-      T::add(m.sum + row * m.columns + column, m.left + row * m.inner, m.right + column, m.inner,
-             m.columns);
+      T::add(m.sum + row * m.columns + column, m, m.left + row * m.left_row, m.right + column);
   add_plainly(m, 0, tiled_rows, tiled_columns);
   add_plainly(m, tiled_rows, m.rows, 0);
 }
@@ -112,18 +112,22 @@ Matrix transposed(const Matrix& matrix) {
   return result;
 }
 
-void add_product(Matrix& sum, const Matrix& left, const Matrix& right) {
+void add_product(Matrix& sum, const Matrix& left, const Matrix& right, Left turn) {
   static const Adder adder = best_adder();
-  require(left.columns == right.rows && sum.rows == left.rows && sum.columns == right.columns);
+  const bool turned = turn == Left::kTransposed;
+  const std::size_t rows = turned ? left.columns : left.rows;
+  const std::size_t inner = turned ? left.rows : left.columns;
+  require(inner == right.rows && sum.rows == rows && sum.columns == right.columns);
   require(left.words.size() == left.size() && right.words.size() == right.size() &&
           sum.words.size() == sum.size());
-  adder({sum.words.data(), left.words.data(), right.words.data(), left.rows, left.columns,
-         right.columns});
+  adder({sum.words.data(), left.words.data(), right.words.data(), rows, inner, right.columns,
+         turned ? 1 : left.columns, turned ? left.columns : 1});
 }
 
-Matrix product(const Matrix& left, const Matrix& right) {
-  Matrix result{left.rows, right.columns, Words(left.rows * right.columns)};
-  add_product(result, left, right);
+Matrix product(const Matrix& left, const Matrix& right, Left turn) {
+  const std::size_t rows = turn == Left::kTransposed ? left.columns : left.rows;
+  Matrix result{rows, right.columns, Words(rows * right.columns)};
+  add_product(result, left, right, turn);
   return result;
 }
 

@@ -19,10 +19,13 @@ struct Matrix {
 
 Matrix transposed(const Matrix& matrix);
 
+// Whether the left factor of a product is turned first, which costs nothing.
+enum class Left { kAsIs, kTransposed };
+
 // sum += left * right; shapes must fit. The work is done by vector instructions, the widest that this
 // processor has.
-void add_product(Matrix& sum, const Matrix& left, const Matrix& right);
-Matrix product(const Matrix& left, const Matrix& right);
+void add_product(Matrix& sum, const Matrix& left, const Matrix& right, Left turn = Left::kAsIs);
+Matrix product(const Matrix& left, const Matrix& right, Left turn = Left::kAsIs);
 
 // Element by element; the shapes are the same.
 void add(Matrix& sum, const Matrix& more);

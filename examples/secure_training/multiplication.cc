@@ -5,6 +5,17 @@
 #include <utility>
 
 namespace training {
+namespace {
+
+// Of a product with this factor.
+std::size_t rows_of(const Factor& left, Left turn) {
+  return turn == Left::kTransposed ? left.first.columns : left.first.rows;
+}
+
+// Of the keys; material.cc has stream 0.
+constexpr std::uint64_t kShareStream = 1, kZeroStream = 2;
+
+}  // namespace
 
 std::vector<Factor> BeaverEngine::prepare(std::initializer_list<const Matrix*> matrices) {
   std::vector<Factor> factors;
@@ -24,30 +35,23 @@ std::vector<Factor> BeaverEngine::prepare(std::initializer_list<const Matrix*> m
 }
 
 // (E + A)(F + B) = E (F + B) + A F + A B.
-Matrix BeaverEngine::multiply(const Factor& left, const Factor& right) {
-  Matrix result{left.first.rows, right.first.columns, {}};
+Matrix BeaverEngine::multiply(const Factor& left, const Factor& right, Left turn) {
+  Matrix result{rows_of(left, turn), right.first.columns, {}};
   result.words = material().determined(result.size(), [&](std::span<Word> values) {
-    const Matrix triple = product(left.second, right.second);
+    const Matrix triple = product(left.second, right.second, turn);
     std::ranges::copy(triple.words, values.begin());
   });
   if (!holds_share()) return {result.rows, result.columns, {}};
-  add_product(result, left.second, right.first);
+  add_product(result, left.second, right.first, turn);
   if (is_first()) {
     Matrix sum = right.second;
     add(sum, right.first);
-    add_product(result, left.first, sum);
+    add_product(result, left.first, sum, turn);
   } else {
-    add_product(result, left.first, right.second);
+    add_product(result, left.first, right.second, turn);
   }
   return result;
 }
-
-namespace {
-
-// Of the keys; material.cc has stream 0.
-constexpr std::uint64_t kShareStream = 1, kZeroStream = 2;
-
-}  // namespace
 
 ReplicatedEngine::ReplicatedEngine(Role role, Material* material, Exchange* exchange,
                                    const Keys& keys)
@@ -92,13 +96,13 @@ std::vector<Factor> ReplicatedEngine::prepare(std::initializer_list<const Matrix
 
 // Party i's summand is xi (yi + y(i+1)) + x(i+1) yi. Party 2 gives its own to party 1, hidden by a
 // number that party 0 takes away again.
-Matrix ReplicatedEngine::multiply(const Factor& left, const Factor& right) {
-  const std::size_t rows = left.first.rows, columns = right.first.columns;
+Matrix ReplicatedEngine::multiply(const Factor& left, const Factor& right, Left turn) {
+  const std::size_t rows = rows_of(left, turn), columns = right.first.columns;
   if (role() == Role::kDealer) return {rows, columns, {}};
   Matrix sum = right.first;
   add(sum, right.second);
-  Matrix result = product(left.first, sum);
-  add_product(result, left.second, right.first);
+  Matrix result = product(left.first, sum, turn);
+  add_product(result, left.second, right.first, turn);
   switch (role()) {
     case Role::kFirst: subtract(result, {rows, columns, zero_.draw(result.size())}); break;
     case Role::kSecond: {

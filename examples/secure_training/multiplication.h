@@ -18,7 +18,7 @@ class BeaverEngine final : public SecureEngine {
       : SecureEngine(role, &material, exchange) {}
 
   std::vector<Factor> prepare(std::initializer_list<const Matrix*> matrices) override;
-  Matrix multiply(const Factor& left, const Factor& right) override;
+  Matrix multiply(const Factor& left, const Factor& right, Left turn) override;
 };
 
 // Three parties: replicated shares (Araki et al., CCS 2016, section 2). Of x = x0 + x1 + x2 party i
@@ -36,7 +36,7 @@ class ReplicatedEngine final : public SecureEngine {
   ReplicatedEngine(Role role, Material* material, Exchange* exchange, const Keys& keys);
 
   std::vector<Factor> prepare(std::initializer_list<const Matrix*> matrices) override;
-  Matrix multiply(const Factor& left, const Factor& right) override;
+  Matrix multiply(const Factor& left, const Factor& right, Left turn) override;
 
  private:
   Prg first_shares_, second_shares_;  // of matrices: x0 and x2

@@ -64,14 +64,13 @@ Trainer::Trainer(const Network& network, Engine& engine, std::vector<Matrix> wei
       weight_factors_(network.layers()),
       signs_(network.layers()) {}
 
-void Trainer::step(const Matrix& samples, const Matrix& labels) {
-  Matrix error = forward(samples);
+void Trainer::step(Matrix samples, const Matrix& labels) {
+  Matrix error = forward(std::move(samples));
   subtract(error, labels);
   backward(std::move(error));
 }
 
-Matrix Trainer::forward(const Matrix& samples) {
-  Matrix values = samples;
+Matrix Trainer::forward(Matrix values) {
   for (std::size_t layer = 0; layer < network_.layers(); ++layer) {
     engine_.begin(stages_[2 * layer]);
     std::vector<Factor> factors = engine_.prepare({&values, &weights_[layer]});
@@ -95,7 +94,7 @@ void Trainer::backward(Matrix error) {
   for (std::size_t layer = network_.layers(); layer-- > 0;) {
     engine_.begin(*stage++);
     const Factor factor = std::move(engine_.prepare({&error}).front());
-    Matrix change = engine_.multiply(transposed(inputs_[layer]), factor);
+    Matrix change = engine_.multiply(inputs_[layer], factor, Left::kTransposed);
     if (layer == 0) {
       engine_.truncate({{change, rate_bits}});
     } else {

@@ -37,11 +37,11 @@ class Trainer {
   Trainer(const Network& network, Engine& engine, std::vector<Matrix> weights);
 
   // A batch of samples and the unit vectors of their labels, as the engine's matrices.
-  void step(const Matrix& samples, const Matrix& labels);
+  void step(Matrix samples, const Matrix& labels);
   const std::vector<Matrix>& weights() const noexcept { return weights_; }
 
  private:
-  Matrix forward(const Matrix& samples);
+  Matrix forward(Matrix values);
   void backward(Matrix error);
 
   const Network& network_;

@@ -8,8 +8,8 @@ std::vector<Factor> PlainEngine::prepare(std::initializer_list<const Matrix*> ma
   return factors;
 }
 
-Matrix PlainEngine::multiply(const Factor& left, const Factor& right) {
-  return product(left.first, right.first);
+Matrix PlainEngine::multiply(const Factor& left, const Factor& right, Left turn) {
+  return product(left.first, right.first, turn);
 }
 
 void PlainEngine::truncate(std::initializer_list<Truncation> truncations) {

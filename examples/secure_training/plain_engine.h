@@ -14,7 +14,7 @@ class PlainEngine final : public Engine {
   void begin(const Stage&) override {}
   void end() override {}
   std::vector<Factor> prepare(std::initializer_list<const Matrix*> matrices) override;
-  Matrix multiply(const Factor& left, const Factor& right) override;
+  Matrix multiply(const Factor& left, const Factor& right, Left turn) override;
   void truncate(std::initializer_list<Truncation> truncations) override;
   Sign relu(Matrix& matrix) override;
   void select(Matrix& matrix, const Sign& sign) override;

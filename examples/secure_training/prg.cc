@@ -39,22 +39,27 @@ Prg::Prg(const Key& key, std::uint64_t stream)
                                                  key.data(), start.data()) == 1);
 }
 
-void Prg::fill(std::span<Word> words) {
-  constexpr std::size_t kPieceWords = 1 << 12;  // stays in the cache between zeroing and encrypting
-  while (!words.empty()) {
-    const std::span<Word> piece = words.first(std::min(kPieceWords, words.size()));
-    std::fill(piece.begin(), piece.end(), 0);
+// What is encrypted is nothing but the counter.
+void Prg::encrypt_zeros(std::span<Word> zeros) {
+  constexpr std::size_t kPieceWords = std::size_t{1} << 28;  // OpenSSL counts bytes in an int
+  while (!zeros.empty()) {
+    const std::span<Word> piece = zeros.first(std::min(kPieceWords, zeros.size()));
     auto* bytes = reinterpret_cast<unsigned char*>(piece.data());
     int written = 0;
     check(EVP_EncryptUpdate(cipher_.get(), bytes, &written, bytes,
                             static_cast<int>(piece.size_bytes())) == 1);
-    words = words.subspan(piece.size());
+    zeros = zeros.subspan(piece.size());
   }
+}
+
+void Prg::fill(std::span<Word> words) {
+  std::ranges::fill(words, 0);
+  encrypt_zeros(words);
 }
 
 Words Prg::draw(std::size_t count) {
   Words words(count);
-  fill(words);
+  encrypt_zeros(words);
   return words;
 }
 

@@ -75,12 +75,13 @@ void SecureEngine::truncate(std::initializer_list<Truncation> truncations) {
   masks = all.begin();
   for (const auto& [matrix, bits] : truncations) {
     const auto& [minus_r, high, top] = *masks++;
-    const Words opened = open_masked(matrix.words, minus_r);
+    const std::span<const Word> in = exchange_->receive(other_party(), matrix.size());
     const Word ours = is_first() ? ~Word{0} : 0;
     const Word offset = kTruncationLimit >> bits;
-    for (std::size_t i = 0; i < opened.size(); ++i) {
-      const Word c_top = opened[i] >> 31;
-      const Word c_high = (opened[i] & ~kTopBit) >> bits;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const Word c = matrix.words[i] - minus_r[i] + in[i];
+      const Word c_top = c >> 31;
+      const Word c_high = (c & ~kTopBit) >> bits;
       const Word carry = (c_top & ours) + ((top[i] ^ -c_top) + c_top);  // c + r - 2 c r
       matrix.words[i] = ((c_high - offset) & ours) - high[i] + (carry << (31 - bits));
     }
