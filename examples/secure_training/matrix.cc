@@ -48,29 +48,26 @@ struct Tile {
   }
 };
 
-[[gnu::always_inline]] inline void add_plainly(const Operands& m, std::size_t first_row,
-                                               std::size_t last_row, std::size_t first_column) {
-  for (std::size_t row = first_row; row < last_row; ++row) {
+[[gnu::always_inline]] inline void add_rows_plainly(const Operands& m, std::size_t first_row) {
+  for (std::size_t row = first_row; row < m.rows; ++row) {
     for (std::size_t k = 0; k < m.inner; ++k) {
       const Word factor = m.left[row * m.left_row + k * m.left_column];
-      for (std::size_t column = first_column; column < m.columns; ++column)
+      for (std::size_t column = 0; column < m.columns; ++column)
         m.sum[row * m.columns + column] += factor * m.right[k * m.columns + column];
     }
   }
 }
 
 // The columns of a tile, over all rows, before the next ones: that part of `right` stays in the
-// cache.
+// cache. Columns must be whole tiles.
 template <std::size_t kBytes, std::size_t kRows, std::size_t kVectors>
 [[gnu::always_inline]] inline void add_in_tiles(const Operands& m) {
   using T = Tile<kBytes, kRows, kVectors>;
   const std::size_t tiled_rows = m.rows / kRows * kRows;
-  const std::size_t tiled_columns = m.columns / T::kColumns * T::kColumns;
-  for (std::size_t column = 0; column < tiled_columns; column += T::kColumns)
+  for (std::size_t column = 0; column < m.columns; column += T::kColumns)
     for (std::size_t row = 0; row < tiled_rows; row += kRows)
       T::add(m.sum + row * m.columns + column, m, m.left + row * m.left_row, m.right + column);
-  add_plainly(m, 0, tiled_rows, tiled_columns);
-  add_plainly(m, tiled_rows, m.rows, 0);
+  add_rows_plainly(m, tiled_rows);
 }
 
 void add_by_any(const Operands& m) { add_in_tiles<16, 4, 2>(m); }
@@ -80,6 +77,8 @@ void add_by_any(const Operands& m) { add_in_tiles<16, 4, 2>(m); }
 [[gnu::target("avx512f")]] void add_by_avx512(const Operands& m) { add_in_tiles<64, 8, 2>(m); }
 #endif
 
+constexpr std::size_t kColumns = 32;  // a multiple of every tile's
+
 using Adder = void (*)(const Operands&);
 
 Adder best_adder() {
@@ -88,6 +87,22 @@ Adder best_adder() {
   if (__builtin_cpu_supports("avx2")) return add_by_avx2;
 #endif
   return add_by_any;
+}
+
+// Of as many columns as the narrower one has.
+void copy_columns(const Matrix& from, Matrix& to) {
+  const std::size_t columns = std::min(from.columns, to.columns);
+  for (std::size_t row = 0; row < from.rows; ++row)
+    std::copy_n(from.words.data() + row * from.columns, columns,
+                to.words.data() + row * to.columns);
+}
+
+// With columns of zeros up to whole tiles.
+Matrix widened(const Matrix& matrix) {
+  const std::size_t columns = (matrix.columns + kColumns - 1) / kColumns * kColumns;
+  Matrix wide{matrix.rows, columns, Words(matrix.rows * columns)};
+  copy_columns(matrix, wide);
+  return wide;
 }
 
 void require(bool fits) {
@@ -120,8 +135,17 @@ void add_product(Matrix& sum, const Matrix& left, const Matrix& right, Left turn
   require(inner == right.rows && sum.rows == rows && sum.columns == right.columns);
   require(left.words.size() == left.size() && right.words.size() == right.size() &&
           sum.words.size() == sum.size());
-  adder({sum.words.data(), left.words.data(), right.words.data(), rows, inner, right.columns,
-         turned ? 1 : left.columns, turned ? left.columns : 1});
+  const std::size_t left_row = turned ? 1 : left.columns, left_column = turned ? left.columns : 1;
+  if (right.columns % kColumns == 0) {
+    adder({sum.words.data(), left.words.data(), right.words.data(), rows, inner, right.columns,
+           left_row, left_column});
+    return;
+  }
+  Matrix wide_sum = widened(sum);
+  const Matrix wide_right = widened(right);
+  adder({wide_sum.words.data(), left.words.data(), wide_right.words.data(), rows, inner,
+         wide_right.columns, left_row, left_column});
+  copy_columns(wide_sum, sum);
 }
 
 Matrix product(const Matrix& left, const Matrix& right, Left turn) {
@@ -129,16 +153,6 @@ Matrix product(const Matrix& left, const Matrix& right, Left turn) {
   Matrix result{rows, right.columns, Words(rows * right.columns)};
   add_product(result, left, right, turn);
   return result;
-}
-
-void add(Matrix& sum, const Matrix& more) {
-  require(sum.words.size() == more.words.size());
-  for (std::size_t i = 0; i < sum.words.size(); ++i) sum.words[i] += more.words[i];
-}
-
-void subtract(Matrix& difference, const Matrix& less) {
-  require(difference.words.size() == less.words.size());
-  for (std::size_t i = 0; i < difference.words.size(); ++i) difference.words[i] -= less.words[i];
 }
 
 }  // namespace training

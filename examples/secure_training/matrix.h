@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "ring.h"
+#include "words.h"
 
 namespace training {
 
@@ -28,7 +30,9 @@ void add_product(Matrix& sum, const Matrix& left, const Matrix& right, Left turn
 Matrix product(const Matrix& left, const Matrix& right, Left turn = Left::kAsIs);
 
 // Element by element; the shapes are the same.
-void add(Matrix& sum, const Matrix& more);
-void subtract(Matrix& difference, const Matrix& less);
+inline void add(Matrix& sum, const Matrix& more) { add(std::span(sum.words), more.words); }
+inline void subtract(Matrix& difference, const Matrix& less) {
+  subtract(std::span(difference.words), less.words);
+}
 
 }  // namespace training

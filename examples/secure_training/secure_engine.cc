@@ -21,25 +21,25 @@ void SecureEngine::end() {
 }
 
 void SecureEngine::send_masked(const Words& shares, const Words& masks) {
-  const std::span<Word> out = exchange_->reserve(other_party(), shares.size());
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = shares[i] - masks[i];
+  differences(exchange_->reserve(other_party(), shares.size()), shares, masks);
   exchange_->commit(other_party());
 }
 
 Words SecureEngine::open_masked(const Words& shares, const Words& masks) {
   const std::span<const Word> in = exchange_->receive(other_party(), shares.size());
   Words opened(shares.size());
-  for (std::size_t i = 0; i < opened.size(); ++i) opened[i] = shares[i] - masks[i] + in[i];
+  differences(opened, shares, masks);
+  add(opened, in);
   return opened;
 }
 
 Words SecureEngine::open_bits(const Words& shares, const Words& masks) {
-  const std::span<Word> out = exchange_->reserve(other_party(), shares.size());
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = shares[i] ^ masks[i];
+  xors(exchange_->reserve(other_party(), shares.size()), shares, masks);
   exchange_->commit(other_party());
   const std::span<const Word> in = exchange_->receive(other_party(), shares.size());
   Words opened(shares.size());
-  for (std::size_t i = 0; i < opened.size(); ++i) opened[i] = shares[i] ^ masks[i] ^ in[i];
+  xors(opened, shares, masks);
+  xors(opened, opened, in);
   return opened;
 }
 
@@ -75,26 +75,8 @@ void SecureEngine::truncate(std::initializer_list<Truncation> truncations) {
   masks = all.begin();
   for (const auto& [matrix, bits] : truncations) {
     const auto& [minus_r, high, top] = *masks++;
-    const std::span<const Word> in = exchange_->receive(other_party(), matrix.size());
-    const Word ours = is_first() ? ~Word{0} : 0;
-    const Word offset = kTruncationLimit >> bits;
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      const Word c = matrix.words[i] - minus_r[i] + in[i];
-      const Word c_top = c >> 31;
-      const Word c_high = (c & ~kTopBit) >> bits;
-      const Word carry = (c_top & ours) + ((top[i] ^ -c_top) + c_top);  // c + r - 2 c r
-      matrix.words[i] = ((c_high - offset) & ours) - high[i] + (carry << (31 - bits));
-    }
-  }
-}
-
-// With bit b = e xor s, where e is known and s is shared, and t = y + m, where y is known:
-// t s = y s + m s, and what remains of t is t s if e, else t - t s.
-void SecureEngine::finish_select(Matrix& matrix, const Words& masked, const Words& mask_times_bit,
-                                 const Sign& sign) const {
-  for (std::size_t i = 0; i < matrix.words.size(); ++i) {
-    const Word times_bit = masked[i] * sign.mask[i] + mask_times_bit[i];
-    matrix.words[i] = sign.opened[i] != 0 ? times_bit : matrix.words[i] - times_bit;
+    const auto in = exchange_->receive(other_party(), matrix.size());
+    finish_truncation(matrix.words, {minus_r, high, top, in}, bits, is_first());
   }
 }
 
@@ -108,13 +90,15 @@ std::function<void(std::span<Word>)> products(const Words& left, const Words& ri
 
 }  // namespace
 
+// The number is opened under a mask and multiplied with the bit that the sign was opened under.
 void SecureEngine::select(Matrix& matrix, const Sign& sign) {
   if (role_ == Role::kHelper) return;
   const Words mask = material_->uniform(matrix.size());
   const Words mask_times_bit = material_->determined(matrix.size(), products(mask, sign.mask));
   if (!holds_share()) return;
   send_masked(matrix.words, mask);
-  finish_select(matrix, open_masked(matrix.words, mask), mask_times_bit, sign);
+  const Words masked = open_masked(matrix.words, mask);
+  finish_select(matrix.words, masked, sign.opened, sign.mask, mask_times_bit);
 }
 
 // The number is opened under a mask, and its sign computed from the mask's bits, of which the parties
@@ -140,7 +124,7 @@ Sign SecureEngine::relu(Matrix& matrix) {
   const Words masked = open_masked(matrix.words, mask);
   const Words negative = top_bits(masked, comparison);
   sign.opened = unpacked(open_bits(negative, random_bits), count);
-  finish_select(matrix, masked, mask_times_bit, sign);
+  finish_select(matrix.words, masked, sign.opened, sign.mask, mask_times_bit);
   return sign;
 }
 

@@ -65,8 +65,6 @@ class SecureEngine : public Engine {
   // Shares, by xor, of the top bits of masked + mask.
   Words top_bits(const Words& masked, const Comparison& material);
   Words open_bits(const Words& shares, const Words& masks);
-  void finish_select(Matrix& matrix, const Words& masked, const Words& mask_times_bit,
-                     const Sign& sign) const;
 
   const Role role_;
   Material* const material_;

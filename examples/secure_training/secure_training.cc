@@ -1,6 +1,8 @@
 // Trains a network that recognises handwritten digits, while nobody who computes sees the digits or
 // the network: they hold random-looking shares, and send each other leat messages.
 // docs/secure_training.md explains the protocols; this file reads the command line.
+#include <malloc.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -173,6 +175,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Matrices come and go in every step: their memory stays with the process.
+  mallopt(M_MMAP_THRESHOLD, 1 << 28);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {
