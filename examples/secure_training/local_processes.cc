@@ -7,26 +7,16 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <system_error>
 
 namespace training {
-namespace {
-
-int exit_code_of(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return 1;
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-}  // namespace
 
 LocalProcesses::~LocalProcesses() {
-  for (const pid_t child : children_) {
-    kill(child, SIGKILL);
-    exit_code_of(child);
-  }
+  for (const pid_t child : children_) kill(child, SIGKILL);
+  for (const pid_t child : children_)
+    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
 }
 
 void LocalProcesses::start(const std::function<int()>& body) {
@@ -41,10 +31,17 @@ void LocalProcesses::start(const std::function<int()>& body) {
 }
 
 bool LocalProcesses::wait() {
-  bool succeeded = true;
-  for (const pid_t child : children_) succeeded = exit_code_of(child) == 0 && succeeded;
-  children_.clear();
-  return succeeded;
+  while (!children_.empty()) {
+    int status = 0;
+    const pid_t ended = waitpid(-1, &status, 0);
+    if (ended < 0 && errno == EINTR) continue;
+    if (ended < 0) throw std::system_error(errno, std::generic_category(), "waitpid");
+    std::erase(children_, ended);
+    if (WIFSIGNALED(status))
+      std::fprintf(stderr, "secure_training: a process was killed by signal %d\n", WTERMSIG(status));
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return false;
+  }
+  return true;
 }
 
 // All at once, so that they differ.

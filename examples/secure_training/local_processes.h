@@ -1,8 +1,9 @@
-// The other processes of a training that runs on this machine alone.
+// The processes of a training that runs on this machine alone.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ class LocalProcesses {
 
   // Runs `body`, whose result is the exit code, in a child.
   void start(const std::function<int()>& body);
-  // Waits for all. Whether all of them succeeded.
+  // Waits until all have succeeded, or one has failed; then false.
   bool wait();
 
  private:

@@ -91,11 +91,15 @@ int run_process(const Arguments& arguments, unsigned self) {
 
 int run_local(Arguments arguments) {
   arguments.addresses = free_local_addresses(kProcesses);
-  LocalProcesses others;
-  for (unsigned process = 1; process < kProcesses; ++process)
-    others.start([&, process] { return run_process(arguments, process); });
-  const int ours = run_process(arguments, 0);
-  return others.wait() ? ours : 1;
+  LocalProcesses processes;
+  for (unsigned process = 0; process < kProcesses; ++process) {
+    processes.start([&, process] {
+      const int code = run_process(arguments, process);
+      std::fflush(nullptr);
+      return code;
+    });
+  }
+  return processes.wait() ? 0 : 1;
 }
 
 void require(bool holds, const std::string& else_what) {
