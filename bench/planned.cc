@@ -40,9 +40,7 @@ class ArrayCarrier {
   void send(std::uint64_t index, std::span<const std::byte> message) {
     channel_.send(0, index, message);
   }
-  std::span<const std::byte> receive(std::uint64_t index) {
-    return channel_.receive(0, index);
-  }
+  std::span<const std::byte> receive(std::uint64_t index) { return channel_.receive(0, index); }
   void begin_turn() { channel_.open(0, array_); }
   void end_turn() { channel_.close(0); }
 
@@ -144,7 +142,8 @@ Options options_for(const PlannedArguments& arguments) {
   return options;
 }
 
-// What each side has for its turns: a bare one, one of arrays, and so on; the first two do not count.
+// What each side has for its turns: a bare one, one of arrays, and so on; the first two do not
+// count.
 struct Sides {
   Sides(Channel connected, const PlannedArguments& arguments, std::size_t bytes, bool first)
       : channel(std::move(connected)),

@@ -68,8 +68,8 @@ class LEAT_EXPORT PlannedChannel {
   [[nodiscard]] std::span<std::byte> reserve(unsigned context, std::uint64_t index,
                                              std::uint64_t count = 1);
   void commit();
-  // The same without blocking: data() is null if the peer has not opened the array, or false if not all
-  // of the reservation is on its way; then call again.
+  // The same without blocking: data() is null if the peer has not opened the array, or false if not
+  // all of the reservation is on its way; then call again.
   [[nodiscard]] std::span<std::byte> try_reserve(unsigned context, std::uint64_t index,
                                                  std::uint64_t count = 1);
   [[nodiscard]] bool try_commit();

@@ -18,8 +18,9 @@ constexpr std::uint64_t kWordBits = 64;
 constexpr std::uint64_t kRingCost = 128;
 
 [[noreturn]] void not_due(std::uint64_t index, std::uint64_t count, const char* why) {
-  throw Error(ErrorCode::kProtocol, "messages " + std::to_string(index) + " to " +
-                                        std::to_string(index + count - 1) + " arrived, " + why,
+  throw Error(ErrorCode::kProtocol,
+              "messages " + std::to_string(index) + " to " + std::to_string(index + count - 1) +
+                  " arrived, " + why,
               "All parties must open the same arrays and send each message once.");
 }
 
@@ -30,8 +31,8 @@ LandingMemory::LandingMemory(std::uint64_t bytes) : bytes_(bytes) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     throw Error(ErrorCode::kResource,
-                "no memory for messages: mmap of " + std::to_string(bytes) + " bytes failed: " +
-                    std::strerror(errno),
+                "no memory for messages: mmap of " + std::to_string(bytes) +
+                    " bytes failed: " + std::strerror(errno),
                 "Lower planned_bytes, or plan for a smaller batch.", errno);
   data_ = static_cast<std::byte*>(memory);
 }
@@ -66,7 +67,8 @@ void Inbox::check(unsigned context, std::uint64_t index, std::uint64_t count) co
 std::uint64_t Inbox::count_of(unsigned context, std::uint64_t bytes) const {
   if (open_ && (bytes == 0 || bytes % array_.message_bytes != 0))
     throw Error(ErrorCode::kInvalidArgument,
-                std::to_string(bytes) + " bytes are no whole number of messages: those of context " +
+                std::to_string(bytes) +
+                    " bytes are no whole number of messages: those of context " +
                     std::to_string(context) + " have " + std::to_string(array_.message_bytes));
   return open_ ? bytes / array_.message_bytes : 1;  // a closed one is check()'s matter
 }
@@ -101,8 +103,8 @@ void Inbox::arrive(std::uint64_t index, std::span<const std::byte> bytes, Messag
   }
   arrived_count_ += count;
 
-  // A kept message holds up its ring once that has gone round. So nothing is kept unless the ring takes
-  // all that may come after it, one by one at worst.
+  // A kept message holds up its ring once that has gone round. So nothing is kept unless the ring
+  // takes all that may come after it, one by one at worst.
   const std::uint64_t cost = bytes.size() + kRingCost;
   const std::uint64_t rest = missing() * (array_.message_bytes + kRingCost);
   if (message != nullptr && kept_bytes_ + cost + rest <= ring_bytes) {

@@ -1,4 +1,5 @@
-// Where the messages of one sender are put together on carriers that do not bring them to their place.
+// Where the messages of one sender are put together on carriers that do not bring them to their
+// place.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,9 @@ class LandingMemory {
   std::uint64_t bytes_;
 };
 
-// The arrivals of one context: one bit for each message, and its bytes either at its place in `memory` or
-// still in the channel's. Pure but for that. Calls with wrong arguments throw leat::Error.
+// The arrivals of one context: one bit for each message, and its bytes either at its place in
+// `memory` or still in the channel's. Pure but for that. Calls with wrong arguments throw
+// leat::Error.
 class Inbox {
  public:
   bool is_open() const noexcept { return open_; }
@@ -44,9 +46,9 @@ class Inbox {
   // How many messages that many bytes are. Throws kInvalidArgument.
   std::uint64_t count_of(unsigned context, std::uint64_t bytes) const;
 
-  // Messages from `index` on came. They are copied to their place; or `message`, which they fill, is kept
-  // if `ring_bytes` of its ring still take all that is to come. Throws kProtocol
-  // if they were not due.
+  // Messages from `index` on came. They are copied to their place; or `message`, which they fill,
+  // is kept if `ring_bytes` of its ring still take all that is to come. Throws kProtocol if they
+  // were not due.
   void arrive(std::uint64_t index, std::span<const std::byte> bytes, Message* message,
               std::uint64_t ring_bytes, std::byte* memory);
   bool arrived(std::uint64_t index, std::uint64_t count) const;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <optional>
 #include <string>
 #include <thread>
@@ -160,8 +161,10 @@ Meeting::Meeting(const MeshOptions& options) : self_(options.self), options_(opt
 std::vector<Channel> Meeting::connect() {
   const unsigned parties = hello_.parties;
   if (self_ + 1 < parties) listener_.emplace(addresses_[self_], options_);
-  for (unsigned party = 0; party < self_; ++party) connect_to(party);
-  for (unsigned party = 0; party < self_; ++party) await_answer(party);
+  for (unsigned party = 0; party < self_; ++party) {
+    connect_to(party);
+    await_answer(party);
+  }
   for (unsigned party = self_ + 1; party < parties; ++party) {
     while (!channels_[party]) {
       serve_newcomers();
@@ -179,8 +182,12 @@ std::vector<Channel> Meeting::connect() {
 void Meeting::connect_to(unsigned party) {
   options_.connect_timeout = std::max(
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()), kNap);
+  // In a thread, because the address may turn out to be our own, and we have to answer there.
+  auto connected = std::async(std::launch::async,
+                              [&] { return Channel::connect(addresses_[party], options_); });
+  while (connected.wait_for(kNap) != std::future_status::ready) serve_newcomers();
   try {
-    channels_[party] = Channel::connect(addresses_[party], options_);
+    channels_[party] = connected.get();
     channels_[party]->send(std::as_bytes(std::span(&hello_, 1)));
   } catch (const Error& error) {
     throw Error(error.code(), name_of(party) + ": " + error.what(), {}, error.system_errno());
@@ -198,9 +205,9 @@ void Meeting::await_answer(unsigned party) {
     if (answer && !*answer)
       throw Error(ErrorCode::kPeerDied, name_of(party) + " ended while the parties were meeting");
     if (answer && answer->size() == 0) return;
-    if (answer) throw invalid(name_of(party) + " turns party " + std::to_string(self_) +
-                              " away: " + std::string(answer->text()));
-    // The answer may be ours to give: the address may be our own.
+    if (answer)
+      throw invalid(name_of(party) + " turns party " + std::to_string(self_) +
+                    " away: " + std::string(answer->text()));
     serve_newcomers();
     if (Clock::now() > deadline_) time_out(name_of(party) + " has not answered");
     std::this_thread::sleep_for(kNap);
@@ -251,7 +258,8 @@ std::string Meeting::objection(const Hello& hello) const {
   if (hello.parties != hello_.parties)
     return "the number of parties is " + std::to_string(hello_.parties) + here + " and " +
            std::to_string(hello.parties) + there;
-  if (hello.party == self_) return "it says that it is party " + std::to_string(self_) + ", as this one";
+  if (hello.party == self_)
+    return "it says that it is party " + std::to_string(self_) + ", as this one";
   if (hello.party >= hello_.parties || hello.party < self_)
     return "it says that it is party " + std::to_string(hello.party) +
            ", which does not connect to party " + std::to_string(self_);
@@ -273,10 +281,10 @@ std::string Meeting::objection(const Hello& hello) const {
 }
 
 void Meeting::time_out(const std::string& missing) const {
-  throw Error(ErrorCode::kTimeout,
-              missing + " in time" +
-                  (turned_away_.empty() ? "" : "; turned away was " + turned_away_),
-              "Start all parties within connect_timeout_ms, with the same settings.");
+  throw Error(
+      ErrorCode::kTimeout,
+      missing + " in time" + (turned_away_.empty() ? "" : "; turned away was " + turned_away_),
+      "Start all parties within connect_timeout_ms, with the same settings.");
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace leat::scml::detail {
 namespace {
 
 constexpr std::uint64_t kPlaceUnitBytes = 64;
-// Messages that are looked at together while waiting, so that those that are here are not looked at again.
+// Messages that are looked at together while waiting, so that those that are here are not looked at
+// again.
 constexpr std::uint64_t kLookMessages = 4096;
 // How long a party's death may take to be seen here after another party has ended because of it.
 constexpr auto kBlameTime = std::chrono::milliseconds(300);
@@ -90,14 +91,24 @@ void MeshCore::wait(WaitFor wait_for, unsigned peer, const char* what, Try&& try
   }
 }
 
+void MeshCore::progress(unsigned peer) {
+  of_party(peer, [](Link& link) {
+    try {
+      link.progress();
+    } catch (const Error&) {
+      if (!link.ended()) throw;  // after an end in order the peer may be gone
+    }
+  });
+}
+
 void MeshCore::progress_all() {
   for (unsigned peer = 0; peer < parties(); ++peer)
-    if (peer != self_) of_party(peer, [](Link& link) { link.progress(); });
+    if (peer != self_) progress(peer);
 }
 
 void MeshCore::post_pending() {
   for (unsigned peer = 0; unposted_ >> peer != 0; ++peer)
-    if ((unposted_ & bit(peer)) != 0) of_party(peer, [](Link& link) { link.progress(); });
+    if ((unposted_ & bit(peer)) != 0) progress(peer);
   unposted_ = 0;
 }
 
@@ -120,8 +131,7 @@ void MeshCore::fail_ended(unsigned peer) {
     // It says again what it said.
   }
   const bool ended = links_[peer]->ended();
-  if (!ended)
-    fail(Error(ErrorCode::kPeerDied, name_of(peer) + " died: its connection is gone"));
+  if (!ended) fail(Error(ErrorCode::kPeerDied, name_of(peer) + " died: its connection is gone"));
   // A party that ends too early has often met another's death, which is then the one to be named.
   if (!blaming_) {
     blaming_ = true;
@@ -132,7 +142,7 @@ void MeshCore::fail_ended(unsigned peer) {
       Channel* gone = nullptr;
       try {
         gone = wait_any(std::span(&channel, 1), WaitFor::kRoom, "wait", [&] {
-          of_party(other, [](Link& link) { link.progress(); });
+          progress(other);
           return links_[other]->ended() || std::chrono::steady_clock::now() > until;
         });
       } catch (const Error& error) {
@@ -190,8 +200,8 @@ void MeshCore::open(unsigned context, const leat::MessageArray& array,
   opened.open = true;
   if (array.incoming == leat::MessageArray::kAll) opened.array.incoming = array.count;
   if (opened.array.incoming > array.count)
-    throw invalid("open: of the " + std::to_string(array.count) + " messages" + in_context(context) +
-                  " " + std::to_string(array.incoming) + " are to come");
+    throw invalid("open: of the " + std::to_string(array.count) + " messages" +
+                  in_context(context) + " " + std::to_string(array.incoming) + " are to come");
   for (const Flow& flow : flows) {
     if (flow.sender >= parties() || flow.receiver >= parties() || flow.sender == flow.receiver)
       throw invalid("open: a flow" + in_context(context) + " from party " +
@@ -211,14 +221,13 @@ void MeshCore::open(unsigned context, const leat::MessageArray& array,
 
 void MeshCore::close(unsigned context) {
   check_usable();
-  if (!is_open(context)) throw invalid("close: context " + std::to_string(context) + " is not open");
+  if (!is_open(context))
+    throw invalid("close: context " + std::to_string(context) + " is not open");
   const Context& closing = contexts_[context];
   post_pending();
   for (unsigned peer = 0; peer < parties(); ++peer) {
     if (((closing.sends_to | closing.receives_from) & bit(peer)) == 0) continue;
-    const auto complete = [&](Link& link) {
-      return link.missing(context) == 0 && link.try_post();
-    };
+    const auto complete = [&](Link& link) { return link.missing(context) == 0 && link.try_post(); };
     if (!of_party(peer, complete))
       wait(WaitFor::kMessages, peer, "close", [&] { return of_party(peer, complete); });
   }

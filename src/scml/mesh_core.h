@@ -69,9 +69,11 @@ class MeshCore {
   // kInvalidArgument ends the mesh.
   template <typename Call>
   auto of_party(unsigned peer, Call&& call);
-  // Until `try_once` returns true, while taking in what arrives from all. `peer`: whom it is waited for.
+  // Until `try_once` returns true, while taking in what arrives from all. `peer`: whom it is waited
+  // for.
   template <typename Try>
   void wait(WaitFor wait_for, unsigned peer, const char* what, Try&& try_once);
+  void progress(unsigned peer);
   void progress_all();
   void post_pending();
   [[noreturn]] void fail(const Error& error);

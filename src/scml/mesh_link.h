@@ -11,8 +11,8 @@
 
 namespace leat::scml::detail {
 
-// What stands before, or after, the messages of an array on the carriers that move no planned messages;
-// and in context 0, with every carrier, the n-th word that the peer waits in a barrier.
+// What stands before, or after, the messages of an array on the carriers that move no planned
+// messages; and in context 0, with every carrier, the n-th word that the peer waits in a barrier.
 struct LinkHeader {
   std::uint64_t index = 0;  // of the first message, or n
   std::uint32_t epoch = 0;  // how often the context had been opened
@@ -20,8 +20,8 @@ struct LinkHeader {
 };
 static_assert(sizeof(LinkHeader) == 16);
 
-// No call blocks. Errors are the channel's, kInvalidArgument for what contradicts the open arrays, and
-// kProtocol if the peer did. One thread.
+// No call blocks. Errors are the channel's, kInvalidArgument for what contradicts the open arrays,
+// and kProtocol if the peer did. One thread.
 class Link {
  public:
   virtual ~Link() = default;

@@ -38,7 +38,9 @@ class PlannedLink final : public Link {
   explicit PlannedLink(Channel channel) : planned_(std::move(channel)) {}
 
   Channel& channel() override { return planned_.channel(); }
-  void open(unsigned context, const leat::MessageArray& array) override { planned_.open(context, array); }
+  void open(unsigned context, const leat::MessageArray& array) override {
+    planned_.open(context, array);
+  }
   void close(unsigned context) override { planned_.close(context); }
   std::uint64_t missing(unsigned context) const override { return planned_.missing(context); }
   std::uint64_t try_send(unsigned context, std::uint64_t index,

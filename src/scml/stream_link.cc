@@ -13,12 +13,12 @@ namespace leat::scml::detail {
 namespace {
 
 constexpr unsigned kAllContexts = leat::kContexts;
-// Messages up to this size go together with their header, as one; larger ones follow it, so that they are
-// copied once less.
+// Messages up to this size go together with their header, as one; larger ones follow it, so that
+// they are copied once less.
 constexpr std::size_t kTogetherBytes = 4096;
 
-// Messages in streams: all in context 0 of the channel, which then must be sorted (kUnified), or each in
-// its own context.
+// Messages in streams: all in context 0 of the channel, which then must be sorted (kUnified), or
+// each in its own context.
 class StreamLink final : public Link {
  public:
   StreamLink(Channel channel, Carrier carrier, std::uint64_t region_bytes)

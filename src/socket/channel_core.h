@@ -59,8 +59,8 @@ class ChannelCore {
     if (closed_.load(std::memory_order_relaxed)) [[unlikely]]
       throw_closed(what);
   }
-  // The one place where leat waits: until `try_once` returns true, within that side's timeout. Spins
-  // for a while, then arms the transport and sleeps. Defined in channel_wait.h.
+  // The one place where leat waits: until `try_once` returns true, within that side's timeout.
+  // Spins for a while, then arms the transport and sleeps. Defined in channel_wait.h.
   template <typename Try>
   void wait(Side side, const char* what, Try&& try_once);
 

@@ -113,8 +113,7 @@ std::uint64_t PlannedChannel::try_send(unsigned context, std::uint64_t index,
   return count;
 }
 
-void PlannedChannel::send(unsigned context, std::uint64_t index,
-                          std::span<const std::byte> bytes) {
+void PlannedChannel::send(unsigned context, std::uint64_t index, std::span<const std::byte> bytes) {
   ChannelCore& core = *channel_.core_;
   PlannedTransport& transport = *transport_;
   const std::uint64_t count = transport.arrays().count_of(context, bytes.size());
@@ -145,8 +144,7 @@ std::span<std::byte> PlannedChannel::try_reserve(unsigned context, std::uint64_t
 
 std::span<std::byte> PlannedChannel::reserve(unsigned context, std::uint64_t index,
                                              std::uint64_t count) {
-  const std::span<std::byte> memory =
-      outgoing(*channel_.core_, *transport_, context, index, count);
+  const std::span<std::byte> memory = outgoing(*channel_.core_, *transport_, context, index, count);
   reserved_ = {context, index, count};
   return memory;
 }

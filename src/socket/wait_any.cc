@@ -74,7 +74,8 @@ class AnyWaiter {
       core(i).receive_sleeps_.add(1);
       naps = naps || core(i).transport_.receiving_waits_for_room();
       polled_.push_back({core(i).transport_.event_fd(Side::kReceive), POLLIN, 0});
-      if (core(i).watches_lifeline_) polled_.push_back({core(i).connection_.stream->fd(), POLLIN, 0});
+      if (core(i).watches_lifeline_)
+        polled_.push_back({core(i).connection_.stream->fd(), POLLIN, 0});
     }
     int ready = 0;
     if (naps) {
@@ -100,7 +101,8 @@ namespace leat {
 Channel* wait_any(std::span<Channel* const> channels, WaitFor wait_for, const char* what,
                   const std::function<bool()>& done) {
   if (channels.empty())
-    throw Error(ErrorCode::kInvalidArgument, std::string(what) + ": there is no channel to wait for");
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string(what) + ": there is no channel to wait for");
   return detail::AnyWaiter(channels, wait_for).wait(what, done);
 }
 

@@ -1,9 +1,9 @@
-// The planned transport (CORA §3.3, §4): the ring transport, and beside its rings a region whose use
-// both sides have planned. A message of an array goes by one write-with-immediate to the place that
-// its index says, and the immediate says the index; neighbours go together.
+// The planned transport (CORA §3.3, §4): the ring transport, and beside its rings a region whose
+// use both sides have planned. A message of an array goes by one write-with-immediate to the place
+// that its index says, and the immediate says the index; neighbours go together.
 //
-// Nobody writes into memory that is still in use: a side tells its peer each open of an array, by an
-// epoch that it writes into the peer's memory, and the peer sends only into open arrays.
+// Nobody writes into memory that is still in use: a side tells its peer each open of an array, by
+// an epoch that it writes into the peer's memory, and the peer sends only into open arrays.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,10 @@ class PlannedTransport final : public RingTransport {
     });
   }
   // Nothing is here of what is waited for. Throws kPeerDied if nothing more can come.
-  void check_not_ended() const;
+  void check_not_ended() const {
+    if (peer_ended()) [[unlikely]]
+      throw_ended();
+  }
 
   // --- Transport: what is pending goes first.
   bool try_send(std::span<const std::byte> message, Context context) override {
@@ -106,6 +109,7 @@ class PlannedTransport final : public RingTransport {
   };
 
   bool post_batch();
+  [[noreturn]] void throw_ended() const;
   bool look_at_peer(Context context);
   void take_in(Context context, std::uint32_t index, std::size_t bytes) {
     std::uint64_t messages = 0;

@@ -443,8 +443,8 @@ void RingTransport::arrived_by_index(Context context, std::uint32_t index, std::
 }
 
 void RingTransport::nonsense(const std::string& what) {
-  receive_error_ = "the peer sent " + what + ", which leat never does (" +
-                   queue_pair_->describe() + ")";
+  receive_error_ =
+      "the peer sent " + what + ", which leat never does (" + queue_pair_->describe() + ")";
   throw Error(ErrorCode::kProtocol, receive_error_);
 }
 

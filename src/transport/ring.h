@@ -199,7 +199,8 @@ bool RingTransport::take_arrivals(ByIndex&& by_index) {
     }
   }
   if (count == 0) {
-    check_receiving();
+    if (credit_refused_ || !receive_error_.empty()) [[unlikely]]
+      check_receiving();
   } else if (receives_to_replace_ >= receive_count_ / kReplaceShare) {
     replace_receives();
   }

@@ -146,6 +146,10 @@ void TcpTransport::push_output() {
       output_done_ += *written;
     }
   } catch (const Error& error) {
+    output_.clear();
+    output_done_ = 0;
+    // The peer is gone, but what it had sent before, its end perhaps, is still to be read.
+    pump_input(Side::kSend);
     fail(error.code(), error.what());
   }
   output_.clear();
@@ -207,8 +211,12 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
   const std::lock_guard lock(mutex_);
   ContextState& state = contexts_[context];
   if (error_.empty()) {
-    push_output();  // nothing stays behind because its sender went on to receive
-    if (state.waiting.empty()) pump_input(Side::kReceive);
+    try {
+      push_output();  // nothing stays behind because its sender went on to receive
+    } catch (const Error&) {
+      // Kept in error_: said below, after what has come.
+    }
+    if (error_.empty() && state.waiting.empty()) pump_input(Side::kReceive);
   }
   while (!state.waiting.empty()) {
     Frame frame = std::move(state.waiting.front());

@@ -216,8 +216,11 @@ TEST(PlanTooLarge, SizesThatOverflow) {
   EXPECT_THAT(error_of(task, {.memory_bytes = ~std::uint64_t{0}}, ErrorCode::kTooLarge),
               HasSubstr("a: the size of its messages"));
   task.operations[0].pass = Pass::kOffline;
-  EXPECT_THAT(error_of(task, {.offline_bytes = ~std::uint64_t{0}}, ErrorCode::kResource),
-              HasSubstr("a needs"));
+  for (const std::uint64_t memory : {std::uint64_t{1} << 30, ~std::uint64_t{0}}) {
+    EXPECT_THAT(error_of(task, {.memory_bytes = memory, .offline_bytes = ~std::uint64_t{0}},
+                         ErrorCode::kResource),
+                HasSubstr("a needs"));
+  }
 }
 
 TEST(BadGraph, Cycles) {

@@ -110,9 +110,8 @@ class Rogue : public RingTransport {
     until("write", [&] { return find_credit() && post_request(request); });
   }
   void say_epoch(Context context, std::uint64_t epoch) {
-    until("epoch", [&] {
-      return write_word(peer_.address + kRegionBytes + 8 * context, peer_.key, epoch);
-    });
+    until("epoch",
+          [&] { return write_word(peer_.address + kRegionBytes + 8 * context, peer_.key, epoch); });
   }
   std::uint64_t peer_epoch(Context context) const {
     std::uint64_t epoch = 0;
@@ -237,7 +236,8 @@ TEST_P(PlannedRogue, AnyWrites) {
           Delivery delivery;
           until("an error", [&] {
             // The rogue may also say its end, which is no error of its own.
-            if (transport.try_receive(5, delivery) == ReceiveResult::kEnd) transport.check_not_ended();
+            if (transport.try_receive(5, delivery) == ReceiveResult::kEnd)
+              transport.check_not_ended();
             delivery.must_release = false;
             return false;
           });
@@ -306,11 +306,9 @@ std::vector<Fault> harmless() {
   for (const std::uint64_t seed : {1, 2, 3}) {
     faults.push_back({"delayed_short_" + std::to_string(seed),
                       {.seed = seed, .max_delay_polls = 20, .short_acceptance = true}});
-    faults.push_back({"delayed_short_hardware_" + std::to_string(seed),
-                      {.seed = seed,
-                       .max_delay_polls = 50,
-                       .short_acceptance = true,
-                       .like_hardware = true}});
+    faults.push_back(
+        {"delayed_short_hardware_" + std::to_string(seed),
+         {.seed = seed, .max_delay_polls = 50, .short_acceptance = true, .like_hardware = true}});
   }
   return faults;
 }
@@ -325,8 +323,8 @@ std::vector<Fault> breaks() {
                        .failure = CompletionStatus::kRemoteAccess,
                        .like_hardware = true}});
     faults.push_back({"dead_" + number, {.failing_request = n, .like_hardware = true}});
-    faults.push_back({"flushed_" + number,
-                      {.max_delay_polls = 5, .flushed_receive = n, .like_hardware = true}});
+    faults.push_back(
+        {"flushed_" + number, {.max_delay_polls = 5, .flushed_receive = n, .like_hardware = true}});
     faults.push_back({"replay_" + number, {.replayed_request = n}});
   }
   return faults;
