@@ -49,7 +49,8 @@ class SecureTraining : public testing::Test {
   // The same for all processes.
   static Arguments tiny(const std::string& transport, const std::string& parties = "2",
                         const std::string& epochs = "3") {
-    return {"--transport", transport, "--parties", parties, "--epochs", epochs, "--json"} + small();
+    return Arguments{"--transport", transport, "--parties", parties, "--epochs", epochs, "--json"} +
+           small();
   }
   static Arguments small(const std::string& widths = "12,16,16,4",
                          const std::string& samples = "800") {
@@ -147,10 +148,9 @@ TEST_F(SecureTraining, EndsWithAnErrorWhenAPartyIsKilled) {
       programs.push_back(std::make_unique<Program>(kProgram, Arguments{"--party", "1"} + common));
       programs.push_back(
           std::make_unique<Program>(kProgram, Arguments{"--dealer"} + with_digits() + common));
-      // The first one is connected with both of the others.
-      programs[0]->wait_for("connection");
-      programs[1]->wait_for("connection");
-      programs[2]->wait_for("connection");
+      programs[1]->wait_for("connected to");  // 0
+      programs[1]->wait_for("accepted");      // 2
+      programs[2]->wait_for("connected to");  // 0
       programs[victim]->kill();
       for (unsigned party = 0; party < 3; ++party) {
         if (party == victim) continue;
