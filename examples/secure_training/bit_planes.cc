@@ -25,8 +25,8 @@ void to_planes(std::span<const Word> numbers, std::span<Word> planes) {
   const std::size_t words = plane_words(numbers.size());
   for (std::size_t word = 0; word < words; ++word) {
     std::array<Word, kWordBits> block{};
-    const auto some = numbers.subspan(word * kWordBits).first(
-        std::min(kWordBits, numbers.size() - word * kWordBits));
+    const auto some = numbers.subspan(word * kWordBits)
+                          .first(std::min(kWordBits, numbers.size() - word * kWordBits));
     std::ranges::copy(some, block.begin());
     transpose(block);
     for (std::size_t plane = 0; plane < kWordBits; ++plane)
@@ -36,8 +36,7 @@ void to_planes(std::span<const Word> numbers, std::span<Word> planes) {
 
 Words unpacked(std::span<const Word> plane, std::size_t count) {
   Words numbers(count);
-  for (std::size_t i = 0; i < count; ++i)
-    numbers[i] = plane[i / kWordBits] >> (i % kWordBits) & 1;
+  for (std::size_t i = 0; i < count; ++i) numbers[i] = plane[i / kWordBits] >> (i % kWordBits) & 1;
   return numbers;
 }
 

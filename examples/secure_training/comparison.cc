@@ -1,12 +1,12 @@
-// The sign of y + m, where both parties know y and have shares of the bits of m: the top bits and the
-// carry into them.
+// The sign of y + m, where both parties know y and have shares of the bits of m: the top bits and
+// the carry into them.
 //
 // The carry comes from a tree, as in parallel prefix adders (Brent and Kung, IEEE Trans. Computers
 // 1982): a group of bits generates a carry or propagates one, and two neighbouring groups are one
 // with generate = g_high ^ (p_high & g_low) and propagate = p_high & p_low. At the leaves g = y & m
-// and p = y ^ m cost nothing, nor do pairs of them, whose products need only those of the bits of m,
-// which the dealer knows ahead. That leaves 16 groups and four rounds. Every "and" of the tree takes a
-// triple of bits (Beaver, CRYPTO 1991), and both of a pair the same mask of p_high.
+// and p = y ^ m cost nothing, nor do pairs of them, whose products need only those of the bits of
+// m, which the dealer knows ahead. That leaves 16 groups and four rounds. Every "and" of the tree
+// takes a triple of bits (Beaver, CRYPTO 1991), and both of a pair the same mask of p_high.
 #include <cstddef>
 #include <span>
 #include <utility>

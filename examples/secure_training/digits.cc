@@ -54,10 +54,8 @@ Matrix rows_of(const Matrix& matrix, const std::vector<std::size_t>& numbers) {
   if (!matrix.has_words()) return rows;
   rows.words.reserve(rows.size());
   for (const std::size_t number : numbers) {
-    const auto first =
-        matrix.words.begin() + static_cast<std::ptrdiff_t>(number * matrix.columns);
-    rows.words.insert(rows.words.end(), first,
-                      first + static_cast<std::ptrdiff_t>(matrix.columns));
+    const auto first = matrix.words.begin() + static_cast<std::ptrdiff_t>(number * matrix.columns);
+    rows.words.insert(rows.words.end(), first, first + static_cast<std::ptrdiff_t>(matrix.columns));
   }
   return rows;
 }

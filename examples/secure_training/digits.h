@@ -17,8 +17,8 @@ struct Digits {
   std::size_t size() const noexcept { return labels.size(); }
 };
 
-// As get_digits.sh writes it: a line "digits 1 COUNT PIXELS CLASSES", then for each digit a byte per
-// pixel and one for the label. The file is not trusted. Throws std::runtime_error, naming it.
+// As get_digits.sh writes it: a line "digits 1 COUNT PIXELS CLASSES", then for each digit a byte
+// per pixel and one for the label. The file is not trusted. Throws std::runtime_error, naming it.
 Digits read_digits(const std::string& path, std::size_t pixels, std::size_t classes);
 
 // Rows `numbers` of it.

@@ -49,8 +49,7 @@ class Engine {
 
   // Several at once share their rounds.
   virtual std::vector<Factor> prepare(std::initializer_list<const Matrix*> matrices) = 0;
-  virtual Matrix multiply(const Factor& left, const Factor& right,
-                          Left turn = Left::kAsIs) = 0;
+  virtual Matrix multiply(const Factor& left, const Factor& right, Left turn = Left::kAsIs) = 0;
   // Divides by 2^bits, rounding up with the probability of what is cut off. Numbers within
   // kTruncationLimit.
   virtual void truncate(std::initializer_list<Truncation> truncations) = 0;

@@ -38,7 +38,8 @@ bool LocalProcesses::wait() {
     if (ended < 0) throw std::system_error(errno, std::generic_category(), "waitpid");
     std::erase(children_, ended);
     if (WIFSIGNALED(status))
-      std::fprintf(stderr, "secure_training: a process was killed by signal %d\n", WTERMSIG(status));
+      std::fprintf(stderr, "secure_training: a process was killed by signal %d\n",
+                   WTERMSIG(status));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return false;
   }
   return true;

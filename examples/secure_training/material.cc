@@ -50,7 +50,8 @@ Words Material::determined(std::size_t count, const std::function<void(std::span
 Words Material::take_corrections() { return std::exchange(corrections_, {}); }
 
 void Material::supply(Words corrections) {
-  if (used_ != corrections_.size()) throw std::logic_error("corrections of the dealer are left over");
+  if (used_ != corrections_.size())
+    throw std::logic_error("corrections of the dealer are left over");
   corrections_ = std::move(corrections);
   used_ = 0;
 }

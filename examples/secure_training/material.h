@@ -19,9 +19,8 @@ enum class Sharing { kAdditive, kXor };
 //
 // Uniform values are made of both parties' keys and cost no message. Of a value that is determined
 // by others the first party's share comes from its key too, and the second party gets the
-// correction that makes the shares fit: the only thing that travels (SecureML, section 4.2,
-// "client-aided"; the compression by seeds is that of Boyle et al., CCS 2018, in its simplest form).
-// A party sees its key, or corrections, which the first one's key masks: uniform either way.
+// correction that makes the shares fit, which is all that travels. A party sees its key, or
+// corrections, which the first one's key masks: uniform either way.
 class Material {
  public:
   static Material first_party(const Key& key) { return Material(key, std::nullopt); }

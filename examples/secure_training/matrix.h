@@ -24,8 +24,8 @@ Matrix transposed(const Matrix& matrix);
 // Whether the left factor of a product is turned first, which costs nothing.
 enum class Left { kAsIs, kTransposed };
 
-// sum += left * right; shapes must fit. The work is done by vector instructions, the widest that this
-// processor has.
+// sum += left * right; shapes must fit. The work is done by vector instructions, the widest that
+// this processor has.
 void add_product(Matrix& sum, const Matrix& left, const Matrix& right, Left turn = Left::kAsIs);
 Matrix product(const Matrix& left, const Matrix& right, Left turn = Left::kAsIs);
 

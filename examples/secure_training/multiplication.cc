@@ -69,14 +69,20 @@ std::vector<Factor> ReplicatedEngine::prepare(std::initializer_list<const Matrix
     const auto draw = [&](Prg& prg) { return Matrix{rows, columns, prg.draw(rows * columns)}; };
     const Matrix none{rows, columns, {}};
     switch (role()) {
-      case Role::kFirst: factors.push_back({draw(first_shares_), none}); break;
-      case Role::kSecond: factors.push_back({none, draw(second_shares_)}); break;
+      case Role::kFirst:
+        factors.push_back({draw(first_shares_), none});
+        break;
+      case Role::kSecond:
+        factors.push_back({none, draw(second_shares_)});
+        break;
       case Role::kHelper: {
         Matrix second = draw(second_shares_);
         factors.push_back({std::move(second), draw(first_shares_)});
         break;
       }
-      case Role::kDealer: factors.push_back({none, none}); break;
+      case Role::kDealer:
+        factors.push_back({none, none});
+        break;
     }
     if (!holds_share()) continue;
     Factor& factor = factors.back();
@@ -104,7 +110,9 @@ Matrix ReplicatedEngine::multiply(const Factor& left, const Factor& right, Left 
   Matrix result = product(left.first, sum, turn);
   add_product(result, left.second, right.first, turn);
   switch (role()) {
-    case Role::kFirst: subtract(result, {rows, columns, zero_.draw(result.size())}); break;
+    case Role::kFirst:
+      subtract(result, {rows, columns, zero_.draw(result.size())});
+      break;
     case Role::kSecond: {
       const std::span<const Word> in = exchange().receive(kOwner, result.size());
       for (std::size_t i = 0; i < in.size(); ++i) result.words[i] += in[i];

@@ -8,9 +8,9 @@
 
 namespace training {
 
-// Two parties and a dealer: Beaver's triples (CRYPTO 1991), of matrices as in SecureML, section
-// 4.1. A factor is a matrix under a mask, which both parties know, and shares of the mask: each
-// matrix is opened once, however many products it stands in.
+// Two parties and a dealer: Beaver's triples (CRYPTO 1991), of matrices as in SecureML. A factor is
+// a matrix under a mask, which both parties know, and shares of the mask: each matrix is opened
+// once, however many products it stands in.
 class BeaverEngine final : public SecureEngine {
  public:
   // As first or second party, or as dealer without an exchange.

@@ -125,9 +125,8 @@ double accuracy(const Network& network, std::span<const Matrix> weights, const M
   for (std::size_t row = 0; row < values.rows; ++row) {
     const auto first = values.words.begin() + static_cast<std::ptrdiff_t>(row * values.columns);
     const auto best = std::max_element(
-        first, first + static_cast<std::ptrdiff_t>(values.columns), [](Word a, Word b) {
-          return static_cast<std::int32_t>(a) < static_cast<std::int32_t>(b);
-        });
+        first, first + static_cast<std::ptrdiff_t>(values.columns),
+        [](Word a, Word b) { return static_cast<std::int32_t>(a) < static_cast<std::int32_t>(b); });
     correct += best - first == labels[row] ? 1 : 0;
   }
   return static_cast<double>(correct) / static_cast<double>(values.rows);

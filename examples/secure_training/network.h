@@ -10,9 +10,10 @@
 
 namespace training {
 
-// SecureML, section 5 and figure 11 in structure: fully connected, ReLU, ..., fully connected. No
-// biases. The loss is half the squared distance to the label's unit vector, whose gradient is the
-// difference itself, so that nothing is divided (SecureML divides by a sum, in a garbled circuit).
+// SecureML's network (Mohassel and Zhang, S&P 2017: 784-128-128-10) without biases. The loss is
+// half the squared distance to the label's unit vector, whose gradient is the difference itself, so
+// that nothing is divided; SecureML's substitute for softmax divides by a sum, in a garbled
+// circuit.
 struct Network {
   std::vector<std::size_t> widths{784, 128, 128, 10};  // of the input, and of each layer's output
   std::size_t batch = 128;                             // samples, a power of two

@@ -74,7 +74,8 @@ std::size_t count_corrections(const Settings& settings) {
   const auto engine = make_engine(settings.parties, Role::kDealer, material, nullptr, keys);
   const Network& network = settings.network;
   Trainer trainer(network, *engine, weight_shapes(network));
-  trainer.step({network.batch, network.widths.front(), {}}, {network.batch, network.widths.back(), {}});
+  trainer.step({network.batch, network.widths.front(), {}},
+               {network.batch, network.widths.back(), {}});
   return material.take_corrections().size();
 }
 
@@ -82,8 +83,8 @@ std::vector<StageTraffic> record(const Settings& settings, Role role, std::size_
   RecordingExchange exchange(role == Role::kFirst ? kFirstParty : kSecondParty);
   const Network& network = settings.network;
   Inputs inputs = take_inputs(exchange, role, settings);
-  Material material = role == Role::kFirst ? Material::first_party(inputs.key)
-                                           : Material::second_party(inputs.key);
+  Material material =
+      role == Role::kFirst ? Material::first_party(inputs.key) : Material::second_party(inputs.key);
   if (role == Role::kSecond) material.supply(take_corrections(exchange, corrections));
   const auto engine = make_engine(settings.parties, role, material, &exchange, {});
   for (Matrix& weights : inputs.weights) weights = zeros(weights.rows, weights.columns);
@@ -119,8 +120,8 @@ TrainingPlan plan_training(const Settings& settings) {
   }
   Task task;
   task.model = "secure_training, " + std::to_string(settings.parties) + " parties, " +
-               std::to_string(settings.samples) + " samples, " +
-               std::to_string(settings.epochs) + " epochs";
+               std::to_string(settings.samples) + " samples, " + std::to_string(settings.epochs) +
+               " epochs";
   task.options.parties = kProcesses;
   task.options.train = true;
   task.options.batch = settings.network.batch;

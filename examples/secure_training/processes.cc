@@ -46,8 +46,8 @@ Report run_party(leat::scml::Mesh& mesh, const Settings& settings, const Trainin
   Inputs inputs = take_inputs(exchange, role, settings);
   ReplicatedEngine::Keys keys;
   (role == Role::kFirst ? keys.first : keys.second) = inputs.key;
-  Material material = role == Role::kFirst ? Material::first_party(inputs.key)
-                                           : Material::second_party(inputs.key);
+  Material material =
+      role == Role::kFirst ? Material::first_party(inputs.key) : Material::second_party(inputs.key);
   const auto engine = make_engine(settings.parties, role, material, &exchange, keys);
   Trainer trainer(network, *engine, std::move(inputs.weights));
 
@@ -80,8 +80,8 @@ Owner::Owner(const Settings& settings, const OwnerSettings& owner) : settings_(s
   const Digits all = read_digits(owner.digits_file, widths.front(), widths.back());
   if (all.size() <= settings.samples)
     throw std::runtime_error(owner.digits_file + " has " + std::to_string(all.size()) +
-                             " digits: too few to train with " +
-                             std::to_string(settings.samples) + " and to test with others");
+                             " digits: too few to train with " + std::to_string(settings.samples) +
+                             " and to test with others");
   const auto random_number = [] {
     const Key key = random_key();
     std::uint64_t number = 0;

@@ -31,7 +31,8 @@ struct OwnerSettings {
   std::optional<std::uint64_t> seed;
 };
 
-// Process 0 or 1. Blocks until the training is over. Throws leat::Error if another process goes away.
+// Process 0 or 1. Blocks until the training is over. Throws leat::Error if another process goes
+// away.
 Report run_party(leat::scml::Mesh& mesh, const Settings& settings, const TrainingPlan& plan,
                  const Progress& progress);
 

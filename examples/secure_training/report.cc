@@ -57,7 +57,8 @@ nlohmann::ordered_json to_json(const Row& row) {
 
 std::string widths_text(const Network& network) {
   std::string text;
-  for (const std::size_t width : network.widths) text += (text.empty() ? "" : "-") + std::to_string(width);
+  for (const std::size_t width : network.widths)
+    text += (text.empty() ? "" : "-") + std::to_string(width);
   return text;
 }
 
@@ -70,8 +71,9 @@ void print_table(const RunDescription& run, const Report& report) {
               settings.epochs, steps_per_epoch(settings), settings.network.batch);
   const std::vector<Row> rows = training_rows(run, report);
   if (!rows.empty()) {
-    std::printf("\nProcess %u, online   ms compute  ms communicate    MB sent  MB received    rounds\n",
-                run.self);
+    std::printf(
+        "\nProcess %u, online   ms compute  ms communicate    MB sent  MB received    rounds\n",
+        run.self);
     for (const Row& row : rows) print_row(row);
     print_row(total_of(rows, report));
   }

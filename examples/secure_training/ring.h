@@ -16,7 +16,7 @@ using Words = std::vector<Word>;
 // 2^30 (pair.h): with 11 bits products and their sums reach 256, which SecureML's network needs (a
 // weight gradient is a sum over 128 samples), and steps are 1/2048, which suffices because
 // truncation rounds up with the probability of what it cuts off: small gradients are not lost, but
-// arrive rarely (Gupta et al., ICML 2015, section 3). 13 bits as in SecureML, section 4.1, need its
+// arrive rarely (Gupta et al., ICML 2015, section 3). 13 bits as in SecureML need its
 // ring of 64 bits.
 inline constexpr unsigned kFractionBits = 11;
 
@@ -27,7 +27,8 @@ inline constexpr Word kTruncationLimit = Word{1} << 30;
 inline constexpr Word kTopBit = Word{1} << 31;
 
 inline Word encode(double value) {
-  return static_cast<Word>(static_cast<std::int32_t>(std::lround(std::ldexp(value, kFractionBits))));
+  return static_cast<Word>(
+      static_cast<std::int32_t>(std::lround(std::ldexp(value, kFractionBits))));
 }
 inline double decode(Word word) {
   return std::ldexp(static_cast<std::int32_t>(word), -static_cast<int>(kFractionBits));

@@ -44,9 +44,9 @@ Words SecureEngine::open_bits(const Words& shares, const Words& masks) {
 }
 
 // Escudero et al., "Improved primitives for MPC over mixed arithmetic-binary circuits" (CRYPTO
-// 2020), section 5: x + 2^30, whose top bit is 0, is masked by all of r and opened as c. Without
-// their top bits, x + 2^30 = c - r + 2^31 v, where v, the carry into the top bit, is the
-// exclusive-or of the two top bits. Cutting off the low bits of c and r rounds up with the
+// 2020), their truncation in a ring: x + 2^30, whose top bit is 0, is masked by all of r and opened
+// as c. Without their top bits, x + 2^30 = c - r + 2^31 v, where v, the carry into the top bit, is
+// the exclusive-or of the two top bits. Cutting off the low bits of c and r rounds up with the
 // probability of what is cut off.
 void SecureEngine::truncate(std::initializer_list<Truncation> truncations) {
   if (role_ == Role::kHelper) return;
@@ -101,11 +101,11 @@ void SecureEngine::select(Matrix& matrix, const Sign& sign) {
   finish_select(matrix.words, masked, sign.opened, sign.mask, mask_times_bit);
 }
 
-// The number is opened under a mask, and its sign computed from the mask's bits, of which the parties
-// have shares too (doubly authenticated bits without the authentication: Escudero et al., sections 2
-// and 5). The sign is opened under a random bit, which turns its sharing from xor to additive
-// (Damgard et al., "Primitives and applications for multi-party computation over Z/2^k", S&P 2019,
-// section III), and multiplied with the number, whose mask serves once more as one of Beaver's.
+// The number is opened under a mask, and its sign computed from the mask's bits, of which the
+// parties have shares too (an edaBit: Escudero et al., without the authentication). The sign is
+// opened under a random bit, which turns its sharing from xor to additive (a daBit: Rotaru and
+// Wood, INDOCRYPT 2019), and multiplied with the number, whose mask serves once more as one of
+// Beaver's.
 Sign SecureEngine::relu(Matrix& matrix) {
   if (role_ == Role::kHelper) return {};
   const std::size_t count = matrix.size();

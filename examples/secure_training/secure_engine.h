@@ -2,8 +2,8 @@
 // multiplication of matrices is its subclasses' matter.
 //
 // Security: against one semi-honest process, if the dealer does not work together with a party.
-// Every word that travels is masked by a uniform value that its receiver does not know and that masks
-// nothing else; docs/secure_training.md has the argument for each.
+// Every word that travels is masked by a uniform value that its receiver does not know and that
+// masks nothing else; docs/secure_training.md has the argument for each.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,8 @@ namespace {
 using leat::scml::Carrier;
 using namespace training;
 
-constexpr const char* kFooter = R"(Two parties (processes 0 and 1) compute on additive shares; the dealer (process 2) owns the digits,
+constexpr const char* kFooter =
+    R"(Two parties (processes 0 and 1) compute on additive shares; the dealer (process 2) owns the digits,
 deals random material ahead, and sleeps while they train. With --parties 3 process 2 computes too, on
 replicated shares. Semi-honest security against any single process.
 
@@ -68,7 +69,8 @@ Report train(const Arguments& arguments, unsigned self) {
   leat::tools::ProgressBar bar("training");
   const Progress progress = [&](std::size_t epoch, double fraction) {
     if (arguments.local && self != 0) return;
-    bar.update(fraction, "epoch " + std::to_string(epoch) + " of " + std::to_string(settings.epochs));
+    bar.update(fraction,
+               "epoch " + std::to_string(epoch) + " of " + std::to_string(settings.epochs));
   };
   return self == kOwner ? owner->run(mesh, plan, progress)
                         : run_party(mesh, settings, plan, progress);
@@ -164,8 +166,9 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--digits", arguments.owner.digits_file, "What get_digits.sh wrote (process 2)")
       ->type_name("FILE");
-  app.add_option("--seed", arguments.owner.seed,
-                 "A number, for a run that gives the same again; nothing is secret then (process 2)");
+  app.add_option(
+      "--seed", arguments.owner.seed,
+      "A number, for a run that gives the same again; nothing is secret then (process 2)");
   app.add_flag("--json", arguments.json, "Print the results as one JSON object");
   try {
     app.parse(argc, argv);

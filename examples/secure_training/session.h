@@ -1,8 +1,8 @@
 // What the processes of a training say to each other before, between and after its steps.
 //
-// Process 2 owns the digits. It shares them and the first weights between processes 0 and 1, deals the
-// material, and gets the weights in the end. With two parties it sleeps while they train (SecureML's
-// client-aided setting, section 4.2); with three it is one of them.
+// Process 2 owns the digits. It shares them and the first weights between processes 0 and 1, deals
+// the material, and gets the weights in the end. With two parties it sleeps while they train
+// (SecureML's client-aided setting); with three it is one of them.
 #pragma once
 
 #include <array>
@@ -22,15 +22,15 @@ inline constexpr unsigned kProcesses = 3;
 
 // The same in all processes; that of the plan's digest sees to it.
 struct Settings {
-  unsigned parties = 2;         // that compute: 2 or 3
+  unsigned parties = 2;  // that compute: 2 or 3
   Network network;
-  std::size_t samples = 9000;   // to train with
+  std::size_t samples = 9000;  // to train with
   std::size_t epochs = 5;
 };
 
 // What a party holds: with matrices, shares.
 struct Inputs {
-  Key key{};                    // in common with process 2
+  Key key{};                     // in common with process 2
   std::uint64_t order_seed = 0;  // public: in which order samples are used
   Matrix samples, labels;
   std::vector<Matrix> weights;

@@ -42,8 +42,8 @@ TRAINING_VECTORISED void finish_truncation(std::span<Word> numbers, const Trunca
   }
 }
 
-// With y = masked, m = mask, and t = y + m: t s = y s + m s, and what remains of t is t s where e is
-// 1, else t - t s.
+// With y = masked, m = mask, and t = y + m: t s = y s + m s, and what remains of t is t s where e
+// is 1, else t - t s.
 TRAINING_VECTORISED void finish_select(std::span<Word> numbers, std::span<const Word> masked,
                                        std::span<const Word> opened, std::span<const Word> bit,
                                        std::span<const Word> times_mask) {

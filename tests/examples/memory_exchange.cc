@@ -87,16 +87,14 @@ ProtocolRun run_protocol(unsigned parties, const std::vector<Matrix>& inputs,
   threads.push_back(guarded(kFirstParty, [&] {
     MemoryExchange exchange(*run.wires, kFirstParty);
     Material material = Material::first_party(keys.first);
-    const auto engine =
-        make_engine(parties, Role::kFirst, material, &exchange, {keys.first, {}});
+    const auto engine = make_engine(parties, Role::kFirst, material, &exchange, {keys.first, {}});
     first_results = protocol(*engine, first);
   }));
   threads.push_back(guarded(kSecondParty, [&] {
     MemoryExchange exchange(*run.wires, kSecondParty);
     Material material = Material::second_party(keys.second);
     material.supply(dealer.take_corrections());
-    const auto engine =
-        make_engine(parties, Role::kSecond, material, &exchange, {{}, keys.second});
+    const auto engine = make_engine(parties, Role::kSecond, material, &exchange, {{}, keys.second});
     second_results = protocol(*engine, second);
     material.supply({});  // throws if corrections are left over
   }));

@@ -110,7 +110,8 @@ TEST_P(SecureProtocols, TruncationOfAMillionNumbersIsOffByLessThanOne) {
 TEST_P(SecureProtocols, TruncationAtTheEdges) {
   std::vector<std::int32_t> edges{0, 1, -1, 2, -2, kLimit - 1, -kLimit, -kLimit + 1};
   for (const std::int32_t power : {1 << kFractionBits, 1 << 20, 1 << 29})
-    for (const std::int32_t ulp : {-1, 0, 1}) edges.insert(edges.end(), {power + ulp, -power + ulp});
+    for (const std::int32_t ulp : {-1, 0, 1})
+      edges.insert(edges.end(), {power + ulp, -power + ulp});
   const Matrix numbers = row_of(edges);
   for (const unsigned bits : {1U, kFractionBits, 24U, 30U}) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
@@ -133,11 +134,13 @@ TEST_P(SecureProtocols, SeveralTruncationsShareARound) {
     return in;
   });
   for (std::size_t i = 0; i < x.size(); ++i)
-    EXPECT_LE(run.results[0].words[i] - static_cast<Word>(static_cast<std::int32_t>(x.words[i]) >> 5),
-              1U);
+    EXPECT_LE(
+        run.results[0].words[i] - static_cast<Word>(static_cast<std::int32_t>(x.words[i]) >> 5),
+        1U);
   for (std::size_t i = 0; i < y.size(); ++i)
-    EXPECT_LE(run.results[1].words[i] - static_cast<Word>(static_cast<std::int32_t>(y.words[i]) >> 12),
-              1U);
+    EXPECT_LE(
+        run.results[1].words[i] - static_cast<Word>(static_cast<std::int32_t>(y.words[i]) >> 12),
+        1U);
 }
 
 // ReLU, and the second input where the first one was not negative.
@@ -163,13 +166,13 @@ void expect_relu(unsigned parties, const Matrix& numbers, std::uint64_t seed) {
 
 TEST_P(SecureProtocols, ReluIsExactForAllOfTheRing) {
   expect_relu(GetParam(), random_numbers(300'000, 32, 9), 1);
-  for (unsigned bits = 1; bits < 32; ++bits) expect_relu(GetParam(), random_numbers(333, bits, bits), bits);
+  for (unsigned bits = 1; bits < 32; ++bits)
+    expect_relu(GetParam(), random_numbers(333, bits, bits), bits);
 }
 
 TEST_P(SecureProtocols, ReluAtTheEdges) {
-  std::vector<std::int32_t> edges{0,      1,       -1,          2,      -2,
-                                  kLimit, -kLimit, INT32_MAX,   INT32_MIN,
-                                  INT32_MAX - 1,   INT32_MIN + 1};
+  std::vector<std::int32_t> edges{
+      0, 1, -1, 2, -2, kLimit, -kLimit, INT32_MAX, INT32_MIN, INT32_MAX - 1, INT32_MIN + 1};
   for (unsigned bit = 2; bit < 31; ++bit) {
     const std::int32_t power = 1 << bit;
     edges.insert(edges.end(), {power, power - 1, -power, -power + 1, -power - 1});
@@ -195,8 +198,8 @@ bool looks_uniform(const Words& words) {
   return true;
 }
 
-// Of what two parties sent each other, the sums and the differences without carry are what they have
-// opened, whether numbers or bits.
+// Of what two parties sent each other, the sums and the differences without carry are what they
+// have opened, whether numbers or bits.
 void expect_masked(const Wires& wires, const char* what) {
   const Words& there = wires.sent(kFirstParty, kSecondParty);
   const Words& back = wires.sent(kSecondParty, kFirstParty);
@@ -231,13 +234,15 @@ TEST_P(SecureProtocols, WhatIsOpenedLooksUniform) {
       std::vector<Matrix> out{engine.multiply(factors[0], factors[1])};
       engine.end();
       return out;
-    }), "product");
+    }),
+                  "product");
     expect_masked(*run([](Engine& engine, std::vector<Matrix> in) {
       engine.begin({});
       engine.truncate({{in[0], kFractionBits}});
       engine.end();
       return in;
-    }), "truncation");
+    }),
+                  "truncation");
     expect_masked(*run(relu_and_select), "relu");
   }
 }
@@ -247,7 +252,8 @@ TEST_P(SecureProtocols, EveryRoundOfReluLooksUniform) {
   const std::size_t count = 1 << 17, plane = count / 32;
   for (const std::int32_t value : {0, -1, 4711}) {
     const Matrix numbers{1, count, Words(count, static_cast<Word>(value))};
-    const auto run = run_protocol(GetParam(), {numbers, numbers}, relu_and_select, 4, Shares::kBare);
+    const auto run =
+        run_protocol(GetParam(), {numbers, numbers}, relu_and_select, 4, Shares::kBare);
     const Words& there = run.wires->sent(kFirstParty, kSecondParty);
     const Words& back = run.wires->sent(kSecondParty, kFirstParty);
     const std::size_t bits = there.size() - 2 * count;  // between the two masked numbers
@@ -297,8 +303,8 @@ TEST(Material, SharesOfTheDealerFit) {
   const auto ours = script(first), theirs = script(second);
   for (std::size_t draw = 0; draw < values.size(); ++draw)
     for (std::size_t i = 0; i < values[draw].size(); ++i)
-      EXPECT_EQ(values[draw][i], draw < 2 ? ours[draw][i] + theirs[draw][i]
-                                          : (ours[draw][i] ^ theirs[draw][i]));
+      EXPECT_EQ(values[draw][i],
+                draw < 2 ? ours[draw][i] + theirs[draw][i] : (ours[draw][i] ^ theirs[draw][i]));
   EXPECT_THROW(second.determined(1, {}), std::logic_error);
 }
 
@@ -308,8 +314,8 @@ TEST(BitPlanes, HaveTheBits) {
     Words planes(kWordBits * plane_words(count));
     to_planes(numbers, planes);
     for (std::size_t plane = 0; plane < kWordBits; ++plane) {
-      const Words bits =
-          unpacked(std::span(planes).subspan(plane * plane_words(count), plane_words(count)), count);
+      const Words bits = unpacked(
+          std::span(planes).subspan(plane * plane_words(count), plane_words(count)), count);
       for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(bits[i], numbers[i] >> plane & 1);
     }
   }
@@ -326,8 +332,8 @@ TEST_P(SecureProtocols, TrainingFollowsPlainTraining) {
   for (std::size_t i = 0; i < digits.pictures.rows; ++i) {
     digits.labels.push_back(static_cast<std::uint8_t>(random() % 4));
     for (std::size_t pixel = 0; pixel < 12; ++pixel)
-      digits.pictures.words.push_back(
-          encode((pixel / 3 == digits.labels.back() ? 0.7 : 0) + 0.3 * static_cast<double>(random() % 1000) / 1000));
+      digits.pictures.words.push_back(encode((pixel / 3 == digits.labels.back() ? 0.7 : 0) +
+                                             0.3 * static_cast<double>(random() % 1000) / 1000));
   }
   std::vector<Matrix> inputs = initial_weights(network, 2);
   inputs.push_back(digits.pictures);

@@ -32,7 +32,8 @@ std::string made_up_digits() {
   for (int i = 0; i < kCount; ++i) {
     const auto label = static_cast<int>(random() % 4);
     for (int pixel = 0; pixel < 12; ++pixel)
-      text += static_cast<char>(static_cast<unsigned>(pixel / 3 == label ? 170 : 0) + random() % 80);
+      text +=
+          static_cast<char>(static_cast<unsigned>(pixel / 3 == label ? 170 : 0) + random() % 80);
     text += static_cast<char>(label);
   }
   return text;
@@ -42,9 +43,7 @@ class SecureTraining : public testing::Test {
  protected:
   SecureTraining() : digits_(folder_.path() + "/digits.bin") { write(made_up_digits()); }
 
-  void write(const std::string& text) const {
-    std::ofstream(digits_, std::ios::binary) << text;
-  }
+  void write(const std::string& text) const { std::ofstream(digits_, std::ios::binary) << text; }
   Arguments with_digits() const { return {"--digits", digits_, "--seed", "5"}; }
   // The same for all processes.
   static Arguments tiny(const std::string& transport, const std::string& parties = "2",
@@ -102,8 +101,7 @@ TEST_F(SecureTraining, CountsWhatItSends) {
   const double steps = 3 * 25;
   // Both factors of the first layer under masks, and its product to be truncated.
   EXPECT_EQ(result.at("stages")[0].at("stage"), "fc1");
-  EXPECT_EQ(result.at("stages")[0].at("sent_bytes"),
-            steps * 4 * (32 * 12 + 12 * 16 + 32 * 16));
+  EXPECT_EQ(result.at("stages")[0].at("sent_bytes"), steps * 4 * (32 * 12 + 12 * 16 + 32 * 16));
   EXPECT_EQ(result.at("stages")[0].at("rounds"), steps * 2);
   // A number of 512 is 32 bits; the comparison opens 23, 11, 5 and 2; then its result.
   EXPECT_EQ(result.at("stages")[1].at("stage"), "relu1");
@@ -113,8 +111,8 @@ TEST_F(SecureTraining, CountsWhatItSends) {
 
 TEST_F(SecureTraining, OtherSeedsGiveOtherWeights) {
   const auto digest = [&](const Arguments& seed) {
-    const ProgramResult result = run_program(
-        kProgram, Arguments{"--local", "--digits", digits_} + seed + tiny("planned"));
+    const ProgramResult result =
+        run_program(kProgram, Arguments{"--local", "--digits", digits_} + seed + tiny("planned"));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return nlohmann::json::parse(result.out).at("weights_sha256").get<std::string>();
   };
@@ -142,7 +140,8 @@ TEST_F(SecureTraining, EndsWithAnErrorWhenAPartyIsKilled) {
   const ScratchVariable log("LEAT_LOG_LEVEL", "info");
   for (const char* transport : {"planned", "ring", "tcp"}) {
     for (unsigned victim = 0; victim < 3; ++victim) {
-      const Arguments common = tiny(transport, "2", "10000") + Arguments{"--addresses", three_addresses()};
+      const Arguments common =
+          tiny(transport, "2", "10000") + Arguments{"--addresses", three_addresses()};
       std::vector<std::unique_ptr<Program>> programs;
       programs.push_back(std::make_unique<Program>(kProgram, Arguments{"--party", "0"} + common));
       programs.push_back(std::make_unique<Program>(kProgram, Arguments{"--party", "1"} + common));
@@ -174,8 +173,7 @@ TEST_F(SecureTraining, PartiesThatWantOtherThingsRefuseEachOther) {
 
 TEST_F(SecureTraining, SaysWhatIsWrongWithTheDigits) {
   const auto complaint = [&](const Arguments& more) {
-    const ProgramResult result =
-        run_program(kProgram, Arguments{"--local"} + with_digits() + more);
+    const ProgramResult result = run_program(kProgram, Arguments{"--local"} + with_digits() + more);
     EXPECT_EQ(result.exit_code, 1) << result.err;
     return result.err;
   };
