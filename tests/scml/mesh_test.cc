@@ -235,7 +235,8 @@ TEST_P(MeshTest, AnyArraysInAnyOrder) {
 
 // More than any buffer holds, from all to all, before anybody receives; several contexts at a time.
 TEST_P(MeshTest, AllSendBeforeTheyReceive) {
-  const leat::MessageArray array{.base_bytes = 0, .message_bytes = 64, .count = 5'000};
+  const leat::MessageArray array{
+      .base_bytes = 0, .message_bytes = 64, .count = std::max<std::size_t>(1'500, scaled(5'000))};
   run(4, [&](Mesh& mesh) {
     const auto flows = all_flows(mesh.parties());
     for (unsigned context = 1; context <= 3; ++context) {
