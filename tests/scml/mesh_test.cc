@@ -592,7 +592,8 @@ TEST_P(MeshTest, WhoIsMissingIsNamed) {
   const auto addresses = free_addresses(3, kind().device);
   run_parties(mode(), 2, [&](unsigned self) {
     MeshOptions mine = options(addresses, 2 * self);
-    mine.options.connect_timeout = std::chrono::milliseconds(300);
+    mine.options.connect_timeout =
+        std::chrono::milliseconds(kind().device == "shm" || kind().device == "tcp" ? 1'000 : 8'000);
     try {
       Mesh mesh(mine);
       ADD_FAILURE() << "nothing was thrown";
@@ -772,7 +773,7 @@ TEST_P(MeshTest, DifferentPlansAreRefusedWithBothDigests) {
   run_parties(mode(), 2, [&](unsigned self) {
     MeshOptions mine = options(addresses, self);
     mine.plan = &plans[self];
-    if (self == 0) mine.options.connect_timeout = std::chrono::milliseconds(1000);
+    if (self == 0) mine.options.connect_timeout = std::chrono::milliseconds(4000);
     try {
       Mesh mesh(mine);
       ADD_FAILURE() << "nothing was thrown";
