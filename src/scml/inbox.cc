@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 
 #include "leat/error.h"
 
@@ -29,11 +30,13 @@ constexpr std::uint64_t kRingCost = 128;
 LandingMemory::LandingMemory(std::uint64_t bytes) : bytes_(bytes) {
   void* memory = mmap(nullptr, std::max<std::uint64_t>(bytes, 1), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
+  if (memory == MAP_FAILED) {
+    const int why = errno;
     throw Error(ErrorCode::kResource,
                 "no memory for messages: mmap of " + std::to_string(bytes) +
-                    " bytes failed: " + std::strerror(errno),
-                "Lower planned_bytes, or plan for a smaller batch.", errno);
+                    " bytes failed: " + std::generic_category().message(why),
+                "Lower planned_bytes, or plan for a smaller batch.", why);
+  }
   data_ = static_cast<std::byte*>(memory);
 }
 

@@ -235,7 +235,8 @@ TEST_P(MeshTest, AnyArraysInAnyOrder) {
 
 // More than any buffer holds, from all to all, before anybody receives; several contexts at a time.
 TEST_P(MeshTest, AllSendBeforeTheyReceive) {
-  const leat::MessageArray array{.base_bytes = 0, .message_bytes = 64, .count = 5'000};
+  const leat::MessageArray array{
+      .base_bytes = 0, .message_bytes = 64, .count = std::max<std::size_t>(1'500, scaled(5'000))};
   run(4, [&](Mesh& mesh) {
     const auto flows = all_flows(mesh.parties());
     for (unsigned context = 1; context <= 3; ++context) {
@@ -591,7 +592,8 @@ TEST_P(MeshTest, WhoIsMissingIsNamed) {
   const auto addresses = free_addresses(3, kind().device);
   run_parties(mode(), 2, [&](unsigned self) {
     MeshOptions mine = options(addresses, 2 * self);
-    mine.options.connect_timeout = std::chrono::milliseconds(300);
+    mine.options.connect_timeout =
+        std::chrono::milliseconds(kind().device == "shm" || kind().device == "tcp" ? 1'000 : 8'000);
     try {
       Mesh mesh(mine);
       ADD_FAILURE() << "nothing was thrown";
@@ -771,7 +773,7 @@ TEST_P(MeshTest, DifferentPlansAreRefusedWithBothDigests) {
   run_parties(mode(), 2, [&](unsigned self) {
     MeshOptions mine = options(addresses, self);
     mine.plan = &plans[self];
-    if (self == 0) mine.options.connect_timeout = std::chrono::milliseconds(1000);
+    if (self == 0) mine.options.connect_timeout = std::chrono::milliseconds(4000);
     try {
       Mesh mesh(mine);
       ADD_FAILURE() << "nothing was thrown";
