@@ -123,13 +123,13 @@ Words SecureEngine::top_bits(const Words& masked, const Comparison& material) {
   to_planes(masked, y);
   Groups groups = leaves(y, material.mask, material.pairs, words, is_first());
   std::size_t pairs = kGroups / 2;
-  for (const auto& [masks, products] : material.levels) {
-    const Words opened = open_bits(factors(groups, pairs, words), masks);
+  for (const Comparison::Level& level : material.levels) {
+    const Words opened = open_bits(factors(groups, pairs, words), level.masks);
     const auto multiplied = [&](std::size_t product, std::size_t i) {
       const auto [left, right] = factors_of(product, pairs);
       const Word d = opened[left * words + i], e = opened[right * words + i];
-      return products[product * words + i] ^ (d & masks[right * words + i]) ^
-             (e & masks[left * words + i]) ^ (ours & d & e);
+      return level.products[product * words + i] ^ (d & level.masks[right * words + i]) ^
+             (e & level.masks[left * words + i]) ^ (ours & d & e);
     };
     for (std::size_t pair = 0; pair < pairs; ++pair) {
       const auto generate = plane(groups.generate, pair, words);

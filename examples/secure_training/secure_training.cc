@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,8 +50,10 @@ struct Arguments {
   bool json = false;
 };
 
-const std::map<std::string, Carrier> kCarriers{
-    {"tcp", Carrier::kTcp}, {"ring", Carrier::kContexts}, {"planned", Carrier::kPlanned}};
+Carrier carrier_of(const std::string& transport) {
+  if (transport == "tcp") return Carrier::kTcp;
+  return transport == "ring" ? Carrier::kContexts : Carrier::kPlanned;
+}
 
 Report train(const Arguments& arguments, unsigned self) {
   const Settings& settings = arguments.settings;
@@ -62,7 +63,7 @@ Report train(const Arguments& arguments, unsigned self) {
   leat::scml::MeshOptions options;
   options.addresses = arguments.addresses;
   options.self = self;
-  options.carrier = kCarriers.at(arguments.transport);
+  options.carrier = carrier_of(arguments.transport);
   options.plan = &plan.plan;
   leat::scml::Mesh mesh(options);
 
@@ -146,7 +147,7 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({2, 3}))
       ->capture_default_str();
   app.add_option("--transport", arguments.transport, "tcp, ring or planned")
-      ->check(CLI::IsMember(kCarriers))
+      ->check(CLI::IsMember({"tcp", "ring", "planned"}))
       ->capture_default_str();
   app.add_option("--epochs", settings.epochs, "How often each sample is seen")
       ->check(CLI::Range(1, 10'000))
@@ -182,9 +183,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Matrices come and go in every step: their memory stays with the process.
-  mallopt(M_MMAP_THRESHOLD, 1 << 28);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  // Matrices come and go in every step: their memory stays with the process. No thread runs yet.
+  mallopt(M_MMAP_THRESHOLD, 1 << 28);  // NOLINT(concurrency-mt-unsafe)
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);  // NOLINT(concurrency-mt-unsafe)
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

@@ -49,6 +49,7 @@ namespace {
 
 std::vector<Matrix> shapes_of(const std::vector<Matrix>& matrices) {
   std::vector<Matrix> shapes;
+  shapes.reserve(matrices.size());
   for (const Matrix& matrix : matrices) shapes.push_back({matrix.rows, matrix.columns, {}});
   return shapes;
 }

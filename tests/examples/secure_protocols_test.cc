@@ -46,7 +46,7 @@ TEST_P(SecureProtocols, MatricesAreMultiplied) {
     const Matrix x = random_matrix(rows, inner, 1), y = random_matrix(inner, columns, 2);
     const auto run = run_protocol(GetParam(), {x, y}, [](Engine& engine, std::vector<Matrix> in) {
       engine.begin({});
-      const auto factors = engine.prepare({&in[0], &in[1]});
+      const auto factors = engine.prepare({&in.at(0), &in.at(1)});
       std::vector<Matrix> out{engine.multiply(factors[0], factors[1])};
       engine.end();
       return out;
@@ -65,7 +65,7 @@ TEST_P(SecureProtocols, OneFactorServesSeveralProducts) {
                z = random_matrix(20, 40, 5);
   const auto run = run_protocol(GetParam(), {x, y, z}, [](Engine& engine, std::vector<Matrix> in) {
     engine.begin({});
-    const auto factors = engine.prepare({&in[0], &in[1], &in[2]});
+    const auto factors = engine.prepare({&in.at(0), &in.at(1), &in.at(2)});
     std::vector<Matrix> out{engine.multiply(factors[0], factors[1]),
                             engine.multiply(transposed(factors[0]), factors[2]),
                             engine.multiply(factors[2], transposed(factors[1]))};
@@ -230,7 +230,7 @@ TEST_P(SecureProtocols, WhatIsOpenedLooksUniform) {
     };
     expect_masked(*run([](Engine& engine, std::vector<Matrix> in) {
       engine.begin({});
-      const auto factors = engine.prepare({&in[0], &in[1]});
+      const auto factors = engine.prepare({&in.at(0), &in.at(1)});
       std::vector<Matrix> out{engine.multiply(factors[0], factors[1])};
       engine.end();
       return out;
