@@ -375,6 +375,7 @@ void TcpTransport::sort_input(News& news) {
   for (;;) {
     if (header_have_ < sizeof header_) {
       const auto part = take_input(sizeof header_ - header_have_);
+      if (part.empty()) return;
       std::memcpy(reinterpret_cast<std::byte*>(&header_) + header_have_, part.data(), part.size());
       header_have_ += part.size();
       if (header_have_ < sizeof header_) return;
