@@ -183,8 +183,8 @@ void Meeting::connect_to(unsigned party) {
   options_.connect_timeout = std::max(
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()), kNap);
   // In a thread, because the address may turn out to be our own, and we have to answer there.
-  auto connected = std::async(std::launch::async,
-                              [&] { return Channel::connect(addresses_[party], options_); });
+  auto connected =
+      std::async(std::launch::async, [&] { return Channel::connect(addresses_[party], options_); });
   while (connected.wait_for(kNap) != std::future_status::ready) serve_newcomers();
   try {
     channels_[party] = connected.get();

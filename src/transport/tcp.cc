@@ -20,8 +20,8 @@ constexpr std::uint64_t kWindowBytes = std::uint64_t{4} << 20;  // per context a
 constexpr std::uint64_t kReturnBytes = kWindowBytes / 8;
 constexpr std::size_t kFrameCost =
     64;  // in the window, beside the payload: so empty ones count too
-constexpr std::size_t kDirectBytes = std::size_t{16} << 10;  // larger payloads are not copied
-constexpr std::size_t kInputBytes = std::size_t{16} << 10;   // read at once
+constexpr std::size_t kDirectBytes = std::size_t{16} << 10;    // larger payloads are not copied
+constexpr std::size_t kInputBytes = std::size_t{16} << 10;     // read at once
 constexpr std::size_t kMaxOutputBytes = std::size_t{1} << 20;  // credits a stuck peer may pile up
 
 static_assert(std::endian::native == std::endian::little);
@@ -159,7 +159,8 @@ void TcpTransport::queue_output(std::span<const std::byte> bytes) {
 void TcpTransport::push_output() {
   try {
     while (output_done_ < output_.size()) {
-      const auto written = stream_.try_write(std::as_bytes(std::span(output_)).subspan(output_done_));
+      const auto written =
+          stream_.try_write(std::as_bytes(std::span(output_)).subspan(output_done_));
       if (!written) return;
       output_done_ += *written;
     }
@@ -246,8 +247,7 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
     } catch (const Error&) {
       // Kept in error_: said below, after what has come.
     }
-    if (error_.empty() && state.waiting.empty() && !state.large.ready())
-      pump_input(Side::kReceive);
+    if (error_.empty() && state.waiting.empty() && !state.large.ready()) pump_input(Side::kReceive);
   }
   for (;;) {
     if (state.large.ready()) {
@@ -287,10 +287,9 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
 
 bool TcpTransport::pending() const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(contexts_.begin(), contexts_.end(),
-                     [](const ContextState& state) {
-                       return !state.waiting.empty() || state.large.ready();
-                     });
+  return std::any_of(contexts_.begin(), contexts_.end(), [](const ContextState& state) {
+    return !state.waiting.empty() || state.large.ready();
+  });
 }
 
 void TcpTransport::release(Delivery& delivery) noexcept {
@@ -346,8 +345,8 @@ bool TcpTransport::read_more() {
   const bool direct = rest >= kInputBytes;
   if (!direct && input_ == nullptr)
     input_ = std::make_unique_for_overwrite<std::byte[]>(kInputBytes);
-  const auto room = direct ? std::span(frame_.target + frame_have_, rest)
-                           : std::span(input_.get(), kInputBytes);
+  const auto room =
+      direct ? std::span(frame_.target + frame_have_, rest) : std::span(input_.get(), kInputBytes);
   const auto got = stream_.try_read(room);
   if (!got) return false;
   if (*got == 0) {

@@ -401,7 +401,8 @@ class PlannedFaults : public testing::TestWithParam<std::tuple<PeerMode, Fault>>
           return heard && !heard->empty();
         };
         const std::uint64_t done = exchange(transport, first, rounds, error, other_broke);
-        EXPECT_EQ(done == rounds, error.empty()) << done << " rounds: " << error;
+        // An error may also meet the flush after the last round.
+        EXPECT_TRUE(done == rounds || !error.empty()) << done << " rounds";
         if (whole) {
           EXPECT_EQ(error, "");
           peer.barrier();
