@@ -77,11 +77,17 @@ void PrintTo(const Kind& kind, std::ostream* out) {
   *out << to_string(kind.carrier) << "_on_" << leat::detail::device_label(kind.device);
 }
 
+bool is_ib(const std::string& device) { return device.starts_with("ib"); }
+
 std::vector<Kind> kinds() {
   std::vector<Kind> all{{Carrier::kTcp, "tcp"}};
   for (const std::string& device : leat::detail::test_devices())
-    for (const Carrier carrier : {Carrier::kUnified, Carrier::kContexts, Carrier::kPlanned})
+    for (const Carrier carrier : {Carrier::kUnified, Carrier::kContexts, Carrier::kPlanned}) {
+      // The others are channels, which tests/transport has on every device, and a mesh on ib is
+      // slow where its processors are emulated.
+      if (is_ib(device) && carrier != Carrier::kPlanned) continue;
       all.push_back({carrier, device});
+    }
   return all;
 }
 
@@ -315,16 +321,18 @@ TEST_P(MeshTest, LikeASocketWithoutIndexes) {
   });
 }
 
-TEST_P(MeshTest, SixteenParties) {
+TEST_P(MeshTest, ManyParties) {
+  // On ib a connection takes a dozen descriptors, and a process has 1,024 by default.
+  const unsigned parties = is_ib(kind().device) ? 5 : kMaxParties;
   const leat::MessageArray array{.base_bytes = 0, .message_bytes = 12, .count = 30};
-  run(kMaxParties, [&](Mesh& mesh) {
+  run(parties, [&](Mesh& mesh) {
     for (std::uint64_t round = 0; round < 3; ++round) {
-      mesh.open(1, array, all_flows(kMaxParties));
+      mesh.open(1, array, all_flows(parties));
       mesh.select(1);
-      for (unsigned peer = 0; peer < kMaxParties; ++peer)
+      for (unsigned peer = 0; peer < parties; ++peer)
         if (peer != mesh.self())
           mesh.send(peer, 0, messages(array, round, mesh.self(), peer, 0, array.count));
-      for (unsigned peer = 0; peer < kMaxParties; ++peer)
+      for (unsigned peer = 0; peer < parties; ++peer)
         if (peer != mesh.self()) {
           EXPECT_TRUE(same(mesh.receive(peer, 0, array.count),
                            messages(array, round, peer, mesh.self(), 0, array.count)));

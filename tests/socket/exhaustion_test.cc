@@ -57,6 +57,15 @@ class ExhaustionTest : public testing::TestWithParam<ChannelKind> {
 
   Options options() const { return channel_options(GetParam()); }
   std::string any_port() const { return listening_address(GetParam()); }
+  bool is_ib() const { return GetParam().device.starts_with("ib"); }
+
+  // What the other side is told, or throws. librdmacm hides the cause of some of its failures.
+  void expect_clear(const std::string& said) const {
+    const char* wanted = is_ib() ? "no device can be used" : "Too many open files";
+    const bool clear = said.find("Too many open files") != std::string::npos ||
+                       said.find(wanted) != std::string::npos;
+    EXPECT_TRUE(clear) << said;
+  }
 
   static void greet(Channel channel) {
     channel.send("hello");
@@ -113,7 +122,7 @@ TEST_P(ExhaustionTest, HandshakesWithFewDescriptorsFailAndTheListenerGoesOn) {
             said = peer.hear();
           }
           if (said == "well") break;
-          EXPECT_NE(said.find("Too many open files"), std::string::npos) << said;
+          expect_clear(said);
           ++failures;
           peer.tell("connect");
           greet_next(listener);
@@ -155,8 +164,10 @@ TEST_P(ExhaustionTest, ConnectWithFewDescriptorsSaysSoAndLeavesNone) {
             said = word_for([&] { (void)Channel::connect(address, options()); });
           }
           if (said == "well") break;
-          EXPECT_TRUE(said.starts_with("resource: ")) << said;
-          EXPECT_NE(said.find("Too many open files"), std::string::npos) << said;
+          expect_clear(said);
+          if (!is_ib()) {
+            EXPECT_TRUE(said.starts_with("resource: ")) << said;
+          }
         }
         EXPECT_GT(left, 0);
         expect_no_more_than(before, std::size_t{64} << 20);
