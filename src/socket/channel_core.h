@@ -1,7 +1,6 @@
 // What stands behind a Channel: a transport and its lifeline, blocking and deadlines, statistics.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -17,28 +16,6 @@
 #include "transport/connection.h"
 
 namespace leat::detail {
-
-// Spinning pays while the peer answers within it. Where it does not, because the peer computes or
-// the processors are busy, it takes time from those who would answer: after a spin in vain the next
-// waits sleep at once, twice as many each time it happens again.
-class SpinHabit {
- public:
-  bool worth_it() {
-    if (left_out_ == 0) return true;
-    --left_out_;
-    return false;
-  }
-  void succeeded() { to_leave_out_ = 0; }
-  void failed() {
-    to_leave_out_ = std::min(kMostLeftOut, 2 * to_leave_out_ + 1);
-    left_out_ = to_leave_out_;
-  }
-
- private:
-  static constexpr unsigned kMostLeftOut = 31;
-  unsigned to_leave_out_ = 0;
-  unsigned left_out_ = 0;
-};
 
 // Threads as for Channel. Lives until the channel and all its messages are gone: the messages point
 // into the transport's memory.
@@ -105,7 +82,7 @@ class ChannelCore {
   template <typename Try>
   bool unless_closed(const char* what, Try&& try_once);
   template <typename Try>
-  bool spin(Side side, Try&& try_once, Deadline deadline);
+  bool spin(Try&& try_once, Deadline deadline);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
   bool lifeline_ended() const noexcept;
   std::string where() const;
@@ -121,7 +98,6 @@ class ChannelCore {
   bool reset_ = false;     // send side
   std::chrono::milliseconds send_timeout_;
   std::chrono::milliseconds receive_timeout_;
-  SpinHabit spin_habits_[2];  // by Side
 
   // receive side
   std::size_t messages_out_ = 0;

@@ -49,7 +49,7 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
       if (attempt()) return;
   }
   const Deadline deadline = deadline_after(timeout);
-  if (spin(side, attempt, deadline)) return;
+  if (spin(attempt, deadline)) return;
   auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
   for (;;) {
     if (closed()) throw_closed(what);
@@ -70,27 +70,19 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
 }
 
 template <typename Try>
-bool ChannelCore::spin(Side side, Try&& try_once, Deadline deadline) {
+bool ChannelCore::spin(Try&& try_once, Deadline deadline) {
   if (settings_.spin == std::chrono::microseconds::zero()) return false;
   const bool forever = settings_.spin < std::chrono::microseconds::zero();
-  SpinHabit& habit = spin_habits_[side == Side::kSend ? 0 : 1];
-  if (!forever && !habit.worth_it()) return false;
   const Deadline start = Clock::now();
   const Deadline until = forever ? deadline : std::min(deadline, start + settings_.spin);
   Deadline next_look = start + kLifelineInterval;
   for (;;) {
     for (int i = 0; i < kTriesPerClock; ++i) {
-      if (try_once()) {
-        habit.succeeded();
-        return true;
-      }
+      if (try_once()) return true;
       pause();
     }
     const Deadline now = Clock::now();
-    if (now >= until || closed()) {
-      habit.failed();
-      return false;
-    }
+    if (now >= until || closed()) return false;
     if (forever && watches_lifeline_ && now >= next_look) {
       if (lifeline_ended()) return false;
       next_look = now + kLifelineInterval;
