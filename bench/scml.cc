@@ -44,23 +44,6 @@ struct ScmlArguments {
   bool json = false;
 };
 
-struct Totals {
-  std::uint64_t bytes = 0;  // sent by all parties
-  std::uint64_t rounds = 0;
-};
-
-Totals total_of(const scml::Plan& plan) {
-  Totals totals;
-  for (const scml::Step& step : plan.steps) {
-    for (const std::size_t i : step.opens) {
-      const scml::MessageArray& array = plan.placements[i].messages;
-      totals.bytes += step.repeats * array.flows.size() * array.bytes();
-      totals.rounds += step.repeats * array.rounds();
-    }
-  }
-  return totals;
-}
-
 // A file, or the name of a model that comes with leat.
 std::string find_model(const std::string& name) {
   namespace fs = std::filesystem;
@@ -106,7 +89,7 @@ class ScmlReport {
   explicit ScmlReport(const ScmlArguments& arguments, const std::string& cores)
       : arguments_(arguments), cores_(cores) {}
 
-  void add(const std::string& name, const scml::Plan& plan, const Totals& totals,
+  void add(const std::string& name, const scml::Plan& plan, const scml::Totals& totals,
            std::uint64_t batches, const std::map<Carrier, Times>& times) {
     const auto ms = [&](Carrier carrier) { return times.at(carrier).fast_ms; };
     const double planned = ms(Carrier::kPlanned);
@@ -211,7 +194,7 @@ void run(const ScmlArguments& arguments) {
     const scml::Model model = scml::load_model(find_model(name));
     const scml::Plan plan = scml::make_plan(scml::parse(model, arguments.task), {});
     check_memory(plan);
-    const Totals totals = total_of(plan);
+    const scml::Totals totals = total_of(plan);
     const std::uint64_t batches =
         arguments.batches != 0
             ? arguments.batches

@@ -39,18 +39,8 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 72);
 
-std::string hex(const std::array<std::uint8_t, 32>& bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
 std::string plan_name(const Hello& hello) {
-  return hello.has_plan != 0 ? hex(hello.digest) : "no plan";
+  return hello.has_plan != 0 ? digest_text(hello.digest) : "no plan";
 }
 
 Error invalid(const std::string& failure, const std::string& advice = {}) {
@@ -151,7 +141,7 @@ Meeting::Meeting(const MeshOptions& options) : self_(options.self), options_(opt
     case Carrier::kPlanned:
       options_.transport = "planned";
       options_.planned_bytes = hello_.region_bytes;
-      if (options.plan != nullptr) options_.plan_digest = hex(hello_.digest);
+      if (options.plan != nullptr) options_.plan_digest = digest_text(hello_.digest);
       break;
   }
   deadline_ = Clock::now() + options_.connect_timeout.value_or(kConnectTimeout);

@@ -243,6 +243,29 @@ class Planning {
 
 }  // namespace
 
+std::string digest_text(const std::array<std::uint8_t, 32>& digest) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : digest) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+Totals total_of(const Plan& plan) {
+  Totals totals;
+  for (const Step& step : plan.steps) {
+    for (const std::size_t index : step.opens) {
+      const MessageArray& array = plan.placements[index].messages;
+      totals.messages += step.repeats * array.flows.size() * array.message_count();
+      totals.bytes += step.repeats * array.flows.size() * array.bytes();
+      totals.rounds += step.repeats * array.rounds();
+    }
+  }
+  return totals;
+}
+
 Plan make_plan(const Task& task, const PlanOptions& options) {
   return Planning(task, options).run();
 }

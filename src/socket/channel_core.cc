@@ -202,16 +202,20 @@ void ChannelCore::count_received(std::size_t bytes) {
 void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds& nap) {
   (side == Side::kSend ? send_sleeps_ : receive_sleeps_).add(1);
   pollfd fds[] = {{transport_.event_fd(side), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
-  const nfds_t count = watches_lifeline_ ? 2 : 1;
-  int ready = 0;
   const bool comes_silently = side == Side::kSend ? transport_.room_comes_silently()
                                                   : transport_.receiving_waits_for_room();
+  sleep_on(std::span(fds).first(watches_lifeline_ ? 2 : 1), comes_silently, deadline, nap);
+}
+
+void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
+              std::chrono::microseconds& nap) {
+  int ready = 0;
   if (comes_silently) {
     const timespec time{0, std::chrono::nanoseconds(nap).count()};
-    ready = ppoll(fds, count, &time, nullptr);
+    ready = ppoll(fds.data(), fds.size(), &time, nullptr);
     nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
   } else {
-    ready = poll(fds, count, poll_timeout_ms(deadline));
+    ready = poll(fds.data(), fds.size(), poll_timeout_ms(deadline));
   }
   if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
 }

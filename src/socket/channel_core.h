@@ -81,8 +81,6 @@ class ChannelCore {
   Message adopt(Delivery& delivery);
   template <typename Try>
   bool unless_closed(const char* what, Try&& try_once);
-  template <typename Try>
-  bool spin(Try&& try_once, Deadline deadline);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
   bool lifeline_ended() const noexcept;
   std::string where() const;

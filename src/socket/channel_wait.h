@@ -1,8 +1,11 @@
 // How a channel waits, in full, because each wait is compiled into the loop that spins.
 #pragma once
 
+#include <poll.h>
+
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <string>
 
 #include "leat/error.h"
@@ -28,6 +31,46 @@ inline void pause() {
 #endif
 }
 
+// Tries without a look at the clock, which costs as much as a message; not where waits are to sleep
+// at once.
+template <typename Try>
+bool try_at_once(std::chrono::microseconds spin, Try&& try_once) {
+  if (spin == std::chrono::microseconds::zero()) return false;
+  for (int i = 0; i < kTriesBeforeClock; ++i)
+    if (try_once()) return true;
+  return false;
+}
+
+// Tries for the time `spin`, a negative one meaning without end, but not past the deadline. Ends
+// also when `stop`, asked at each look at the clock, says so, or `gone`, a system call and
+// therefore asked rarely, and only while spinning without end.
+template <typename Try, typename Stop, typename Gone>
+bool spin_for(std::chrono::microseconds spin, Deadline deadline, Try&& try_once, Stop&& stop,
+              Gone&& gone) {
+  if (spin == std::chrono::microseconds::zero()) return false;
+  const bool forever = spin < std::chrono::microseconds::zero();
+  const Deadline start = Clock::now();
+  const Deadline until = forever ? deadline : std::min(deadline, start + spin);
+  Deadline next_look = start + kLifelineInterval;
+  for (;;) {
+    for (int i = 0; i < kTriesPerClock; ++i) {
+      if (try_once()) return true;
+      pause();
+    }
+    const Deadline now = Clock::now();
+    if (now >= until || stop()) return false;
+    if (forever && now >= next_look) {
+      if (gone()) return false;
+      next_look = now + kLifelineInterval;
+    }
+  }
+}
+
+// Sleeps until one of them is ready, or the deadline. What comes silently gives no event: then for
+// `nap` at the longest, which grows.
+void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
+              std::chrono::microseconds& nap);
+
 // Another thread's close() looks to the transport like the peer's death.
 template <typename Try>
 bool ChannelCore::unless_closed(const char* what, Try&& try_once) {
@@ -43,14 +86,13 @@ template <typename Try>
 void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
   const auto timeout = side == Side::kSend ? send_timeout_ : receive_timeout_;
   const auto attempt = [&] { return unless_closed(what, try_once); };
-  // The first tries without a look at the clock, which costs as much as a message.
-  if (settings_.spin != std::chrono::microseconds::zero()) {
-    for (int i = 0; i < kTriesBeforeClock; ++i)
-      if (attempt()) return;
-  }
+  if (try_at_once(settings_.spin, attempt)) return;
   const Deadline deadline = deadline_after(timeout);
-  if (spin(attempt, deadline)) return;
-  auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
+  if (spin_for(
+          settings_.spin, deadline, attempt, [this] { return closed(); },
+          [this] { return watches_lifeline_ && lifeline_ended(); }))
+    return;
+  std::chrono::microseconds nap = kFirstNap;
   for (;;) {
     if (closed()) throw_closed(what);
     transport_.arm(side);
@@ -66,27 +108,6 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
                       " ms, peer " + where(),
                   "Raise the option timeout_ms, or see what the peer is waiting for.");
     sleep(side, deadline, nap);
-  }
-}
-
-template <typename Try>
-bool ChannelCore::spin(Try&& try_once, Deadline deadline) {
-  if (settings_.spin == std::chrono::microseconds::zero()) return false;
-  const bool forever = settings_.spin < std::chrono::microseconds::zero();
-  const Deadline start = Clock::now();
-  const Deadline until = forever ? deadline : std::min(deadline, start + settings_.spin);
-  Deadline next_look = start + kLifelineInterval;
-  for (;;) {
-    for (int i = 0; i < kTriesPerClock; ++i) {
-      if (try_once()) return true;
-      pause();
-    }
-    const Deadline now = Clock::now();
-    if (now >= until || closed()) return false;
-    if (forever && watches_lifeline_ && now >= next_look) {
-      if (lifeline_ended()) return false;
-      next_look = now + kLifelineInterval;
-    }
   }
 }
 

@@ -2,12 +2,9 @@
 
 #include <poll.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <string>
 #include <vector>
 
-#include "base/system_error.h"
 #include "socket/channel_wait.h"
 
 namespace leat::detail {
@@ -18,13 +15,13 @@ class AnyWaiter {
       : channels_(channels), wait_for_(wait_for), settings_(core(0).settings_) {}
 
   Channel* wait(const char* what, const std::function<bool()>& done) {
-    if (settings_.spin != std::chrono::microseconds::zero()) {
-      for (int i = 0; i < kTriesBeforeClock; ++i)
-        if (done()) return nullptr;
-    }
+    if (try_at_once(settings_.spin, done)) return nullptr;
     const Deadline deadline = deadline_after(core(0).receive_timeout_);
-    if (spin(done, deadline)) return nullptr;
-    auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
+    if (spin_for(
+            settings_.spin, deadline, done, [] { return false; },
+            [this] { return gone_channel() != nullptr; }))
+      return nullptr;
+    std::chrono::microseconds nap = kFirstNap;
     for (;;) {
       for (std::size_t i = 0; i < channels_.size(); ++i) core(i).transport_.arm(Side::kReceive);
       if (done()) return nullptr;
@@ -47,26 +44,6 @@ class AnyWaiter {
     return nullptr;
   }
 
-  bool spin(const std::function<bool()>& done, Deadline deadline) const {
-    if (settings_.spin == std::chrono::microseconds::zero()) return false;
-    const bool forever = settings_.spin < std::chrono::microseconds::zero();
-    const Deadline start = Clock::now();
-    const Deadline until = forever ? deadline : std::min(deadline, start + settings_.spin);
-    Deadline next_look = start + kLifelineInterval;
-    for (;;) {
-      for (int i = 0; i < kTriesPerClock; ++i) {
-        if (done()) return true;
-        pause();
-      }
-      const Deadline now = Clock::now();
-      if (now >= until) return false;
-      if (forever && now >= next_look) {
-        if (gone_channel() != nullptr) return false;
-        next_look = now + kLifelineInterval;
-      }
-    }
-  }
-
   void sleep(Deadline deadline, std::chrono::microseconds& nap) {
     polled_.clear();
     bool naps = wait_for_ == WaitFor::kRoom;
@@ -77,15 +54,7 @@ class AnyWaiter {
       if (core(i).watches_lifeline_)
         polled_.push_back({core(i).connection_.stream->fd(), POLLIN, 0});
     }
-    int ready = 0;
-    if (naps) {
-      const timespec time{0, std::chrono::nanoseconds(nap).count()};
-      ready = ppoll(polled_.data(), polled_.size(), &time, nullptr);
-      nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
-    } else {
-      ready = poll(polled_.data(), polled_.size(), poll_timeout_ms(deadline));
-    }
-    if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
+    sleep_on(polled_, naps, deadline, nap);
   }
 
   const std::span<Channel* const> channels_;

@@ -47,16 +47,6 @@ struct Arguments {
   bool time = false;
 };
 
-std::string hex(const std::array<std::uint8_t, 32>& bytes) {
-  std::string text;
-  for (const std::uint8_t byte : bytes) {
-    char digits[3];
-    std::snprintf(digits, sizeof digits, "%02x", byte);
-    text += digits;
-  }
-  return text;
-}
-
 const char* form_text(scml::Form form) { return form == scml::Form::kMatrix ? "matrix" : "inner"; }
 
 const char* triples_text(scml::Triples triples) {
@@ -69,26 +59,6 @@ const char* triples_text(scml::Triples triples) {
       return "he";
   }
   return "none";
-}
-
-// What all parties together send; repeats of an offline step may need less in the last.
-struct Totals {
-  std::uint64_t messages = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t rounds = 0;
-};
-
-Totals total_of(const scml::Plan& plan) {
-  Totals totals;
-  for (const scml::Step& step : plan.steps) {
-    for (const std::size_t index : step.opens) {
-      const scml::MessageArray& array = plan.placements[index].messages;
-      totals.messages += step.repeats * array.flows.size() * array.message_count();
-      totals.bytes += step.repeats * array.flows.size() * array.bytes();
-      totals.rounds += step.repeats * array.rounds();
-    }
-  }
-  return totals;
 }
 
 ordered_json gather_placement(const scml::Plan& plan, const scml::Placement& placement) {
@@ -122,7 +92,7 @@ ordered_json gather(const scml::Plan& plan, const scml::Model& model) {
                      {"repeats", step.repeats},
                      {"contexts", std::move(contexts)}});
   }
-  const Totals totals = total_of(plan);
+  const scml::Totals totals = total_of(plan);
   return {{"leat", leat::version()},
           {"model", model.name},
           {"dataset", model.dataset},
@@ -138,7 +108,7 @@ ordered_json gather(const scml::Plan& plan, const scml::Model& model) {
           {"messages_sent", totals.messages},
           {"bytes_sent", totals.bytes},
           {"rounds", totals.rounds},
-          {"digest", hex(plan.digest)},
+          {"digest", scml::digest_text(plan.digest)},
           {"steps", std::move(steps)}};
 }
 
@@ -194,14 +164,14 @@ void print_table(const scml::Plan& plan) {
               "layer", "pass", "protocol", "context", "base", "messages", "bytes", "size", "rounds",
               name_width, "freed after", "sent");
   for (const scml::Step& step : plan.steps) print_step(plan, step, name_width);
-  const Totals totals = total_of(plan);
+  const scml::Totals totals = total_of(plan);
   std::printf("\n%llu messages, %s, are sent in %llu rounds by all parties together.\n",
               static_cast<unsigned long long>(totals.messages), size_text(totals.bytes).c_str(),
               static_cast<unsigned long long>(totals.rounds));
   std::printf("A region of %llu bytes (%s) suffices, with %u contexts at a time.\n",
               static_cast<unsigned long long>(plan.peak_bytes), size_text(plan.peak_bytes).c_str(),
               plan.peak_contexts);
-  std::printf("Digest: %s\n", hex(plan.digest).c_str());
+  std::printf("Digest: %s\n", scml::digest_text(plan.digest).c_str());
 }
 
 // The median of several runs; a plan is a pure function, so that they are all alike.

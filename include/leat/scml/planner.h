@@ -66,6 +66,17 @@ struct Plan {
   std::array<std::uint8_t, 32> digest{};
 };
 
+// As the option plan_digest takes it: hexadecimal.
+LEAT_EXPORT std::string digest_text(const std::array<std::uint8_t, 32>& digest);
+
+// What all parties together send in a run; repeats of an offline step may need less in the last.
+struct Totals {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t rounds = 0;
+};
+LEAT_EXPORT Totals total_of(const Plan& plan);
+
 // Takes microseconds per operation. leat::Error, which names the operation: kResource if memory
 // (with the bytes missing) or contexts do not suffice, kTooLarge for an array above
 // kMaxArrayMessages, kInvalidArgument if an operation reads one that is not before it.
