@@ -17,7 +17,7 @@ struct Stats {
   std::uint64_t credit_waits = 0;    // times a message found no room at the peer
   std::uint64_t credit_returns = 0;  // counters written to the peer, one for many messages
   std::uint64_t reassembled_messages = 0;  // received in pieces, because larger than in-place
-  std::uint64_t planned_writes = 0;  // that carried messages of arrays, neighbours in one
+  std::uint64_t planned_writes = 0;        // that carried messages of arrays, neighbours in one
   // Messages that met no posted receive at the peer; credits keep it 0. On ib the port counts them,
   // for all its connections together (rxe and mlx5 do; 0 elsewhere).
   std::uint64_t rnr_retries = 0;

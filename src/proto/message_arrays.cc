@@ -107,15 +107,15 @@ void MessageArrays::throw_not_open(unsigned context) const {
   if (context >= kContextCount)
     throw Error(ErrorCode::kInvalidArgument,
                 "there is no protocol context " + std::to_string(context), "Contexts are 0 to 15.");
-  throw Error(ErrorCode::kInvalidArgument,
-              "no array is open in context " + std::to_string(context), "Open it first.");
+  throw Error(ErrorCode::kInvalidArgument, "no array is open in context " + std::to_string(context),
+              "Open it first.");
 }
 
 void MessageArrays::throw_outside(unsigned context, std::uint64_t index,
                                   std::uint64_t count) const {
-  throw Error(ErrorCode::kInvalidArgument,
-              std::to_string(count) + " messages from index " + std::to_string(index) +
-                  " on are outside " + named(context, slots_[context].array));
+  throw Error(ErrorCode::kInvalidArgument, std::to_string(count) + " messages from index " +
+                                               std::to_string(index) + " on are outside " +
+                                               named(context, slots_[context].array));
 }
 
 void MessageArrays::throw_odd_size(unsigned context, std::uint64_t bytes) const {

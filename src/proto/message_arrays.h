@@ -1,8 +1,9 @@
 // The message arrays of one side of a planned connection: which are live, where their messages lie,
-// which have arrived, and the epochs by which each side tells the other that an array is open. Pure.
+// which have arrived, and the epochs by which each side tells the other that an array is open.
+// Pure.
 //
-// An epoch counts the opens of one context. Both sides open a context equally often, so equal epochs
-// mean the same array.
+// An epoch counts the opens of one context. Both sides open a context equally often, so equal
+// epochs mean the same array.
 #pragma once
 
 #include <array>
@@ -22,8 +23,8 @@ class MessageArrays {
  public:
   explicit MessageArrays(std::uint64_t region_bytes) : region_bytes_(region_bytes) {}
 
-  // --- calls of the user: what contradicts the live arrays throws kInvalidArgument and does nothing
-  // The new epoch. Nothing of the array has arrived.
+  // --- calls of the user: what contradicts the live arrays throws kInvalidArgument and does
+  // nothing The new epoch. Nothing of the array has arrived.
   std::uint64_t open(unsigned context, const MessageArray& array);
   void check_open(unsigned context) const {
     if (context >= kContextCount || !slots_[context].open) [[unlikely]]

@@ -30,9 +30,9 @@ std::vector<Flow> product_flows(unsigned parties) {
   return {{0, 2}, {1, 3}, {3, 0}, {0, 1}, {2, 1}, {3, 2}};
 }
 
-// Three: party 0, which knows two shares, gives one of their truncated sum to the other holder (ABY3,
-// section 5.1, "trunc 1"). Four: the same with two shares known to two parties each, both input
-// jointly.
+// Three: party 0, which knows two shares, gives one of their truncated sum to the other holder
+// (ABY3, section 5.1, "trunc 1"). Four: the same with two shares known to two parties each, both
+// input jointly.
 std::vector<Flow> truncation_flows(unsigned parties) {
   if (parties == 3) return {{0, 2}};
   return {{3, 0}, {0, 2}};

@@ -1,5 +1,5 @@
-// The message arrays of one operation, put together from the building blocks that docs/scml.md lists
-// with their sources.
+// The message arrays of one operation, put together from the building blocks that docs/scml.md
+// lists with their sources.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ class ArrayBuilder {
   void multiply_matrices(const MatrixProduct& matrices);
   void truncate(const Rounds& rounds);
 
-  // Secret sharing of bits: ANDs of 32-bit words, the greater of two (with its selection), and a sum
-  // of as many words as there are parties.
+  // Secret sharing of bits: ANDs of 32-bit words, the greater of two (with its selection), and a
+  // sum of as many words as there are parties.
   void and_words(const Rounds& rounds);
   void add_words(std::uint64_t elements);
   // `comparisons` of each level of a tournament.

@@ -23,8 +23,7 @@ void normalise(std::uint64_t elements, std::uint64_t samples, ArrayBuilder& arra
 }  // namespace
 
 MatrixProduct as_matrices(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays) {
-  if (layer.kind == LayerKind::kFc)
-    return {samples, layer.input.channels, layer.output.channels};
+  if (layer.kind == LayerKind::kFc) return {samples, layer.input.channels, layer.output.channels};
   return {arrays.product({samples, layer.output.height, layer.output.width}),
           arrays.product({layer.input.channels, layer.window.height, layer.window.width}),
           layer.output.channels};
@@ -62,7 +61,8 @@ void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples
     case LayerKind::kFc:
       return multiply_by(protocol, as_matrices(layer, samples, arrays), arrays);
     case LayerKind::kAveragePool:
-      return arrays.truncate({elements});  // the sum is local, as is its product with a public number
+      return arrays.truncate(
+          {elements});  // the sum is local, as is its product with a public number
     case LayerKind::kLn:
       return normalise(elements, samples, arrays);
     case LayerKind::kRelu:
@@ -83,9 +83,9 @@ void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples
   }
 }
 
-// From ss, each party holds one summand (or, replicated, knows all but one), so that shares of bits of
-// the summands need no messages, and a circuit adds them. To ss, a circuit takes random summands off
-// and the rest is opened (ABY3, section 5.3; ABY, section IV).
+// From ss, each party holds one summand (or, replicated, knows all but one), so that shares of bits
+// of the summands need no messages, and a circuit adds them. To ss, a circuit takes random summands
+// off and the rest is opened (ABY3, section 5.3; ABY, section IV).
 void conversion_arrays(Protocol from, Protocol to, std::uint64_t elements, ArrayBuilder& arrays) {
   constexpr std::uint64_t kInputLabels = kWordBits * kLabelBytes;
   if (from == Protocol::kSs && to == Protocol::kBoolean) {

@@ -7,13 +7,13 @@ namespace leat::scml::detail {
 
 inline constexpr std::uint64_t kWordBits = 32;
 
-// A Kogge-Stone adder of 32 bits on whole words (Kogge and Stone 1973): the ANDs of each round. First
-// generate = a & b; then five levels of generate |= propagate & (generate << s) and
-// propagate &= propagate << s, where the last has no use for propagate.
+// A Kogge-Stone adder of 32 bits on whole words (Kogge and Stone 1973): the ANDs of each round.
+// First generate = a & b; then five levels of generate |= propagate & (generate << s) and propagate
+// &= propagate << s, where the last has no use for propagate.
 inline constexpr std::uint64_t kAdderGates[] = {1, 2, 2, 2, 2, 1};
 
-// Labels of 128 bits, XOR free (Kolesnikov and Schneider 2008), two ciphertexts per AND (half gates,
-// Zahur et al. 2015).
+// Labels of 128 bits, XOR free (Kolesnikov and Schneider 2008), two ciphertexts per AND (half
+// gates, Zahur et al. 2015).
 inline constexpr std::uint64_t kLabelBytes = 16;
 inline constexpr std::uint64_t kGarbledGateBytes = 2 * kLabelBytes;
 

@@ -44,8 +44,8 @@ const json& Fields::take(const char* field) {
 
 std::uint64_t Fields::check_number(const json& value, const char* field,
                                    std::uint64_t least) const {
-  const std::string range =
-      "must be a whole number from " + std::to_string(least) + " to " + std::to_string(kMaxDimension);
+  const std::string range = "must be a whole number from " + std::to_string(least) + " to " +
+                            std::to_string(kMaxDimension);
   if (!value.is_number_unsigned() && !(value.is_number_integer() && value.get<std::int64_t>() >= 0))
     bad_field(where_, field, "is " + shown(value) + ", but " + range);
   const auto number = value.get<std::uint64_t>();

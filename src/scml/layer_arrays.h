@@ -24,7 +24,9 @@ void input_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t 
 // The bits by which a relu or maxpool layer chose, from shared bits to shared numbers.
 void choice_bit_arrays(const Layer& layer, std::uint64_t samples, ArrayBuilder& arrays);
 
-inline bool has_weights(LayerKind kind) { return kind == LayerKind::kCnn || kind == LayerKind::kFc; }
+inline bool has_weights(LayerKind kind) {
+  return kind == LayerKind::kCnn || kind == LayerKind::kFc;
+}
 inline bool chooses(LayerKind kind) {
   return kind == LayerKind::kRelu || kind == LayerKind::kMaxPool;
 }

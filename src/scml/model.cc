@@ -76,7 +76,8 @@ std::vector<std::size_t> read_inputs(Fields& fields, const Network& network) {
     if (!name.is_string()) bad_field(fields.where(), "inputs", "has an entry that is not a name");
     const std::size_t input = network.find(name.get<std::string>(), fields.where());
     if (std::find(inputs.begin(), inputs.end(), input) != inputs.end())
-      bad_field(fields.where(), "inputs", "has " + detail::in_quotes(name.get<std::string>()) + " twice");
+      bad_field(fields.where(), "inputs",
+                "has " + detail::in_quotes(name.get<std::string>()) + " twice");
     inputs.push_back(input);
   }
   return inputs;
@@ -86,12 +87,14 @@ void read_name(Fields& fields, Layer& layer, const std::string& kind) {
   layer.name = kind + std::to_string(layer.number);
   if (!fields.has("name")) return;
   layer.name = fields.text("name");
-  const bool word = layer.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz"
-                                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                 "0123456789_-.") == std::string::npos;
+  const bool word = layer.name.find_first_not_of(
+                        "abcdefghijklmnopqrstuvwxyz"
+                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789_-.") == std::string::npos;
   if (!word)
-    bad_field(fields.where(), "name",
-              detail::in_quotes(layer.name) + " has other characters than letters, digits, _, - and .");
+    bad_field(
+        fields.where(), "name",
+        detail::in_quotes(layer.name) + " has other characters than letters, digits, _, - and .");
 }
 
 void read_windowed(Fields& fields, Layer layer, Network& network) {
@@ -123,10 +126,9 @@ void read_layer(const json& object, std::size_t number, Network& network) {
   const std::string place = "layer " + std::to_string(number);
   Fields fields(object, place);
   const std::string kind = fields.text("layer");
-  static constexpr LayerKind kKinds[] = {LayerKind::kCnn,  LayerKind::kMaxPool,
-                                         LayerKind::kAveragePool, LayerKind::kRelu,
-                                         LayerKind::kFc,   LayerKind::kLn,
-                                         LayerKind::kAdd};
+  static constexpr LayerKind kKinds[] = {
+      LayerKind::kCnn, LayerKind::kMaxPool, LayerKind::kAveragePool, LayerKind::kRelu,
+      LayerKind::kFc,  LayerKind::kLn,      LayerKind::kAdd};
   const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds),
                                          [&](LayerKind known) { return kind == to_string(known); });
   if (found == std::end(kKinds) && kind != "res")
@@ -182,7 +184,8 @@ json parse_text(std::string_view text) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the model is not JSON: it breaks off at byte " + std::to_string(error.byte));
   } catch (const json::exception& error) {
-    throw Error(ErrorCode::kInvalidArgument, "the model has a number that JSON readers cannot hold");
+    throw Error(ErrorCode::kInvalidArgument,
+                "the model has a number that JSON readers cannot hold");
   }
 }
 
@@ -224,9 +227,10 @@ Model load_model(const std::string& path) {
   std::string text(kMaxModelBytes + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad())
-    throw Error(ErrorCode::kInvalidArgument,
-                path + ": cannot be read: " + std::error_code(errno, std::generic_category()).message(),
-                "Name a file with a model.", errno);
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        path + ": cannot be read: " + std::error_code(errno, std::generic_category()).message(),
+        "Name a file with a model.", errno);
   text.resize(static_cast<std::size_t>(file.gcount()));
   try {
     return read_model(text);

@@ -10,8 +10,7 @@ namespace leat::scml::detail {
 namespace {
 
 std::string text_of(const Shape& shape) {
-  if (shape.height == 1 && shape.width == 1)
-    return std::to_string(shape.channels) + " numbers";
+  if (shape.height == 1 && shape.width == 1) return std::to_string(shape.channels) + " numbers";
   return std::to_string(shape.channels) + " channels of " + std::to_string(shape.height) + " x " +
          std::to_string(shape.width);
 }
@@ -33,8 +32,7 @@ const Shape& Network::shape(std::size_t input) const {
 }
 
 std::string Network::source(std::size_t input) const {
-  return input == kModelInput ? "the model's input (field 'input_size')"
-                              : describe(layers_[input]);
+  return input == kModelInput ? "the model's input (field 'input_size')" : describe(layers_[input]);
 }
 
 std::size_t Network::find(const std::string& name, const std::string& where) const {
@@ -118,8 +116,8 @@ void Network::add_sum(Layer layer, const std::string& where) {
   Shape sum = shape(layer.inputs.front());
   for (const std::size_t input : layer.inputs) {
     const Shape& given = shape(input);
-    const bool fits = given == sum || ((is_vector(given) || is_vector(sum)) &&
-                                       given.elements() == sum.elements());
+    const bool fits = given == sum ||
+                      ((is_vector(given) || is_vector(sum)) && given.elements() == sum.elements());
     if (!fits)
       bad_field(where, "inputs",
                 source(input) + " gives " + text_of(given) + ", but " +
@@ -130,9 +128,9 @@ void Network::add_sum(Layer layer, const std::string& where) {
   append(std::move(layer), where);
 }
 
-// One block: 3x3, 3x3 (basic) or 1x1, 3x3, 1x1 widened (bottleneck), a normalisation after each and a
-// ReLU between; the shortcut has a 1x1 convolution where shapes differ (He et al. 2016, section 3.3,
-// figures 2 and 5, option B). `planes`: channels so far.
+// One block: 3x3, 3x3 (basic) or 1x1, 3x3, 1x1 widened (bottleneck), a normalisation after each and
+// a ReLU between; the shortcut has a 1x1 convolution where shapes differ (He et al. 2016,
+// section 3.3, figures 2 and 5, option B). `planes`: channels so far.
 void Network::add_block(const Layer& layer, const Stage& stage, std::uint64_t block,
                         std::uint64_t& planes, const std::string& where) {
   const std::string prefix = layer.name + "." + std::to_string(block + 1) + ".";

@@ -20,8 +20,8 @@ struct Stage {
   std::uint64_t expansion = 1;  // 1: basic blocks; above: bottleneck blocks, widened by it
 };
 
-// Layers are added in order. Each call checks shapes and names, and throws bad_field's errors, which
-// say the layer (`where`), the field of the file, and what does not fit.
+// Layers are added in order. Each call checks shapes and names, and throws bad_field's errors,
+// which say the layer (`where`), the field of the file, and what does not fit.
 class Network {
  public:
   explicit Network(std::uint64_t input_size);

@@ -16,8 +16,9 @@ namespace {
 using detail::ArrayBuilder;
 using detail::TripleDemand;
 
-// The paper's choice: sharing for sums and products, garbled circuits for ReLU (section 3.1), shared
-// bits for max pooling (section 3.2.2) and for three and four parties, which garbling is not for.
+// The paper's choice: sharing for sums and products, garbled circuits for ReLU (section 3.1),
+// shared bits for max pooling (section 3.2.2) and for three and four parties, which garbling is not
+// for.
 Protocol default_protocol(LayerKind kind, unsigned parties) {
   if (kind == LayerKind::kRelu) return parties == 2 ? Protocol::kGc : Protocol::kBoolean;
   return kind == LayerKind::kMaxPool ? Protocol::kBoolean : Protocol::kSs;
@@ -53,8 +54,7 @@ class TaskBuilder {
     if (parties < 2 || parties > 4)
       throw Error(ErrorCode::kInvalidArgument,
                   std::to_string(parties) + " parties: there are protocols for 2, 3 and 4");
-    if (model_.layers.empty())
-      throw Error(ErrorCode::kInvalidArgument, "the model has no layers");
+    if (model_.layers.empty()) throw Error(ErrorCode::kInvalidArgument, "the model has no layers");
     for (const Layer& layer : model_.layers) {
       const Protocol protocol = layer.protocol.value_or(default_protocol(layer.kind, parties));
       if (parties != 2 && protocol != Protocol::kSs && protocol != Protocol::kBoolean)
@@ -90,8 +90,11 @@ class TaskBuilder {
       ArrayBuilder arrays = arrays_for(is_input ? reader : source);
       conversion_arrays(left, form, arrays.product({task_.options.batch, elements}), arrays);
       const std::string name = is_input ? "input" : model_.layers[source].name;
-      Operation operation{name + " to " + std::string(to_string(form)), is_input ? reader : source,
-                          Pass::kForward, Protocol::kConversion, {}};
+      Operation operation{name + " to " + std::string(to_string(form)),
+                          is_input ? reader : source,
+                          Pass::kForward,
+                          Protocol::kConversion,
+                          {}};
       if (!is_input) operation.inputs = {forward_[source]};
       entry->second = add(std::move(operation), arrays);
     }
@@ -126,9 +129,8 @@ class TaskBuilder {
   }
 
   static bool reads_trained(const Layer& layer, const std::vector<bool>& trained) {
-    return std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](std::size_t input) {
-      return input != kModelInput && trained[input];
-    });
+    return std::any_of(layer.inputs.begin(), layer.inputs.end(),
+                       [&](std::size_t input) { return input != kModelInput && trained[input]; });
   }
 
   // `result`: the operation whose data the loss is computed from, locally.
@@ -194,7 +196,11 @@ class TaskBuilder {
       } else {
         arrays.transfer_bits(demand.words);
       }
-      operations.push_back({reader.name + " triples", reader.layer, Pass::kOffline, protocol, {},
+      operations.push_back({reader.name + " triples",
+                            reader.layer,
+                            Pass::kOffline,
+                            protocol,
+                            {},
                             std::move(arrays.arrays())});
     }
     const std::size_t offline = operations.size();

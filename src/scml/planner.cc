@@ -1,5 +1,5 @@
-// Algorithm 1 of CORA over the whole graph at once: before an operation runs, its contexts are placed
-// first fit; when it has finished, the contexts of those whose last reader it was are freed.
+// Algorithm 1 of CORA over the whole graph at once: before an operation runs, its contexts are
+// placed first fit; when it has finished, the contexts of those whose last reader it was are freed.
 #include "leat/scml/planner.h"
 
 #include <algorithm>
@@ -70,8 +70,9 @@ class Planning {
       for (const std::size_t input : task_.operations[step].inputs) {
         if (input >= step)
           throw Error(ErrorCode::kInvalidArgument,
-                      name(step) + " reads an operation that is not before it, so the graph has a "
-                                   "cycle or is out of order");
+                      name(step) +
+                          " reads an operation that is not before it, so the graph has a "
+                          "cycle or is out of order");
         ++readers_[input];
       }
       for (const MessageArray& array : task_.operations[step].arrays) {

@@ -1,5 +1,5 @@
-// First-fit placement in a region of memory, and of open contexts in slots. Pure arithmetic: parties
-// that ask the same get the same.
+// First-fit placement in a region of memory, and of open contexts in slots. Pure arithmetic:
+// parties that ask the same get the same.
 #pragma once
 
 #include <cstdint>

@@ -79,8 +79,7 @@ void ChannelCore::shutdown() {
   if (end_said_ && !closed()) return;
   check_usable(0);
   try {
-    if (!transport_.try_end())
-      wait(Side::kSend, "shutdown", [&] { return transport_.try_end(); });
+    if (!transport_.try_end()) wait(Side::kSend, "shutdown", [&] { return transport_.try_end(); });
     end_said_ = true;
     flush();
   } catch (const Error& error) {

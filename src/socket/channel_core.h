@@ -51,8 +51,8 @@ class ChannelCore {
   // For other views of the connection than Channel. Throws kClosed, kInvalidArgument.
   void check_usable(unsigned context) const;
   void check_open(const char* what) const;
-  // The one place where leat waits: until `try_once` returns true, within that side's timeout. Spins
-  // for a while, then arms the transport and sleeps. Defined in channel_wait.h.
+  // The one place where leat waits: until `try_once` returns true, within that side's timeout.
+  // Spins for a while, then arms the transport and sleeps. Defined in channel_wait.h.
   template <typename Try>
   void wait(Side side, const char* what, Try&& try_once);
 

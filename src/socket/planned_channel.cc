@@ -74,8 +74,7 @@ void PlannedChannel::append(unsigned context, std::uint64_t index, std::uint64_t
                        [&] { return transport_->try_append(context, index, count); });
 }
 
-void PlannedChannel::send(unsigned context, std::uint64_t index,
-                          std::span<const std::byte> bytes) {
+void PlannedChannel::send(unsigned context, std::uint64_t index, std::span<const std::byte> bytes) {
   std::uint64_t count = transport_->arrays().count_of(context, bytes.size());
   std::byte* to = outgoing(context, index, count).data();
   if (count == 1) {
@@ -133,9 +132,7 @@ std::span<const std::byte> PlannedChannel::receive(unsigned context, std::uint64
   core.check_open("receive");
   const std::span<const std::byte> bytes = transport_->incoming(context, index, count);
   std::uint64_t missing = index;
-  const auto try_once = [&] {
-    return look(context, missing, index + count);
-  };
+  const auto try_once = [&] { return look(context, missing, index + count); };
   if (!try_once()) core.wait(Side::kReceive, "receive", try_once);
   return bytes;
 }

@@ -1,4 +1,5 @@
-// leat-plan: the messages of a secure machine learning task and where they go, before anything runs.
+// leat-plan: the messages of a secure machine learning task and where they go, before anything
+// runs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -56,9 +57,7 @@ std::string hex(const std::array<std::uint8_t, 32>& bytes) {
   return text;
 }
 
-const char* form_text(scml::Form form) {
-  return form == scml::Form::kMatrix ? "matrix" : "inner";
-}
+const char* form_text(scml::Form form) { return form == scml::Form::kMatrix ? "matrix" : "inner"; }
 
 const char* triples_text(scml::Triples triples) {
   switch (triples) {
@@ -146,8 +145,8 @@ ordered_json gather(const scml::Plan& plan, const scml::Model& model) {
 std::string headline(const scml::Plan& plan) {
   const scml::ParseOptions& task = plan.task_options;
   std::string text = (plan.model.empty() ? "model" : plan.model) + ", " +
-                     std::to_string(task.parties) + " parties, batch " + std::to_string(task.batch) +
-                     (task.train ? ", training" : ", inference");
+                     std::to_string(task.parties) + " parties, batch " +
+                     std::to_string(task.batch) + (task.train ? ", training" : ", inference");
   if (task.form == scml::Form::kInnerProducts) text += ", inner products";
   if (task.triples != scml::Triples::kNone)
     text += std::string(", triples by ") + triples_text(task.triples);
@@ -174,8 +173,8 @@ void print_step(const scml::Plan& plan, const scml::Step& step, int name_width) 
     const scml::Placement& placement = plan.placements[index];
     const scml::MessageArray& array = placement.messages;
     const std::string& freed = plan.steps[placement.last_step].name;
-    std::printf("%-*s  %-8s  %-10s  %7u  %12llu  %11llu x %-6llu  %10s  %6zu  %-*s  %s\n", name_width,
-                name.c_str(), pass.c_str(), protocol.c_str(), placement.context,
+    std::printf("%-*s  %-8s  %-10s  %7u  %12llu  %11llu x %-6llu  %10s  %6zu  %-*s  %s\n",
+                name_width, name.c_str(), pass.c_str(), protocol.c_str(), placement.context,
                 static_cast<unsigned long long>(placement.base_bytes),
                 static_cast<unsigned long long>(array.message_count()),
                 static_cast<unsigned long long>(array.message_bytes),
@@ -187,13 +186,13 @@ void print_step(const scml::Plan& plan, const scml::Step& step, int name_width) 
 void print_table(const scml::Plan& plan) {
   std::size_t width = 9;
   for (const scml::Step& step : plan.steps)
-    width = std::max(width, step.name.size() +
-                                (step.repeats > 1 ? std::to_string(step.repeats).size() + 9 : 0));
+    width = std::max(
+        width, step.name.size() + (step.repeats > 1 ? std::to_string(step.repeats).size() + 9 : 0));
   const int name_width = static_cast<int>(width);
   std::printf("%s\n\n", headline(plan).c_str());
-  std::printf("%-*s  %-8s  %-10s  %7s  %12s  %11s x %-6s  %10s  %6s  %-*s  %s\n", name_width, "layer",
-              "pass", "protocol", "context", "base", "messages", "bytes", "size", "rounds", name_width,
-              "freed after", "sent");
+  std::printf("%-*s  %-8s  %-10s  %7s  %12s  %11s x %-6s  %10s  %6s  %-*s  %s\n", name_width,
+              "layer", "pass", "protocol", "context", "base", "messages", "bytes", "size", "rounds",
+              name_width, "freed after", "sent");
   for (const scml::Step& step : plan.steps) print_step(plan, step, name_width);
   const Totals totals = total_of(plan);
   std::printf("\n%llu messages, %s, are sent in %llu rounds by all parties together.\n",
@@ -212,8 +211,9 @@ double median_plan_ms(const scml::Task& task, const scml::PlanOptions& options) 
   while (times.size() < kRuns) {
     const auto start = std::chrono::steady_clock::now();
     scml::make_plan(task, options);
-    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-                        .count());
+    times.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+            .count());
   }
   std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
   return times[kRuns / 2];
@@ -224,7 +224,8 @@ void write_file(const std::string& path, const std::string& text) {
   file << text;
   file.close();
   if (!file)
-    throw Error(ErrorCode::kSystem, path + ": cannot be written", "Name a file in a folder of yours.");
+    throw Error(ErrorCode::kSystem, path + ": cannot be written",
+                "Name a file in a folder of yours.");
 }
 
 int show(const Arguments& arguments) {
@@ -275,9 +276,8 @@ int run(int argc, char** argv) {
                  "Products of whole matrices (default), or each product of two numbers by itself")
       ->transform(CLI::CheckedTransformer(forms).description("matrix|inner"))
       ->type_name("");
-  const std::map<std::string, scml::Triples> sources{{"none", scml::Triples::kNone},
-                                                     {"ot", scml::Triples::kOt},
-                                                     {"he", scml::Triples::kHe}};
+  const std::map<std::string, scml::Triples> sources{
+      {"none", scml::Triples::kNone}, {"ot", scml::Triples::kOt}, {"he", scml::Triples::kHe}};
   app.add_option("--triples", arguments.task.triples,
                  "How two parties make Beaver triples first: not (default), by oblivious transfer, "
                  "by homomorphic encryption")

@@ -103,8 +103,10 @@ class Drawing {
     draw_x_axis();
     if (plan_.offline_bytes > 0) draw_fixed_part();
     for (std::size_t step = 0; step < plan_.steps.size(); ++step) draw_boxes(plan_.steps[step]);
-    print("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#333\"/>\n",
-          kLeft, kTop, kPlotWidth, kPlotHeight);
+    print(
+        "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" "
+        "stroke=\"#333\"/>\n",
+        kLeft, kTop, kPlotWidth, kPlotHeight);
     draw_legend();
     return svg_ + "</svg>\n";
   }
@@ -156,7 +158,8 @@ class Drawing {
       const double y = kTop + kPlotHeight + 12;
       char attributes[96];
       std::snprintf(attributes, sizeof attributes,
-                    "text-anchor=\"end\" font-size=\"10\" transform=\"rotate(-60 %.1f %.1f)\"", x, y);
+                    "text-anchor=\"end\" font-size=\"10\" transform=\"rotate(-60 %.1f %.1f)\"", x,
+                    y);
       text(x, y, escaped(plan_.steps[step].name), attributes);
     }
     text(kLeft + kPlotWidth / 2, kHeight - 12, "steps, in the order in which they run",
@@ -165,8 +168,8 @@ class Drawing {
 
   void draw_fixed_part() {
     const double y = y_of(static_cast<double>(plan_.offline_bytes));
-    print("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#f2f2f2\"/>\n", kLeft, y,
-          kPlotWidth, kTop + kPlotHeight - y);
+    print("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#f2f2f2\"/>\n", kLeft,
+          y, kPlotWidth, kTop + kPlotHeight - y);
   }
 
   void draw_boxes(const scml::Step& step) {
@@ -175,10 +178,11 @@ class Drawing {
       const auto base = static_cast<double>(placement.base_bytes);
       const auto bytes = static_cast<double>(placement.messages.bytes());
       const double x = x_of(placement.first_step);
-      print("<rect x=\"%.1f\" y=\"%.2f\" width=\"%.1f\" height=\"%.2f\" fill=\"%s\" "
-            "fill-opacity=\"0.8\" stroke=\"white\" stroke-width=\"0.5\"><title>",
-            x, y_of(base + bytes), x_of(placement.last_step + 1) - x,
-            y_of(base) - y_of(base + bytes), colour_of(step.protocol));
+      print(
+          "<rect x=\"%.1f\" y=\"%.2f\" width=\"%.1f\" height=\"%.2f\" fill=\"%s\" "
+          "fill-opacity=\"0.8\" stroke=\"white\" stroke-width=\"0.5\"><title>",
+          x, y_of(base + bytes), x_of(placement.last_step + 1) - x, y_of(base) - y_of(base + bytes),
+          colour_of(step.protocol));
       svg_ += escaped(step.name + ", " + placement.messages.content) + ": context " +
               std::to_string(placement.context) + ", " + size_text(placement.messages.bytes()) +
               "</title></rect>\n";
@@ -195,14 +199,18 @@ class Drawing {
     text(x, y, "protocol", "font-weight=\"bold\"");
     for (const auto& [protocol, is_present] : present) {
       y += 22;
-      print("<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" fill=\"%s\" fill-opacity=\"0.8\"/>\n",
-            x, y - 11, colour_of(protocol));
+      print(
+          "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" fill=\"%s\" "
+          "fill-opacity=\"0.8\"/>\n",
+          x, y - 11, colour_of(protocol));
       text(x + 22, y, std::string(scml::to_string(protocol)), "");
     }
     if (plan_.offline_bytes == 0) return;
     y += 22;
-    print("<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" fill=\"#f2f2f2\" stroke=\"#999\"/>\n", x,
-          y - 11);
+    print(
+        "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" fill=\"#f2f2f2\" "
+        "stroke=\"#999\"/>\n",
+        x, y - 11);
     text(x + 22, y, "kept for triples", "");
   }
 

@@ -39,9 +39,7 @@ std::uint64_t region_bytes(std::size_t wanted, bool pinned) {
   return (std::min(wanted, kMost) + kPlaceUnitBytes - 1) / kPlaceUnitBytes * kPlaceUnitBytes;
 }
 
-std::string digest_name(const std::string& digest) {
-  return digest.empty() ? "none" : digest;
-}
+std::string digest_name(const std::string& digest) { return digest.empty() ? "none" : digest; }
 
 }  // namespace
 
@@ -54,7 +52,8 @@ PlannedTransport::PlannedTransport(std::unique_ptr<Device> device,
       arrays_(region_bytes(options.region_bytes, limits().pins_memory)) {
   region_ = this->device().allocate(arrays_.region_bytes() + kEpochsBytes, kRemoteWrite);
   incoming_ = region_->memory().data();
-  if (limits().max_inline_bytes < std::min<std::uint64_t>(arrays_.region_bytes(), limits().max_request_bytes))
+  if (limits().max_inline_bytes <
+      std::min<std::uint64_t>(arrays_.region_bytes(), limits().max_request_bytes))
     staging_ = this->device().allocate(arrays_.region_bytes(), kLocalOnly);
 }
 
@@ -85,17 +84,16 @@ void PlannedTransport::start(std::span<const std::byte> peer_setup) {
     nonsense("a digest that is not hexadecimal");
   if (peer_digest != plan_digest_)
     throw Error(ErrorCode::kInvalidArgument,
-                "the plans differ: plan_digest is " + digest_name(plan_digest_) +
-                    " here and " + digest_name(peer_digest) + " at the peer",
+                "the plans differ: plan_digest is " + digest_name(plan_digest_) + " here and " +
+                    digest_name(peer_digest) + " at the peer",
                 "Make both plans from the same model with the same settings.");
   if (peer.region_bytes != arrays_.region_bytes())
     throw Error(ErrorCode::kInvalidArgument,
-                "planned_bytes differ: " + std::to_string(arrays_.region_bytes()) +
-                    " here and " + std::to_string(peer.region_bytes) + " at the peer",
+                "planned_bytes differ: " + std::to_string(arrays_.region_bytes()) + " here and " +
+                    std::to_string(peer.region_bytes) + " at the peer",
                 "Set the same on both sides.");
   const std::uint64_t bytes = peer.region_bytes + kEpochsBytes;
-  if (peer.region_address % sizeof(std::uint64_t) != 0 ||
-      peer.region_address > UINT64_MAX - bytes)
+  if (peer.region_address % sizeof(std::uint64_t) != 0 || peer.region_address > UINT64_MAX - bytes)
     nonsense("a planned region at an impossible address");
   peer_region_ = {peer.region_address, bytes, peer.region_key};
   outgoing_ = queue_pair().peer_memory(peer_region_);

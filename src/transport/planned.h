@@ -1,9 +1,9 @@
-// The planned transport (CORA §3.3, §4): the ring transport, and beside its rings a region whose use
-// both sides have planned. A message of an array goes by one write-with-immediate to the place that
-// its index says, and the immediate says the index; neighbours go together.
+// The planned transport (CORA §3.3, §4): the ring transport, and beside its rings a region whose
+// use both sides have planned. A message of an array goes by one write-with-immediate to the place
+// that its index says, and the immediate says the index; neighbours go together.
 //
-// Nobody writes into memory that is still in use: a side tells its peer each open of an array, by an
-// epoch that it writes into the peer's memory, and the peer sends only into open arrays.
+// Nobody writes into memory that is still in use: a side tells its peer each open of an array, by
+// an epoch that it writes into the peer's memory, and the peer sends only into open arrays.
 #pragma once
 
 #include <cstdint>

@@ -337,7 +337,8 @@ void RingTransport::arrived(const Completion& completion) {
     ended_ = true;
     return;
   }
-  if (Immediate{context, place}.has_index()) return arrived_by_index(context, place & (kIndexBit - 1), completion.bytes);
+  if (Immediate{context, place}.has_index())
+    return arrived_by_index(context, place & (kIndexBit - 1), completion.bytes);
   RingReceiver& receiver = receivers_[context];
   const bool announces = place == kAnnouncePlace;
   if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");
@@ -460,8 +461,8 @@ void RingTransport::arrived_by_index(Context context, std::uint32_t index, std::
 }
 
 void RingTransport::nonsense(const std::string& what) {
-  receive_error_ = "the peer sent " + what + ", which leat never does (" +
-                   queue_pair_->describe() + ")";
+  receive_error_ =
+      "the peer sent " + what + ", which leat never does (" + queue_pair_->describe() + ")";
   throw Error(ErrorCode::kProtocol, receive_error_);
 }
 

@@ -155,9 +155,9 @@ class QueuePair {
   // then post. Valid while the peer's region lives and this queue pair does.
   virtual std::byte* peer_memory(const RemoteRegion& part) = 0;
 
-  // How often a request had to wait because the peer had no receive posted. On ib as its port counts
-  // them, of all connections together, since this one was made; 0 if the device does not count. Any
-  // thread; may be a system call.
+  // How often a request had to wait because the peer had no receive posted. On ib as its port
+  // counts them, of all connections together, since this one was made; 0 if the device does not
+  // count. Any thread; may be a system call.
   virtual std::uint64_t rnr_retries() const = 0;
 
   // For logs and errors: device, port, addresses, state.

@@ -221,8 +221,11 @@ TEST_F(SettingsTest, BadOptionsAndParametersAreNamed) {
   options.max_message_bytes = 0;
   expect_error([&] { resolve_settings(options, {}); }, {"option max_message_bytes"});
   for (const std::string& digest : {std::string("abc"), std::string("xy"), std::string(66, '0')})
-    expect_error([&] { resolve_settings({}, {{"plan_digest", digest}}); },
-                 {"URI parameter plan_digest", "hexadecimal"});
+    expect_error(
+        [&] {
+          resolve_settings({}, {{"plan_digest", digest}});
+        },
+        {"URI parameter plan_digest", "hexadecimal"});
   expect_error([] { resolve_settings({}, {{"spin_us", "x"}}); }, {"URI parameter spin_us", "'x'"});
   expect_error(
       [] {

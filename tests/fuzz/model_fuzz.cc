@@ -37,9 +37,9 @@ void check_plan(const Model& model) {
       require(placement.base_bytes + placement.messages.bytes() <= plan.peak_bytes, "all is in");
     }
   } catch (const leat::Error& error) {
-    require(error.code() == leat::ErrorCode::kTooLarge ||
-                error.code() == leat::ErrorCode::kResource,
-            "a good model fails only by its size");
+    require(
+        error.code() == leat::ErrorCode::kTooLarge || error.code() == leat::ErrorCode::kResource,
+        "a good model fails only by its size");
   }
 }
 

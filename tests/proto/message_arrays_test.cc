@@ -75,9 +75,10 @@ TEST(MessageArrays, RefusesArraysThatCannotBe) {
   EXPECT_NE(refusal(arrays, 0, with([](auto& a) { a.base_bytes = kRegionBytes - 192; })), "");
   EXPECT_NE(refusal(arrays, 0, with([](auto& a) { a.base_bytes = UINT64_MAX - 63; })), "");
   EXPECT_NE(refusal(arrays, 0, with([](auto& a) {
-    a.message_bytes = UINT32_MAX;
-    a.count = MessageArray::kMaxCount;
-  })), "");
+                      a.message_bytes = UINT32_MAX;
+                      a.count = MessageArray::kMaxCount;
+                    })),
+            "");
   EXPECT_FALSE(arrays.is_open(0));
   EXPECT_EQ(refusal(arrays, 0, with([](auto& a) { a.base_bytes = kRegionBytes - 256; })), "");
   EXPECT_NE(refusal(arrays, 0, good), "");  // still open
@@ -106,8 +107,8 @@ TEST(MessageArrays, SaysWhyAWriteCannotBe) {
   EXPECT_NE(arrive(arrays, 0, 9, 16), nullptr);
   EXPECT_NE(arrive(arrays, 0, kMaxIndex, SIZE_MAX / 8 * 8), nullptr);
   EXPECT_EQ(arrive(arrays, 0, 2, 24), nullptr);
-  EXPECT_NE(arrive(arrays, 0, 4, 8), nullptr);   // twice
-  EXPECT_NE(arrive(arrays, 1, 0, 8), nullptr);   // another context
+  EXPECT_NE(arrive(arrays, 0, 4, 8), nullptr);  // twice
+  EXPECT_NE(arrive(arrays, 1, 0, 8), nullptr);  // another context
   EXPECT_EQ(arrive(arrays, 0, 7, 24), nullptr);
   EXPECT_EQ(arrays.missing(0), 0U);
   EXPECT_NE(arrive(arrays, 0, 0, 8), nullptr);  // more than was to come
@@ -153,7 +154,9 @@ TEST(MessageArrays, AgreesWithAModel) {
         array.message_bytes = static_cast<std::uint32_t>(1 + random() % 100);
         array.count = 1 + random() % 300;
         if (random() % 2 == 0) array.incoming = random() % (array.count + 1);
-        const auto end = [](const MessageArray& a) { return a.base_bytes + a.message_bytes * a.count; };
+        const auto end = [](const MessageArray& a) {
+          return a.base_bytes + a.message_bytes * a.count;
+        };
         bool fits = end(array) <= kRegionBytes;
         for (const auto& other : model) {
           fits = fits && (!other || end(array) <= other->array.base_bytes ||

@@ -19,8 +19,9 @@ using testing::HasSubstr;
 
 // A model of these layers, which takes `input` numbers and gives `classes`.
 std::string model_text(const std::string& layers, int input = 48, int classes = 10) {
-  return R"({"name": "m", "dataset": "d", "batch_size": 2, "input_size": )" + std::to_string(input) +
-         R"(, "num_classes": )" + std::to_string(classes) + R"(, "model": [)" + layers + "]}";
+  return R"({"name": "m", "dataset": "d", "batch_size": 2, "input_size": )" +
+         std::to_string(input) + R"(, "num_classes": )" + std::to_string(classes) +
+         R"(, "model": [)" + layers + "]}";
 }
 
 std::string fc(int input, int output, const std::string& more = "") {
@@ -45,8 +46,8 @@ constexpr const char* kPool =
     R"({"layer": "maxpool", "input_hw": [4, 4], "in_channels": 5, "pool_hw": [2, 2], "stride": 2})";
 
 TEST(Model, ShapesFollowFromLayerToLayer) {
-  const Model model = read_model(model_text(std::string(kCnn) + "," + kPool +
-                                            R"(,{"layer": "relu", "input_dim": 20},)" + fc(20, 10)));
+  const Model model = read_model(model_text(
+      std::string(kCnn) + "," + kPool + R"(,{"layer": "relu", "input_dim": 20},)" + fc(20, 10)));
   EXPECT_EQ(model.name, "m");
   EXPECT_EQ(model.dataset, "d");
   EXPECT_EQ(model.batch_size, 2U);
@@ -78,9 +79,9 @@ TEST(Model, ProtocolsAreRead) {
 }
 
 TEST(Model, BranchesJoinInAnAddLayer) {
-  const Model model = read_model(
-      model_text(fc(48, 10, R"(, "name": "a")") + "," + fc(10, 10, R"(, "name": "b")") +
-                 R"(,{"layer": "add", "inputs": ["a", "b"], "name": "sum"})"));
+  const Model model =
+      read_model(model_text(fc(48, 10, R"(, "name": "a")") + "," + fc(10, 10, R"(, "name": "b")") +
+                            R"(,{"layer": "add", "inputs": ["a", "b"], "name": "sum"})"));
   EXPECT_THAT(model.layers[2].inputs, ElementsAre(0U, 1U));
   EXPECT_EQ(describe(model.layers[2]), "layer 3 (add 'sum')");
 }
@@ -169,10 +170,12 @@ TEST(BadModel, UnknownFieldsOfALayer) {
 
 TEST(BadModel, NumbersThatAreNone) {
   const auto with = [](const std::string& value) {
-    return error_of(model_text(R"({"layer": "fc", "input_dim": )" + value + R"(, "output_dim": 1})"));
+    return error_of(
+        model_text(R"({"layer": "fc", "input_dim": )" + value + R"(, "output_dim": 1})"));
   };
-  for (const char* value : {"-3", "0", "\"48\"", "48.0", "null", "[48]", "true", "16777217",
-                            "18446744073709551615", "99999999999999999999", "-9223372036854775808"}) {
+  for (const char* value :
+       {"-3", "0", "\"48\"", "48.0", "null", "[48]", "true", "16777217", "18446744073709551615",
+        "99999999999999999999", "-9223372036854775808"}) {
     EXPECT_THAT(with(value), HasSubstr("layer 1 (fc), field 'input_dim': is ")) << value;
   }
 }
@@ -180,8 +183,8 @@ TEST(BadModel, NumbersThatAreNone) {
 TEST(BadModel, WindowsThatAreNone) {
   const auto with = [](const std::string& hw) {
     return error_of(model_text(
-        R"({"layer": "cnn", "in_channels": 3, "out_channels": 5, "filter_hw": [3, 3], "input_hw": )" + hw +
-        "}"));
+        R"({"layer": "cnn", "in_channels": 3, "out_channels": 5, "filter_hw": [3, 3], "input_hw": )" +
+        hw + "}"));
   };
   for (const char* hw : {"4", "[4]", "[4, 4, 4]", "[4, \"x\"]", "[4, -4]", "{}"}) {
     EXPECT_THAT(with(hw), HasSubstr("layer 1 (cnn), field 'input_hw'")) << hw;
@@ -190,9 +193,10 @@ TEST(BadModel, WindowsThatAreNone) {
 
 TEST(BadModel, SizesThatOverflow) {
   EXPECT_THAT(
-      error_of(model_text(
-                   R"({"layer": "cnn", "input_hw": [16777216, 16777216], "in_channels": 16777216, "out_channels": 5, "filter_hw": [3, 3]})"),
-               ErrorCode::kTooLarge),
+      error_of(
+          model_text(
+              R"({"layer": "cnn", "input_hw": [16777216, 16777216], "in_channels": 16777216, "out_channels": 5, "filter_hw": [3, 3]})"),
+          ErrorCode::kTooLarge),
       AllOf(HasSubstr("layer 1 (cnn)"), HasSubstr("input_hw")));
 }
 
@@ -200,17 +204,26 @@ TEST(BadModel, ShapesThatDoNotFit) {
   EXPECT_THAT(error_of(model_text(fc(48, 20) + "," + fc(21, 10))),
               AllOf(HasSubstr("layer 2 (fc), field 'input_dim': is 21"),
                     HasSubstr("layer 1 (fc) gives 20 numbers")));
-  EXPECT_THAT(error_of(model_text(fc(47, 10))), HasSubstr("the model's input (field 'input_size')"));
-  EXPECT_THAT(error_of(model_text(std::string(kCnn) + "," +
-                                  R"({"layer": "maxpool", "input_hw": [4, 4], "in_channels": 6, "pool_hw": [2, 2]})")),
-              HasSubstr("layer 2 (maxpool), field 'in_channels'"));
-  EXPECT_THAT(error_of(model_text(std::string(kCnn) + "," +
-                                  R"({"layer": "maxpool", "input_hw": [2, 8], "in_channels": 5, "pool_hw": [2, 2]})")),
-              HasSubstr("layer 2 (maxpool), field 'input_hw'"));
-  EXPECT_THAT(error_of(model_text(R"({"layer": "averagepool", "input_hw": [4, 4], "in_channels": 3, "pool_hw": [5, 5]})")),
-              HasSubstr("layer 1 (averagepool), field 'pool_hw'"));
-  EXPECT_THAT(error_of(model_text(R"({"layer": "res", "input_hw": [4, 4], "in_planes": 4, "out_planes": 4, "num_blocks": 1})")),
-              HasSubstr("layer 1 (res), field 'in_planes'"));
+  EXPECT_THAT(error_of(model_text(fc(47, 10))),
+              HasSubstr("the model's input (field 'input_size')"));
+  EXPECT_THAT(
+      error_of(model_text(
+          std::string(kCnn) + "," +
+          R"({"layer": "maxpool", "input_hw": [4, 4], "in_channels": 6, "pool_hw": [2, 2]})")),
+      HasSubstr("layer 2 (maxpool), field 'in_channels'"));
+  EXPECT_THAT(
+      error_of(model_text(
+          std::string(kCnn) + "," +
+          R"({"layer": "maxpool", "input_hw": [2, 8], "in_channels": 5, "pool_hw": [2, 2]})")),
+      HasSubstr("layer 2 (maxpool), field 'input_hw'"));
+  EXPECT_THAT(
+      error_of(model_text(
+          R"({"layer": "averagepool", "input_hw": [4, 4], "in_channels": 3, "pool_hw": [5, 5]})")),
+      HasSubstr("layer 1 (averagepool), field 'pool_hw'"));
+  EXPECT_THAT(
+      error_of(model_text(
+          R"({"layer": "res", "input_hw": [4, 4], "in_planes": 4, "out_planes": 4, "num_blocks": 1})")),
+      HasSubstr("layer 1 (res), field 'in_planes'"));
   EXPECT_THAT(error_of(model_text(fc(48, 9))), HasSubstr("field 'num_classes': is 10"));
 }
 
@@ -219,8 +232,9 @@ TEST(BadModel, ProtocolsThatALayerCannotHave) {
     return error_of(model_text(fc(48, 10) + R"(,{"layer": "relu", "input_dim": 10, "protocol": ")" +
                                protocol + "\"}"));
   };
-  EXPECT_THAT(relu("he"), HasSubstr("layer 2 (relu), field 'protocol': is he; a relu layer can have: "
-                                    "boolean, gc"));
+  EXPECT_THAT(relu("he"),
+              HasSubstr("layer 2 (relu), field 'protocol': is he; a relu layer can have: "
+                        "boolean, gc"));
   EXPECT_THAT(relu("tls"), HasSubstr("\"tls\" is unknown"));
   EXPECT_THAT(relu("conversion"), HasSubstr("the Parser adds conversions"));
   EXPECT_THAT(relu("offline"), HasSubstr("field 'protocol': is offline"));
@@ -240,15 +254,17 @@ TEST(BadModel, CyclesAndUnknownNames) {
 }
 
 TEST(BadModel, NamesThatAreTakenOrOdd) {
-  EXPECT_THAT(error_of(model_text(fc(48, 10, R"(, "name": "a")") + "," + fc(10, 10, R"(, "name": "a")"))),
-              HasSubstr("layer 2 (fc 'a'), field 'name'"));
+  EXPECT_THAT(
+      error_of(model_text(fc(48, 10, R"(, "name": "a")") + "," + fc(10, 10, R"(, "name": "a")"))),
+      HasSubstr("layer 2 (fc 'a'), field 'name'"));
   EXPECT_THAT(error_of(model_text(fc(48, 10, R"(, "name": "input")"))), HasSubstr("field 'name'"));
   EXPECT_THAT(error_of(model_text(fc(48, 10, R"(, "name": "a b")"))), HasSubstr("field 'name'"));
   EXPECT_THAT(error_of(model_text(fc(48, 10, R"(, "name": "<b>")"))), HasSubstr("field 'name'"));
 }
 
 TEST(BadModel, JoinsThatDoNotFit) {
-  const std::string two = fc(48, 10, R"(, "name": "a")") + "," + fc(10, 9, R"(, "name": "b")") + ",";
+  const std::string two =
+      fc(48, 10, R"(, "name": "a")") + "," + fc(10, 9, R"(, "name": "b")") + ",";
   EXPECT_THAT(error_of(model_text(two + R"({"layer": "add", "inputs": ["a", "b"]})")),
               HasSubstr("layer 3 (add), field 'inputs': layer 2 (fc 'b') gives 9 numbers"));
   EXPECT_THAT(error_of(model_text(two + R"({"layer": "add"})")), HasSubstr("two or more"));
@@ -266,9 +282,10 @@ TEST(BadModel, LayersThatNobodyReads) {
 
 TEST(BadModel, MoreLayersThanAMachineHolds) {
   EXPECT_THAT(
-      error_of(model_text(
-                   R"({"layer": "res", "input_hw": [4, 4], "in_planes": 3, "out_planes": 3, "num_blocks": 16777216})"),
-               ErrorCode::kTooLarge),
+      error_of(
+          model_text(
+              R"({"layer": "res", "input_hw": [4, 4], "in_planes": 3, "out_planes": 3, "num_blocks": 16777216})"),
+          ErrorCode::kTooLarge),
       HasSubstr("layer 1 (res): the model has more than 10000 layers"));
 }
 

@@ -350,7 +350,8 @@ TEST_P(Planned, WrongCallsAreRefusedAndTheConnectionGoesOn) {
       refused([&] { channel.close(0); });
       refused([&] { channel.open(0, {}); });
       refused([&] { channel.open(0, {.base_bytes = 8, .message_bytes = 8, .count = 4}); });
-      refused([&] { channel.open(0, {.base_bytes = kRegionBytes, .message_bytes = 8, .count = 1}); });
+      refused(
+          [&] { channel.open(0, {.base_bytes = kRegionBytes, .message_bytes = 8, .count = 1}); });
       channel.open(0, array);
       refused([&] { channel.open(0, array); });
       refused([&] { channel.open(1, array); });  // the same memory
@@ -400,8 +401,7 @@ TEST_P(Planned, MoreMessagesThanWereToComeEndTheConnection) {
   const MessageArray array{.base_bytes = 0, .message_bytes = 8, .count = 4};
   run(
       [&](PlannedSide& side) {
-        side.channel.open(
-            0, {.base_bytes = 0, .message_bytes = 8, .count = 4, .incoming = 2});
+        side.channel.open(0, {.base_bytes = 0, .message_bytes = 8, .count = 4, .incoming = 2});
         expect_error(ErrorCode::kProtocol, [&] { (void)side.channel.receive(0, 2, 2); });
         side.peer.tell("seen");
       },
@@ -575,8 +575,8 @@ TEST_P(PlannedConnect, DifferentPlansAreRefusedWithBothDigests) {
 }
 
 TEST_P(PlannedConnect, APlanAndNoneAreDifferent) {
-  const auto said =
-      refusal([](Options&) {}, [](Options& options) { options.plan_digest = std::string(64, 'a'); });
+  const auto said = refusal([](Options&) {},
+                            [](Options& options) { options.plan_digest = std::string(64, 'a'); });
   EXPECT_NE(said.find(std::string(64, 'a')), std::string::npos) << said;
   EXPECT_NE(said.find("none"), std::string::npos) << said;
 }

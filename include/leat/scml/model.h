@@ -54,8 +54,8 @@ inline constexpr std::size_t kModelInput = static_cast<std::size_t>(-1);
 
 struct Layer {
   LayerKind kind = LayerKind::kFc;
-  std::string name;         // unique; the file's, or kind and number: "cnn3"
-  std::size_t number = 0;   // place in the file, from 1; the layers of a "res" share theirs
+  std::string name;        // unique; the file's, or kind and number: "cnn3"
+  std::size_t number = 0;  // place in the file, from 1; the layers of a "res" share theirs
   std::optional<Protocol> protocol;  // empty: the Parser's default for the kind
   std::vector<std::size_t> inputs;   // earlier layers of the model, or kModelInput
   Shape input;

@@ -66,9 +66,9 @@ struct Plan {
   std::array<std::uint8_t, 32> digest{};
 };
 
-// Takes microseconds per operation. leat::Error, which names the operation: kResource if memory (with
-// the bytes missing) or contexts do not suffice, kTooLarge for an array above kMaxArrayMessages,
-// kInvalidArgument if an operation reads one that is not before it.
+// Takes microseconds per operation. leat::Error, which names the operation: kResource if memory
+// (with the bytes missing) or contexts do not suffice, kTooLarge for an array above
+// kMaxArrayMessages, kInvalidArgument if an operation reads one that is not before it.
 LEAT_EXPORT Plan make_plan(const Task& task, const PlanOptions& options);
 
 }  // namespace leat::scml

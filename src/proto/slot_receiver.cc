@@ -1,0 +1,100 @@
+#include "proto/slot_receiver.h"
+
+#include <array>
+#include <atomic>
+#include <bit>
+
+namespace leat::detail {
+
+// Copied once, word by word, as the peer may write at any time.
+SlotHeader SlotReceiver::header_of(unsigned slot) const {
+  std::array<std::uint64_t, sizeof(SlotHeader) / sizeof(std::uint64_t)> words;
+  auto* source = reinterpret_cast<std::uint64_t*>(at(slot));
+  // Relaxed: whoever told us of this slot has ordered that before, by the acquire of a read or of a
+  // completion.
+  for (std::uint64_t& word : words)
+    word = std::atomic_ref(*source++).load(std::memory_order_relaxed);
+  return std::bit_cast<SlotHeader>(words);
+}
+
+bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
+  const std::size_t count = layout_.slots_of(header.bytes);
+  if (header.check != check_of(header, key_) || count > layout_.longest_run(context_) ||
+      slot % kWordSlots + count > kWordSlots)
+    return false;
+  run = {slot, static_cast<unsigned>(count)};
+  return true;
+}
+
+const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t& found) {
+  std::uint64_t fresh = 0;
+  if (!confirm_.see(word, theirs, fresh))
+    return "a bitmap in which a bit flipped twice, or that has bits of no slot";
+  // Their first lines are fetched all at once; one after the other each would be waited for.
+  for (std::uint64_t left = fresh; left != 0; left &= left - 1)
+    __builtin_prefetch(at(word * kWordSlots + static_cast<unsigned>(std::countr_zero(left))));
+  while (fresh != 0) {
+    SlotRun run;
+    const auto first = static_cast<unsigned>(std::countr_zero(fresh));
+    const char* why = found_at(word * kWordSlots + first, fresh, run);
+    if (why != nullptr) return why;
+    fresh &= ~run.bits();
+    ++found;
+  }
+  return nullptr;
+}
+
+// The message at a fresh slot, the lowest of those whose bits flipped together.
+const char* SlotReceiver::found_at(unsigned slot, std::uint64_t fresh, SlotRun& run) {
+  const SlotHeader header = header_of(slot);
+  if (!run_of(slot, header, run)) return "a slot with an impossible header";
+  if ((run.bits() & ~fresh) != 0) return "a message whose slots it did not all fill";
+  if (!order_.put(header.place, {run, header.bytes, header.kind, true}))
+    return "a slot with an impossible sequence number";
+  return nullptr;
+}
+
+const char* SlotReceiver::read_done() {
+  if (!order_.has_hole() || order_.edge() != hole_) {
+    hole_ = order_.edge();
+    hole_reads_ = 0;
+    return nullptr;
+  }
+  return ++hole_reads_ < kReadsPerHole ? nullptr : "messages with a gap between them";
+}
+
+const char* SlotReceiver::rang(unsigned slot, std::uint32_t& found) {
+  if (confirm_.carries(slot)) return nullptr;  // its flip was faster
+  const SlotHeader header = header_of(slot);
+  SlotRun run;
+  if (!run_of(slot, header, run)) return "a slot with an impossible header";
+  // Not the next one: those before it are to be read first. Or it was consumed already.
+  if (header.place != order_.edge()) return nullptr;
+  ++found;
+  return take_early(run, header);
+}
+
+const char* SlotReceiver::landed(std::uint32_t sequence, std::uint32_t& found) {
+  for (unsigned slot = 0; slot < layout_.slots(context_); ++slot) {
+    if (confirm_.carries(slot)) continue;
+    const SlotHeader header = header_of(slot);
+    SlotRun run;
+    // What lies here is old, or on its way and perhaps half written, or what we look for.
+    if (!run_of(slot, header, run) || !order_.misses(header.place) ||
+        static_cast<std::int32_t>(sequence - header.sequence) < 0)
+      continue;
+    const char* why = take_early(run, header);
+    if (why != nullptr) return why;
+    ++found;
+  }
+  return nullptr;
+}
+
+const char* SlotReceiver::take_early(const SlotRun& run, const SlotHeader& header) {
+  if (!confirm_.take_early(run)) return "a message in slots that are in use";
+  if (!order_.put(header.place, {run, header.bytes, header.kind, true}))
+    return "a slot with an impossible sequence number";
+  return nullptr;
+}
+
+}  // namespace leat::detail
