@@ -23,10 +23,12 @@ class ConfirmSender {
       : pool_(slots), mine_((slots + kWordSlots - 1) / kWordSlots) {}
 
   std::optional<SlotRun> find(unsigned count) const { return pool_.find(count); }
-  // Takes a run that find() gave. What its word of our bitmap is to be, once the message is there.
-  std::uint64_t take(const SlotRun& run) {
+  // What the run's word of our bitmap is to be, once its message is there.
+  std::uint64_t flipped(const SlotRun& run) const { return mine_[run.word()] ^ run.bits(); }
+  // Takes a run that find() gave.
+  void take(const SlotRun& run) {
     pool_.take(run);
-    return mine_[run.word()] ^= run.bits();
+    mine_[run.word()] ^= run.bits();
   }
   // The receiver's word as it was read; anything, from a peer. Adds the slots that came back to
   // `freed`. False: it gives back what it never had, or twice.

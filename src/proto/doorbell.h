@@ -67,6 +67,7 @@ class DoorbellReceiver {
     return limit_ = rung_ + kAllowance;
   }
   bool allowed() const { return limit_ != rung_; }
+  std::uint32_t limit() const { return limit_; }
   // The sender rang. `found`: the message that it rang for was found by that, so nothing is missing
   // but for what the next ring tells. False: more often than it may.
   [[nodiscard]] bool rang(bool found) {

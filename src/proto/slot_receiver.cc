@@ -18,7 +18,7 @@ SlotHeader SlotReceiver::header_of(unsigned slot) const {
 }
 
 bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
-  const std::size_t count = layout_.slots_of(header.bytes);
+  const std::size_t count = layout_.slots_of(context_, header.bytes);
   if (header.check != check_of(header, key_) || count > layout_.longest_run(context_) ||
       slot % kWordSlots + count > kWordSlots)
     return false;
@@ -49,9 +49,20 @@ const char* SlotReceiver::found_at(unsigned slot, std::uint64_t fresh, SlotRun& 
   const SlotHeader header = header_of(slot);
   if (!run_of(slot, header, run)) return "a slot with an impossible header";
   if ((run.bits() & ~fresh) != 0) return "a message whose slots it did not all fill";
-  if (!order_.put(header.place, {run, header.bytes, header.kind, true}))
-    return "a slot with an impossible sequence number";
+  if (!put(run, header)) return "a slot with an impossible sequence number";
   return nullptr;
+}
+
+bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
+  const SlotOrder::Entry entry{run, header.bytes, header.kind, true};
+  // Nothing comes after the end, but what was sent before it may be found later.
+  if (end_ && static_cast<std::int32_t>(header.sequence - end_sequence_) >= 0) return false;
+  if (!order_.put(header.place, entry)) return false;
+  if (header.kind == SlotKind::kEnd) {
+    end_ = entry;
+    end_sequence_ = header.sequence;
+  }
+  return true;
 }
 
 const char* SlotReceiver::read_done() {
@@ -63,13 +74,17 @@ const char* SlotReceiver::read_done() {
   return ++hole_reads_ < kReadsPerHole ? nullptr : "messages with a gap between them";
 }
 
-const char* SlotReceiver::rang(unsigned slot, std::uint32_t& found) {
+const char* SlotReceiver::rang(unsigned slot, std::uint32_t& found, bool& known) {
+  known = true;
   if (confirm_.carries(slot)) return nullptr;  // its flip was faster
   const SlotHeader header = header_of(slot);
   SlotRun run;
   if (!run_of(slot, header, run)) return "a slot with an impossible header";
-  // Not the next one: those before it are to be read first. Or it was consumed already.
-  if (header.place != order_.edge()) return nullptr;
+  if (header.place != order_.edge()) {
+    // It was consumed already; or not all before it are found yet, which a read will show.
+    known = !order_.misses(header.place);
+    return nullptr;
+  }
   ++found;
   return take_early(run, header);
 }
@@ -92,8 +107,7 @@ const char* SlotReceiver::landed(std::uint32_t sequence, std::uint32_t& found) {
 
 const char* SlotReceiver::take_early(const SlotRun& run, const SlotHeader& header) {
   if (!confirm_.take_early(run)) return "a message in slots that are in use";
-  if (!order_.put(header.place, {run, header.bytes, header.kind, true}))
-    return "a slot with an impossible sequence number";
+  if (!put(run, header)) return "a slot with an impossible sequence number";
   return nullptr;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "proto/confirm.h"
 #include "proto/slot_order.h"
@@ -31,8 +32,9 @@ class SlotReceiver {
   // All words of one read were seen. Slots are flipped in the order of their messages, so a later
   // read shows what an earlier one missed.
   const char* read_done();
-  // The write that filled this slot is known to be complete, and so all before it.
-  const char* rang(unsigned slot, std::uint32_t& found);
+  // The write that filled this slot is known to be complete, and so all before it. `known`: its
+  // message was found, now or before.
+  const char* rang(unsigned slot, std::uint32_t& found, bool& known);
   // The same of all messages up to that sequence number.
   const char* landed(std::uint32_t sequence, std::uint32_t& found);
 
@@ -42,6 +44,10 @@ class SlotReceiver {
   const std::byte* bytes_of(const SlotRun& run) const { return at(run.first) + sizeof(SlotHeader); }
   // The next place that was not found: how many there were if nothing is missing.
   std::uint32_t found_places() const { return order_.edge(); }
+  bool has_hole() const { return order_.has_hole(); }
+  // A message of kind kEnd, once found; and its sequence number.
+  const std::optional<SlotOrder::Entry>& end() const { return end_; }
+  std::uint32_t end_sequence() const { return end_sequence_; }
 
   // --- slots given back
   // The word of our bitmap to publish.
@@ -60,6 +66,7 @@ class SlotReceiver {
   bool run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const;
   const char* found_at(unsigned slot, std::uint64_t fresh, SlotRun& run);
   const char* take_early(const SlotRun& run, const SlotHeader& header);
+  bool put(const SlotRun& run, const SlotHeader& header);
 
   SlotLayout layout_;
   Context context_ = 0;
@@ -67,6 +74,8 @@ class SlotReceiver {
   std::uint64_t key_ = 0;
   ConfirmReceiver confirm_;
   SlotOrder order_;
+  std::optional<SlotOrder::Entry> end_;
+  std::uint32_t end_sequence_ = 0;
   std::uint32_t hole_ = 0;
   unsigned hole_reads_ = 0;
 };

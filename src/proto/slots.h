@@ -37,54 +37,61 @@ struct SlotRun {
   }
 };
 
-// Where the slots of all contexts lie, one set after the other.
+// Where the slots of all contexts lie, one set after the other. Context 0 has slots as the settings
+// say; the other contexts have a word's slots each, of a quarter of the size.
 class SlotLayout {
  public:
   SlotLayout() = default;
-  // `slot_bytes`: of message in a slot, behind `header_bytes`; `slots`: of context 0. Sizes within
-  // the limits above. The others have a sixteenth each, but kMinSlots at least.
+  // `slot_bytes`: of message in a slot of context 0, behind `header_bytes`; `slots`: of context 0.
+  // Sizes within the limits above.
   SlotLayout(std::size_t slot_bytes, unsigned slots, std::size_t header_bytes)
       : header_bytes_(header_bytes),
         slots_(slots),
-        other_slots_(std::clamp(slots / 16, kMinSlots, kWordSlots)) {
-    // An odd number of cache lines, so that the first lines of slots spread over a cache's sets.
-    const std::size_t lines = (slot_bytes + header_bytes + 63) / 64;
-    stride_ = (lines | 1) * 64;
-  }
+        stride_(stride_of(slot_bytes + header_bytes)),
+        other_stride_(stride_of(slot_bytes / 4 + header_bytes)) {}
 
-  unsigned slots(Context context) const { return context == 0 ? slots_ : other_slots_; }
+  unsigned slots(Context context) const { return context == 0 ? slots_ : kWordSlots; }
   unsigned words(Context context) const { return (slots(context) + kWordSlots - 1) / kWordSlots; }
   unsigned first_word(Context context) const { return context == 0 ? 0 : words(0) + context - 1; }
   unsigned all_words() const { return first_word(kContextCount); }
   unsigned all_slots() const { return first_slot(kContextCount); }
   // Counted over all sets: how a slot is named in immediate data.
   unsigned first_slot(Context context) const {
-    return context == 0 ? 0 : slots_ + (context - 1) * other_slots_;
+    return context == 0 ? 0 : slots_ + (context - 1) * kWordSlots;
   }
   // The context of a slot counted over all sets.
   Context context_of(unsigned slot) const {
-    return slot < slots_ ? 0 : 1 + (slot - slots_) / other_slots_;
+    return slot < slots_ ? 0 : 1 + (slot - slots_) / kWordSlots;
   }
 
-  std::size_t bytes() const { return all_slots() * stride_; }
+  std::size_t bytes() const { return offset(kContextCount, 0); }
   std::size_t offset(Context context, unsigned slot) const {
-    return (first_slot(context) + slot) * stride_;
+    return context == 0 ? slot * stride_
+                        : slots_ * stride_ +
+                              ((context - 1) * std::size_t{kWordSlots} + slot) * other_stride_;
   }
   std::size_t header_bytes() const { return header_bytes_; }
   // Slots that a message of `bytes` takes; an empty one takes a slot too.
-  std::size_t slots_of(std::size_t bytes) const {
-    return bytes + header_bytes_ <= stride_ ? 1 : (bytes - 1 + header_bytes_) / stride_ + 1;
+  std::size_t slots_of(Context context, std::size_t bytes) const {
+    const std::size_t stride = context == 0 ? stride_ : other_stride_;
+    return bytes + header_bytes_ <= stride ? 1 : (bytes - 1 + header_bytes_) / stride + 1;
   }
   unsigned longest_run(Context context) const {
     return std::min(slots(context), kWordSlots * kRunShare) / kRunShare;
   }
-  std::size_t run_bytes(unsigned count) const { return count * stride_ - header_bytes_; }
+  // Bytes of message in a run of `count` slots.
+  std::size_t run_bytes(Context context, unsigned count) const {
+    return count * (context == 0 ? stride_ : other_stride_) - header_bytes_;
+  }
 
  private:
+  // An odd number of cache lines, so that the first lines of slots spread over a cache's sets.
+  static std::size_t stride_of(std::size_t bytes) { return ((bytes + 63) / 64 | 1) * 64; }
+
   std::size_t header_bytes_ = 0;
-  std::size_t stride_ = 64;
   unsigned slots_ = kMinSlots;
-  unsigned other_slots_ = kMinSlots;
+  std::size_t stride_ = 64;
+  std::size_t other_stride_ = 64;
 };
 
 // Which slots of one set are free.

@@ -47,6 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<SlotRun> held;
   std::uint32_t found = 0;
   std::uint32_t taken = 0;
+  bool known = false;
   while (!input.empty()) {
     const char* why = nullptr;
     switch (input.next<std::uint8_t>() % 8) {
@@ -72,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         break;
       }
       case 3:
-        why = receiver.rang(input.next<std::uint8_t>() % slots, found);
+        why = receiver.rang(input.next<std::uint8_t>() % slots, found, known);
         break;
       case 4:
         why = receiver.landed(input.next<std::uint32_t>(), found);

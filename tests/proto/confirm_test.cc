@@ -103,10 +103,11 @@ class World {
     const auto run = sender_.find(static_cast<unsigned>(1 + random_() % schedule_.longest));
     if (!run) return;
     Write write{*run, {}, chance(schedule_.bells), chance(schedule_.landings)};
-    write.header.echo = sender_.take(*run);
+    write.header.echo = sender_.flipped(*run);
+    sender_.take(*run);
     write.header.sequence = ++sequence_;
     write.header.place = sent_++;
-    write.header.bytes = static_cast<std::uint32_t>(layout_.run_bytes(run->count));
+    write.header.bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, run->count));
     write.header.check = check_of(write.header, kKey);
     wire_.push_back({Request::kWrite, write});
     wire_.push_back({Request::kEcho, {}, run->first});
@@ -124,7 +125,7 @@ class World {
       return;
     }
     const Write& write = request.write;
-    const std::size_t bytes = layout_.run_bytes(write.run.count) / sizeof(std::uint32_t);
+    const std::size_t bytes = layout_.run_bytes(0, write.run.count) / sizeof(std::uint32_t);
     std::vector<std::uint32_t> body(bytes, write.header.place);
     if (!request.half) {  // the header comes first, the end of the body is missing
       std::memcpy(at(write.run.first), &write.header, sizeof(SlotHeader));
@@ -194,7 +195,9 @@ class World {
     const auto [slot, sequence] = events_.front();
     events_.pop_front();
     std::uint32_t found = 0;
-    const char* why = slot != ~0u ? receiver_.rang(slot, found) : receiver_.landed(sequence, found);
+    bool known = false;
+    const char* why =
+        slot != ~0u ? receiver_.rang(slot, found, known) : receiver_.landed(sequence, found);
     ASSERT_EQ(why, nullptr) << why;
     found_ += found;
   }
@@ -268,8 +271,8 @@ TEST(ConfirmSender, RefusesBitsThatComeBackTwiceOrWereNeverTaken) {
   unsigned freed = 0;
   EXPECT_FALSE(sender.see(0, 1, freed));
   const auto run = *sender.find(3);
-  const std::uint64_t word = sender.take(run);
-  EXPECT_EQ(word, 7u);
+  EXPECT_EQ(sender.flipped(run), 7u);
+  sender.take(run);
   EXPECT_TRUE(sender.see(0, 0, freed));
   EXPECT_EQ(freed, 0u);
   EXPECT_TRUE(sender.see(0, 3, freed));
@@ -337,23 +340,25 @@ class HostileSlots : public testing::Test {
 
 TEST_F(HostileSlots, LengthBeyondTheSlotsIsRefused) {
   for (const std::uint32_t bytes :
-       {static_cast<std::uint32_t>(layout_.run_bytes(4)) + 1, 0x7fffffffu, 0xffffffffu}) {
+       {static_cast<std::uint32_t>(layout_.run_bytes(0, 4)) + 1, 0x7fffffffu, 0xffffffffu}) {
     SlotReceiver receiver(layout_, 0, memory_.data(), kKey);
+    bool known = false;
     write(0, {.echo = 0xffff, .sequence = 1, .bytes = bytes});
     EXPECT_NE(receiver.see(0, 0xffff, found_), nullptr) << bytes;
     EXPECT_FALSE(receiver.waiting());
-    EXPECT_NE(receiver_.rang(0, found_), nullptr);
+    EXPECT_NE(receiver_.rang(0, found_, known), nullptr);
     EXPECT_EQ(receiver_.landed(1, found_), nullptr) << "may be on its way";
     EXPECT_FALSE(receiver_.waiting());
   }
   // Within a word, but beyond the set.
-  write(14, {.sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(4))});
+  write(14, {.sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, 4))});
   EXPECT_NE(receiver_.see(0, 3u << 14, found_), nullptr);
   EXPECT_FALSE(receiver_.waiting());
 }
 
 TEST_F(HostileSlots, MoreSlotsThanFlippedIsRefused) {
-  write(0, {.echo = 1, .sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(2))});
+  write(0,
+        {.echo = 1, .sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, 2))});
   EXPECT_NE(receiver_.see(0, 1, found_), nullptr);
 }
 
@@ -384,7 +389,8 @@ TEST_F(HostileSlots, GapThatStaysIsRefused) {
 TEST_F(HostileSlots, BytesOfAMessageAreNeverTakenForAHeader) {
   // A message of two slots was consumed; its second slot looks like the start of the next one, but
   // its writer did not know the key.
-  write(0, {.echo = 3, .sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(2))});
+  write(0,
+        {.echo = 3, .sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, 2))});
   SlotHeader forged{.echo = 3, .sequence = 2, .place = 1, .bytes = 1};
   forged.check = check_of(forged, kKey + 1);
   std::memcpy(memory_.data() + layout_.offset(0, 1), &forged, sizeof forged);

@@ -18,10 +18,20 @@ TEST(SlotLayout, SetsFollowEachOtherAndSlotsHoldWhatTheySay) {
       EXPECT_LE(layout.all_words(), kMaxSlotWords);
       unsigned next = 0;
       unsigned next_word = 0;
+      std::size_t offset = 0;
       for (Context context = 0; context < kContextCount; ++context) {
         EXPECT_EQ(layout.first_slot(context), next);
         EXPECT_EQ(layout.first_word(context), next_word);
-        EXPECT_EQ(layout.offset(context, 0), next * layout.offset(0, 1));
+        EXPECT_EQ(layout.offset(context, 0), offset);
+        offset = layout.offset(context, layout.slots(context));
+        const std::size_t stride = layout.offset(context, 1) - layout.offset(context, 0);
+        EXPECT_EQ(stride % 128, 64u) << "an odd number of lines";
+        EXPECT_EQ(layout.slots_of(context, 0), 1u);
+        for (unsigned count = 1; count < 70; ++count) {
+          EXPECT_EQ(layout.slots_of(context, layout.run_bytes(context, count)), count);
+          EXPECT_EQ(layout.slots_of(context, layout.run_bytes(context, count) + 1), count + 1);
+          EXPECT_EQ(layout.run_bytes(context, count) + layout.header_bytes(), count * stride);
+        }
         EXPECT_EQ(layout.context_of(next), context);
         EXPECT_EQ(layout.context_of(next + layout.slots(context) - 1), context);
         next += layout.slots(context);
@@ -31,16 +41,10 @@ TEST(SlotLayout, SetsFollowEachOtherAndSlotsHoldWhatTheySay) {
       }
       EXPECT_EQ(layout.all_slots(), next);
       EXPECT_EQ(layout.all_words(), next_word);
-      EXPECT_EQ(layout.bytes(), next * layout.offset(0, 1));
-      EXPECT_EQ(layout.offset(0, 1) % 128, 64u) << "an odd number of lines";
-      EXPECT_EQ(layout.slots_of(0), 1u);
-      EXPECT_EQ(layout.slots_of(slot_bytes), 1u);
-      for (unsigned count = 1; count < 70; ++count) {
-        EXPECT_EQ(layout.slots_of(layout.run_bytes(count)), count);
-        EXPECT_EQ(layout.slots_of(layout.run_bytes(count) + 1), count + 1);
-      }
-      EXPECT_GT(layout.slots_of(SIZE_MAX / 2), kMaxSlots);
-      EXPECT_GT(layout.slots_of(UINT32_MAX), 200u);
+      EXPECT_EQ(layout.bytes(), offset);
+      EXPECT_EQ(layout.slots_of(0, slot_bytes), 1u);
+      EXPECT_GT(layout.slots_of(0, SIZE_MAX / 2), kMaxSlots);
+      EXPECT_GT(layout.slots_of(0, UINT32_MAX), 200u);
     }
   }
 }
