@@ -186,6 +186,15 @@ bool BatchedTransport::post_rest() {
   return true;
 }
 
+void BatchedTransport::arm(Side side) {
+  SlotTransport::arm(side);
+  if (side == Side::kSend) {
+    skip_looks_ = 0;  // who sleeps between looks needs no other pause
+  } else if (!doorbell_.allowed() && !doorbell_.reading()) {
+    allow();
+  }
+}
+
 void BatchedTransport::look_at_limit() {
   // Relaxed: a number that orders nothing; the fence in post() does.
   const std::uint64_t word = atomic(head().ring_limit).load(std::memory_order_relaxed);

@@ -174,11 +174,6 @@ bool BatchedTransport::pending() const {
   return !may_sleep();
 }
 
-void BatchedTransport::arm(Side side) {
-  SlotTransport::arm(side);
-  if (side == Side::kReceive && !doorbell_.allowed() && !doorbell_.reading()) allow();
-}
-
 void BatchedTransport::allow() noexcept {
   doorbell_.allow();
   tell_limit();

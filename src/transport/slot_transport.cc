@@ -131,6 +131,7 @@ void SlotTransport::check_unreserved(Context context) const {
 bool SlotTransport::send_large(std::span<const std::byte> message, Context context) {
   std::size_t& total = large_total_[context];
   std::size_t& sent = large_sent_[context];
+  took_part_ = false;
   if (total == 0) {
     if (message.size() > max_message_bytes_)
       throw Error(ErrorCode::kTooLarge,
@@ -161,7 +162,9 @@ bool SlotTransport::send_large(std::span<const std::byte> message, Context conte
     const auto piece = message.subspan(sent, std::min(left, layout_.run_bytes(context, count)));
     if (!send_one(piece, context, *run, SlotKind::kMessage)) return false;
     sent += piece.size();
+    took_part_ = true;
   }
+  took_part_ = false;
   total = 0;
   return true;
 }

@@ -33,6 +33,7 @@ class SlotTransport : public Transport {
   void start(std::span<const std::byte> peer_setup) override;
 
   bool try_send(std::span<const std::byte> message, Context context) override;
+  bool took_part() const override { return took_part_; }
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
   bool try_commit(std::size_t bytes) override;
   void abandon() override { reservation_ = {}; }
@@ -150,6 +151,7 @@ class SlotTransport : public Transport {
   alignas(64) std::array<std::size_t, kContextCount> large_sent_{};
   std::array<std::size_t, kContextCount> large_total_{};  // 0: none
   Reservation reservation_;
+  bool took_part_ = false;
   bool end_sent_ = false;
   std::uint64_t messages_sent_ = 0;
   std::uint64_t flush_wanted_ = 0;  // value of messages_sent_ that the posted flush covers
