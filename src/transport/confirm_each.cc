@@ -7,9 +7,11 @@
 namespace leat::detail {
 namespace {
 
-// Immediate data: what it is, and the first slot counted over all contexts.
-constexpr std::uint32_t kWhatShift = 24;
-constexpr std::uint32_t kSlotMask = (1U << kWhatShift) - 1;
+// Immediate data: what it is, 2 bits; the first slot, counted over all contexts, 14 bits; how many
+// of its kind, messages with the end or slots given back, came before it, modulo 2^16.
+constexpr std::uint32_t kWhatShift = 30;
+constexpr std::uint32_t kSlotShift = 16;
+constexpr std::uint32_t kSlotMask = (1U << (kWhatShift - kSlotShift)) - 1;
 enum What : std::uint32_t {
   kMessage = static_cast<std::uint32_t>(SlotKind::kMessage),
   kLargeStart = static_cast<std::uint32_t>(SlotKind::kLargeStart),
@@ -21,7 +23,13 @@ enum What : std::uint32_t {
 constexpr std::size_t kReplaceAt = 32;
 constexpr std::size_t kTellAt = 16;
 
-constexpr std::uint32_t immediate_of(What what, unsigned slot) { return what << kWhatShift | slot; }
+constexpr std::uint32_t immediate_of(What what, unsigned slot, std::uint32_t number) {
+  return what << kWhatShift | slot << kSlotShift | (number & 0xffff);
+}
+constexpr unsigned slot_of(std::uint32_t immediate) { return immediate >> kSlotShift & kSlotMask; }
+constexpr bool is_number(std::uint32_t immediate, std::uint32_t number) {
+  return ((immediate ^ number) & 0xffff) == 0;
+}
 
 }  // namespace
 
@@ -76,8 +84,9 @@ bool ConfirmEachTransport::post(Context context, const SlotRun& run, SlotKind ki
   SendRequest request = write_of(context, run, bytes);
   request.opcode = Opcode::kWriteWithImmediate;
   const unsigned slot = layout().first_slot(context) + run.first;
-  request.immediate = immediate_of(static_cast<What>(kind), slot);
+  request.immediate = immediate_of(static_cast<What>(kind), slot, sent_);
   if (post_sends({&request, 1}) == 0) return false;
+  ++sent_;
   pools_[context].take(run);
   counts_[slot] = static_cast<std::uint8_t>(run.count);
   return true;
@@ -88,7 +97,7 @@ bool ConfirmEachTransport::post_end() {
   request.opcode = Opcode::kWriteWithImmediate;
   request.signaled = false;
   request.inlined = true;
-  request.immediate = immediate_of(kEnd, 0);
+  request.immediate = immediate_of(kEnd, 0, sent_);
   request.remote_address = peer_head();
   request.remote_key = peer_key();
   return post_sends({&request, 1}) != 0;
@@ -111,8 +120,9 @@ bool ConfirmEachTransport::take_slots() {
     poll_arrivals();
     took_.swap(came_back_);
   }
-  for (const std::uint32_t slot : took_) {
-    if (slot >= counts_.size() || counts_[slot] == 0)
+  for (const std::uint32_t immediate : took_) {
+    const unsigned slot = slot_of(immediate);
+    if (!is_number(immediate, came_back_before_++) || slot >= counts_.size() || counts_[slot] == 0)
       fail_sending("a slot given back that it did not have");
     const Context context = layout().context_of(slot);
     const SlotRun run{slot - layout().first_slot(context), counts_[slot]};
@@ -141,11 +151,13 @@ bool ConfirmEachTransport::poll_arrivals() {
         break;
       }
       ++to_replace_;
+      // What is no immediate at all is taken for an impossible one.
       const bool sound = completion.kind == CompletionKind::kImmediate;
-      const std::uint32_t immediate = sound ? completion.immediate : ~0U;
+      const std::uint32_t immediate =
+          sound ? completion.immediate : immediate_of(kMessage, kSlotMask, 0);
       // A peer cannot make these lists longer than the receives that are posted.
       if (immediate >> kWhatShift == kGivenBack) {
-        came_back_.push_back(immediate & kSlotMask);
+        came_back_.push_back(immediate);
       } else {
         inbox_.push_back({immediate, static_cast<std::uint32_t>(
                                          std::min<std::size_t>(completion.bytes, UINT32_MAX))});
@@ -183,8 +195,9 @@ bool ConfirmEachTransport::look() {
 
 void ConfirmEachTransport::arrived(const Arrival& arrival) {
   const std::uint32_t what = arrival.immediate >> kWhatShift;
-  const std::uint32_t slot = arrival.immediate & kSlotMask;
+  const unsigned slot = slot_of(arrival.immediate);
   if (ended_) nonsense("a message after its end");
+  if (!is_number(arrival.immediate, arrived_++)) nonsense("a message out of its turn");
   if (what == kEnd) {
     ended_ = true;
     return;
@@ -206,7 +219,8 @@ void ConfirmEachTransport::give_back(Context context, const SlotRun& run) noexce
   request.opcode = Opcode::kWriteWithImmediate;
   request.signaled = false;
   request.inlined = true;
-  request.immediate = immediate_of(kGivenBack, layout().first_slot(context) + run.first);
+  request.immediate =
+      immediate_of(kGivenBack, layout().first_slot(context) + run.first, given_back_++);
   request.remote_address = peer_head();
   request.remote_key = peer_key();
   untold_.push_back(request);

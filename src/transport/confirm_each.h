@@ -66,7 +66,7 @@ class ConfirmEachTransport final : public SlotTransport {
   // --- both sides poll; all of it under the lock
   mutable SpinLock receive_lock_;
   std::vector<Arrival> inbox_;            // messages, for the receive side
-  std::vector<std::uint32_t> came_back_;  // slots, for the send side
+  std::vector<std::uint32_t> came_back_;  // immediates of slots, for the send side
   std::size_t to_replace_ = 0;
   bool flushed_receives_ = false;
   std::string receive_trouble_;
@@ -75,6 +75,8 @@ class ConfirmEachTransport final : public SlotTransport {
   alignas(64) std::array<SlotPool, kContextCount> pools_;
   std::vector<std::uint8_t> counts_;  // by first slot, over all contexts: slots of its message
   std::vector<std::uint32_t> took_;   // scratch of take_slots
+  std::uint32_t sent_ = 0;
+  std::uint32_t came_back_before_ = 0;
 
   // --- receive side
   alignas(64) std::array<SlotOrder, kContextCount> orders_;
@@ -82,6 +84,8 @@ class ConfirmEachTransport final : public SlotTransport {
   std::vector<Arrival> took_in_;     // scratch of look
   std::vector<SendRequest> untold_;  // slots given back that the peer was not told of
   std::size_t tell_at_ = 1;          // how many are told together
+  std::uint32_t arrived_ = 0;
+  std::uint32_t given_back_ = 0;
   bool ended_ = false;
 };
 

@@ -3,8 +3,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "leat/error.h"
 #include "conn/link.h"
+#include "leat/error.h"
 #include "support/devices.h"
 #include "support/scale.h"
 #include "transport/batched.h"
@@ -45,11 +45,9 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
     queue_pair = offer->accept(hang_deadline(), -1);
   } else {
     const std::string blob = peer.hear();
-    queue_pair =
-        device->connect(std::as_bytes(std::span(blob)), depths, hang_deadline());
+    queue_pair = device->connect(std::as_bytes(std::span(blob)), depths, hang_deadline());
   }
-  TransportSide side(
-      peer, make_transport(setup, depths, std::move(device), std::move(queue_pair)));
+  TransportSide side(peer, make_transport(setup, depths, std::move(device), std::move(queue_pair)));
   peer.tell(as_word(side.transport->setup()));
   const std::string peer_setup = peer.hear();
   side.transport->start(std::as_bytes(std::span(peer_setup)));
@@ -110,7 +108,7 @@ std::span<const std::byte> bytes_of(const Delivery& delivery) {
 }
 
 void run_transports(PeerMode mode, const TransportSetup& setup, const TransportBody& first,
-               const TransportBody& second) {
+                    const TransportBody& second) {
   run_pair(
       mode, [&](Peer& peer) { run_side(peer, setup, setup.first, true, first); },
       [&](Peer& peer) { run_side(peer, setup, setup.second, false, second); });

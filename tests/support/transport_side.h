@@ -59,9 +59,9 @@ struct TransportSetup {
   SlotOptions slots;
 };
 
-// The first side offers, the second connects; both set up the transport. As VerbsTest::run otherwise, but a
-// side may end while the other goes on.
+// The first side offers, the second connects; both set up the transport. As VerbsTest::run
+// otherwise, but a side may end while the other goes on.
 void run_transports(PeerMode mode, const TransportSetup& setup, const TransportBody& first,
-               const TransportBody& second);
+                    const TransportBody& second);
 
 }  // namespace leat::detail

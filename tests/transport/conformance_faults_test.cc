@@ -10,8 +10,8 @@
 #include "leat/error.h"
 #include "support/devices.h"
 #include "support/pattern.h"
-#include "support/transport_side.h"
 #include "support/scale.h"
+#include "support/transport_side.h"
 
 namespace leat::detail {
 namespace {
@@ -69,7 +69,7 @@ Outcome receive_stream(TransportSide& side, bool check_contents = true) {
         EXPECT_EQ(pattern_mismatch(bytes, outcome.messages), bytes.size())
             << "message " << outcome.messages;
       }
-      side.transport->release(delivery);
+      if (delivery.must_release) side.transport->release(delivery);
       if (testing::Test::HasFailure()) break;
     }
   } catch (const Error& error) {
@@ -217,7 +217,8 @@ TEST_P(TransportBreaks, OfTheReceiverGiveAnIntactPartAndThenErrors) {
   const std::uint64_t count = 2000;
   run_one_way({}, profile(), count, true, [&](const Outcome& sent, const Outcome& received) {
     expect_all_or_errors(sent, received, count);
-    if (profile().flushed_receive != 0) {
+    // The receives of batched serve only to ring an idle side; nobody idles here.
+    if (profile().flushed_receive != 0 && transport() != "batched") {
       EXPECT_FALSE(received.orderly()) << "the fault did not happen";
     }
   });
@@ -262,14 +263,14 @@ TEST_P(TransportFlips, OfTheReceiversCreditsNeverChangeTheSizeOrNumberOfMessages
 
 std::string fault_test_name(const testing::TestParamInfo<TransportFaults::ParamType>& parameters) {
   const auto& [transport, device, mode, fault] = parameters.param;
-  return device_label(transport) + "_on_" + device_label(device) + "_" + to_string(mode) + "_" + fault.name;
+  return device_label(transport) + "_on_" + device_label(device) + "_" + to_string(mode) + "_" +
+         fault.name;
 }
 
 auto with_faults(const std::vector<Case>& cases) {
-  return testing::Combine(testing::Values("ring", "confirm-each", "batched"),
-                          testing::ValuesIn(test_devices()),
-                          testing::Values(PeerMode::kThreads, PeerMode::kProcesses),
-                          testing::ValuesIn(cases));
+  return testing::Combine(
+      testing::Values("ring", "confirm-each", "batched"), testing::ValuesIn(test_devices()),
+      testing::Values(PeerMode::kThreads, PeerMode::kProcesses), testing::ValuesIn(cases));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TransportHarmlessFaults, with_faults(harmless_faults()),
