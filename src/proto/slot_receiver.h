@@ -14,6 +14,14 @@
 
 namespace leat::detail {
 
+// What a ring says: a slot, counted over all contexts, and the low bits of its message's place. The
+// place tells it from one that is in that slot by the time the ring is heard.
+inline constexpr unsigned kRingPlaceBits = 20;
+constexpr std::uint32_t ring_of(unsigned slot, std::uint32_t place) {
+  return slot << kRingPlaceBits | (place & ((1U << kRingPlaceBits) - 1));
+}
+constexpr unsigned slot_of_ring(std::uint32_t ring) { return ring >> kRingPlaceBits; }
+
 class SlotReceiver {
  public:
   SlotReceiver() = default;
@@ -32,9 +40,9 @@ class SlotReceiver {
   // All words of one read were seen. Slots are flipped in the order of their messages, so a later
   // read shows what an earlier one missed.
   const char* read_done();
-  // The write that filled this slot is known to be complete, and so all before it. `known`: its
-  // message was found, now or before.
-  const char* rang(unsigned slot, std::uint32_t& found, bool& known);
+  // The write that put the message with that place, modulo 2^kRingPlaceBits, into this slot is
+  // known to be complete, and so all before it. `known`: it was found, now or before.
+  const char* rang(unsigned slot, std::uint32_t place, std::uint32_t& found, bool& known);
   // The same of all messages up to that sequence number.
   const char* landed(std::uint32_t sequence, std::uint32_t& found);
 

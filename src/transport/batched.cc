@@ -128,7 +128,7 @@ bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, 
   requests[0] = write_of(context, run, sizeof header + bytes);
   if (rings) {
     requests[0].opcode = Opcode::kWriteWithImmediate;
-    requests[0].immediate = layout().first_slot(context) + run.first;
+    requests[0].immediate = ring_of(layout().first_slot(context) + run.first, header.place);
   }
   requests[1].opcode = Opcode::kRead;
   requests[1].signaled = false;
@@ -154,7 +154,7 @@ bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, 
   } else {
     look_at_limit();
     if (bell_.may_ring()) [[unlikely]]
-      ring(context, run);
+      ring(ring_of(layout().first_slot(context) + run.first, header.place));
   }
   if (!rest_.empty()) [[unlikely]]
     post_rest();
@@ -162,18 +162,17 @@ bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, 
 }
 
 // Rings for a message that went without.
-bool BatchedTransport::ring(Context context, const SlotRun& run) {
+void BatchedTransport::ring(std::uint32_t ring) {
   SendRequest request;
   request.opcode = Opcode::kWriteWithImmediate;
   request.signaled = false;
   request.inlined = true;
   request.remote_address = peer_head();
   request.remote_key = peer_key();
-  request.immediate = layout().first_slot(context) + run.first;
+  request.immediate = ring;
   bell_.ring();
   rings_.add(1);
   rest_.push_back(request);
-  return post_rest();
 }
 
 // What must go before anything else, as the send queue took only part of it.

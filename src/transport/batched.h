@@ -66,7 +66,7 @@ class BatchedTransport final : public SlotTransport {
   // --- send side
   bool post_rest();
   void look_at_limit();
-  bool ring(Context context, const SlotRun& run);
+  void ring(std::uint32_t ring);
   void look_at_given(Context context);
   void take_given();
 

@@ -46,10 +46,11 @@ bool BatchedTransport::hear() {
 
 // The immediate names the slot of the message for which it rang, or that it was.
 void BatchedTransport::heard(std::uint32_t immediate) {
-  if (immediate >= layout().all_slots()) nonsense("a ring for a slot that there is not");
-  const Context context = layout().context_of(immediate);
+  const unsigned slot = slot_of_ring(immediate);
+  if (slot >= layout().all_slots()) nonsense("a ring for a slot that there is not");
+  const Context context = layout().context_of(slot);
   bool known = false;
-  check(receivers_[context].rang(immediate - layout().first_slot(context), arrived_, known));
+  check(receivers_[context].rang(slot - layout().first_slot(context), immediate, arrived_, known));
   if (!doorbell_.rang(known)) nonsense("more rings than were allowed");
   found_end();
 }

@@ -72,9 +72,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         why = receiver.see(word, input.next<std::uint64_t>(), found);
         break;
       }
-      case 3:
-        why = receiver.rang(input.next<std::uint8_t>() % slots, found, known);
+      case 3: {
+        const unsigned slot = input.next<std::uint8_t>() % slots;
+        why = receiver.rang(slot, input.next<std::uint8_t>(), found, known);
         break;
+      }
       case 4:
         why = receiver.landed(input.next<std::uint32_t>(), found);
         break;

@@ -135,7 +135,7 @@ class World {
     }
     std::memcpy(at(write.run.first) + sizeof(SlotHeader), body.data(),
                 bytes * sizeof(std::uint32_t));
-    if (write.bell) events_.push_back({write.run.first, 0});
+    if (write.bell) events_.push_back({write.run.first, write.header.place});
     if (write.landed) events_.push_back({~0u, write.header.sequence});
     wire_.pop_front();
   }
@@ -192,12 +192,12 @@ class World {
   // What was announced by immediate data or a write.
   void hear() {
     if (events_.empty()) return;
-    const auto [slot, sequence] = events_.front();
+    const auto [slot, number] = events_.front();
     events_.pop_front();
     std::uint32_t found = 0;
     bool known = false;
     const char* why =
-        slot != ~0u ? receiver_.rang(slot, found, known) : receiver_.landed(sequence, found);
+        slot != ~0u ? receiver_.rang(slot, number, found, known) : receiver_.landed(number, found);
     ASSERT_EQ(why, nullptr) << why;
     found_ += found;
   }
@@ -346,7 +346,7 @@ TEST_F(HostileSlots, LengthBeyondTheSlotsIsRefused) {
     write(0, {.echo = 0xffff, .sequence = 1, .bytes = bytes});
     EXPECT_NE(receiver.see(0, 0xffff, found_), nullptr) << bytes;
     EXPECT_FALSE(receiver.waiting());
-    EXPECT_NE(receiver_.rang(0, found_, known), nullptr);
+    EXPECT_NE(receiver_.rang(0, 0, found_, known), nullptr);
     EXPECT_EQ(receiver_.landed(1, found_), nullptr) << "may be on its way";
     EXPECT_FALSE(receiver_.waiting());
   }
