@@ -23,7 +23,7 @@ inline constexpr std::array<TransportRule, 5> kTransports = {{
      "write-with-immediate into a ring per protocol context, received in place"},
     {"planned", true, 1024,
      "ring, and beside it message arrays whose places are planned; by name only"},
-    {"batched", true, 16,
+    {"batched", true, 64,
      "slots filled and given back many at a time, by bitmaps that each side reads; by name only"},
     {"confirm-each", true, 4096,
      "the same slots, each message announced and each slot given back alone; by name only"},

@@ -8,6 +8,7 @@
 // rings, or the receiver finds that there is more than arrived and goes on reading.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace leat::detail {
@@ -17,12 +18,16 @@ class DoorbellReceiver {
   enum class Step { kNothing, kRead, kAllow };
 
   // How often the sender may ring before the receiver reads again: so that single messages, each
-  // waited for, cost one allowance for a few.
-  static constexpr std::uint32_t kAllowance = 4;
-  // Fruitless reads before it allows: where a read takes a round trip the next message does not
-  // wait for one, where it is a look at memory it is cheaper than being rung.
+  // waited for, cost one allowance for many.
+  static constexpr std::uint32_t kAllowance = 16;
+  // Fruitless reads before it allows. Where a read takes a round trip the next message does not
+  // wait for one. Where it is a look at memory it depends: if the rings of the last allowance were
+  // waited for, as in a conversation, it allows at once; if they came in a burst, later and later.
   static constexpr unsigned kSlowPatience = 1;
-  static constexpr unsigned kQuickPatience = 4000;
+  static constexpr unsigned kFirstPatience = 8;
+  static constexpr unsigned kMostPatience = 4096;
+  // A ring after so many polls was waited for.
+  static constexpr unsigned kPollsOfAWait = 6;
   // Polls between two reads that only serve to give slots back.
   static constexpr unsigned kPollsPerOwedRead = 256;
 
@@ -31,12 +36,12 @@ class DoorbellReceiver {
   Step next(std::uint32_t arrived, bool owes) {
     if (reading_) return Step::kNothing;
     if (!allowed()) {
-      return expects(arrived) || idle_reads_ < patience_ ? Step::kRead : Step::kAllow;
+      return expects(arrived) || idle_reads_ < (quick_ ? patience_ : kSlowPatience) ? Step::kRead
+                                                                                    : Step::kAllow;
     }
+    ++polls_;
     if (!checked_ || expects(arrived)) return Step::kRead;
-    if (!owes || ++polls_ < kPollsPerOwedRead) return Step::kNothing;
-    polls_ = 0;
-    return Step::kRead;
+    return owes && polls_ % kPollsPerOwedRead == 0 ? Step::kRead : Step::kNothing;
   }
   // Whether nothing can come without an event, and nothing of us is missing at the sender.
   bool may_sleep(std::uint32_t arrived, bool owes) const {
@@ -54,7 +59,7 @@ class DoorbellReceiver {
     reading_ = false;
     idle_reads_ = posted == posted_ ? idle_reads_ + 1 : 0;
     posted_ = posted;
-    patience_ = quick ? kQuickPatience : kSlowPatience;
+    quick_ = quick;
     // It was posted after the allowance, as there is one read at a time.
     checked_ = allowed() && !missed_ && !expects(arrived);
   }
@@ -64,6 +69,7 @@ class DoorbellReceiver {
     checked_ = false;
     idle_reads_ = 0;
     polls_ = 0;
+    waits_ = 0;
     return limit_ = rung_ + kAllowance;
   }
   bool allowed() const { return limit_ != rung_; }
@@ -75,8 +81,13 @@ class DoorbellReceiver {
     ++rung_;
     if (!found) missed_ = true;
     checked_ = checked_ && found;
+    if (polls_ >= kPollsOfAWait) ++waits_;
     polls_ = 0;
     idle_reads_ = 0;
+    if (!allowed()) {
+      patience_ =
+          waits_ >= kAllowance / 2 ? 1 : std::clamp(2 * patience_, kFirstPatience, kMostPatience);
+    }
     return true;
   }
 
@@ -89,7 +100,9 @@ class DoorbellReceiver {
   std::uint32_t rung_ = 0;
   std::uint32_t posted_ = 0;  // the sender's number as last read
   unsigned idle_reads_ = 0;
-  unsigned patience_ = kSlowPatience;
+  unsigned patience_ = kFirstPatience;
+  unsigned waits_ = 0;  // rings of this allowance that were waited for
+  bool quick_ = false;  // reads are here at once
   unsigned polls_ = 0;
   bool reading_ = false;
   bool checked_ = false;  // a read after the allowance found that all had arrived

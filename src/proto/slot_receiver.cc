@@ -74,15 +74,23 @@ const char* SlotReceiver::read_done() {
   return ++hole_reads_ < kReadsPerHole ? nullptr : "messages with a gap between them";
 }
 
-const char* SlotReceiver::rang(unsigned slot, std::uint32_t place, std::uint32_t& found,
-                               bool& known) {
+const char* SlotReceiver::rang(unsigned slot, std::uint32_t place, std::size_t bytes,
+                               std::uint32_t& found, bool& known) {
   constexpr std::uint32_t kMask = (1U << kRingPlaceBits) - 1;
   // What was found is before the edge, or a little beyond; far less than half of what the bits
   // tell.
   const std::uint32_t ahead = (place - order_.edge()) & kMask;
   known = ahead > kMask / 2;
   if (ahead != 0) return nullptr;  // a read shows it, with those before it
-  const SlotHeader header = header_of(slot);
+  SlotHeader header;
+  if (bytes == 0) {
+    header = header_of(slot);
+  } else {
+    if (bytes < sizeof header || bytes > UINT32_MAX) return "a message without a header";
+    header.place = order_.edge();
+    header.bytes = static_cast<std::uint32_t>(bytes - sizeof header);
+    header.check = check_of(header, key_);
+  }
   SlotRun run;
   if (header.place != order_.edge() || !run_of(slot, header, run))
     return "a slot with an impossible header";

@@ -41,8 +41,11 @@ class SlotReceiver {
   // read shows what an earlier one missed.
   const char* read_done();
   // The write that put the message with that place, modulo 2^kRingPlaceBits, into this slot is
-  // known to be complete, and so all before it. `known`: it was found, now or before.
-  const char* rang(unsigned slot, std::uint32_t place, std::uint32_t& found, bool& known);
+  // known to be complete, and so all before it. `bytes`: of that write, if the ring came with it;
+  // then it is a plain message, and its header need not be looked at. `known`: it was found, now or
+  // before.
+  const char* rang(unsigned slot, std::uint32_t place, std::size_t bytes, std::uint32_t& found,
+                   bool& known);
   // The same of all messages up to that sequence number.
   const char* landed(std::uint32_t sequence, std::uint32_t& found);
 

@@ -123,7 +123,8 @@ bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, 
   header.check = check_of(header, peer_header_key_);
   std::memcpy(outgoing(context, run), &header, sizeof header);
 
-  const bool rings = bell_.may_ring();
+  // Only a plain message rings by itself: its receiver then does not look at the header.
+  const bool rings = bell_.may_ring() && kind == SlotKind::kMessage;
   std::array<SendRequest, 2> requests;
   requests[0] = write_of(context, run, sizeof header + bytes);
   if (rings) {

@@ -73,13 +73,14 @@ class BatchedTransport final : public SlotTransport {
   // --- receive side
   std::size_t post_from_receiver(const SendRequest& request) noexcept;
   bool hear();
-  void heard(std::uint32_t immediate);
+  void heard(std::uint32_t immediate, std::size_t bytes);
   bool look_at_landed();
   bool look_at_filled();
   bool take_filled(bool quick);
   void allow() noexcept;
   void tell_limit() noexcept;
-  bool owes() const { return owed_words_ != 0; }
+  // Whether a read is needed though nothing new is expected.
+  bool owes() const { return owed_words_ != 0 || has_hole_; }
   bool may_sleep() const;
   void check(const char* why);
   void found_end();
@@ -112,6 +113,7 @@ class BatchedTransport final : public SlotTransport {
   std::uint32_t arrived_ = 0;      // messages found ever
   std::uint64_t owed_words_ = 0;   // bit i: that word has slots that wait for a read
   std::uint64_t landed_seen_ = 0;  // the word
+  bool has_hole_ = false;          // a message is missing between others
   bool limit_untold_ = false;      // it found no room in the send queue
   bool has_end_ = false;
   std::array<std::uint32_t, kContextCount> end_places_{};

@@ -39,18 +39,19 @@ bool BatchedTransport::hear() {
     const ReceiveRequest again;
     receive_requests_.add(queue_pair().post_receive({&again, 1}));
     if (completion.kind != CompletionKind::kImmediate) nonsense("a message without a slot");
-    heard(completion.immediate);
+    heard(completion.immediate, completion.bytes);
   }
   return arrived_ != before;
 }
 
 // The immediate names the slot of the message for which it rang, or that it was.
-void BatchedTransport::heard(std::uint32_t immediate) {
+void BatchedTransport::heard(std::uint32_t immediate, std::size_t bytes) {
   const unsigned slot = slot_of_ring(immediate);
   if (slot >= layout().all_slots()) nonsense("a ring for a slot that there is not");
   const Context context = layout().context_of(slot);
   bool known = false;
-  check(receivers_[context].rang(slot - layout().first_slot(context), immediate, arrived_, known));
+  check(receivers_[context].rang(slot - layout().first_slot(context), immediate, bytes, arrived_,
+                                 known));
   if (!doorbell_.rang(known)) nonsense("more rings than were allowed");
   found_end();
 }
@@ -107,6 +108,7 @@ bool BatchedTransport::look_at_filled() {
 bool BatchedTransport::take_filled(bool quick) {
   Head& ours = head();
   const std::uint32_t before = arrived_;
+  has_hole_ = false;
   for (Context context = 0; context < kContextCount; ++context) {
     bool flipped = false;
     for (unsigned word = 0; word < layout().words(context); ++word) {
@@ -123,6 +125,7 @@ bool BatchedTransport::take_filled(bool quick) {
       atomic(ours.given[at]).store(receivers_[context].published(word), std::memory_order_release);
     }
     if (flipped || receivers_[context].has_hole()) check(receivers_[context].read_done());
+    has_hole_ |= receivers_[context].has_hole();
   }
   const auto posted = static_cast<std::uint32_t>(
       atomic(ours.peer_posted).load(std::memory_order_relaxed));  // it was acquired

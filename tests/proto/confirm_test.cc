@@ -196,8 +196,8 @@ class World {
     events_.pop_front();
     std::uint32_t found = 0;
     bool known = false;
-    const char* why =
-        slot != ~0u ? receiver_.rang(slot, number, found, known) : receiver_.landed(number, found);
+    const char* why = slot != ~0u ? receiver_.rang(slot, number, 0, found, known)
+                                  : receiver_.landed(number, found);
     ASSERT_EQ(why, nullptr) << why;
     found_ += found;
   }
@@ -346,7 +346,7 @@ TEST_F(HostileSlots, LengthBeyondTheSlotsIsRefused) {
     write(0, {.echo = 0xffff, .sequence = 1, .bytes = bytes});
     EXPECT_NE(receiver.see(0, 0xffff, found_), nullptr) << bytes;
     EXPECT_FALSE(receiver.waiting());
-    EXPECT_NE(receiver_.rang(0, 0, found_, known), nullptr);
+    EXPECT_NE(receiver_.rang(0, 0, 0, found_, known), nullptr);
     EXPECT_EQ(receiver_.landed(1, found_), nullptr) << "may be on its way";
     EXPECT_FALSE(receiver_.waiting());
   }

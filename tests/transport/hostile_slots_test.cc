@@ -84,7 +84,7 @@ class HostileToBatched : public VerbsTest {
   void expect_protocol_error(const std::function<void(Hostile&)>& attack,
                              const std::function<void(Transport&)>& use) const {
     VerbsOptions options;
-    options.depths.receive_requests = 16;
+    options.depths.receive_requests = 64;
     run(
         [&](VerbsSide& side) {
           SlotOptions slots;
