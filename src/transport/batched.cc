@@ -190,8 +190,9 @@ void BatchedTransport::arm(Side side) {
   SlotTransport::arm(side);
   if (side == Side::kSend) {
     skip_looks_ = 0;  // who sleeps between looks needs no other pause
-  } else if (!doorbell_.allowed() && !doorbell_.reading()) {
-    allow();
+  } else {
+    if (!doorbell_.allowed() && !doorbell_.reading()) allow();
+    if (owes()) doorbell_.hurry();
   }
 }
 

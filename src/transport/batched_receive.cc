@@ -22,9 +22,9 @@ bool BatchedTransport::look() {
   return found;
 }
 
-// Rings, and the end of the queue pair.
+// Rings, and the end of the queue pair. True: there was something, and so may be more; who is about
+// to sleep must see all, also rings for what was found already.
 bool BatchedTransport::hear() {
-  const std::uint32_t before = arrived_;
   std::array<Completion, 4> completions;
   const std::size_t count = queue_pair().poll_receives(completions);
   receive_completions_.add(count);
@@ -41,7 +41,7 @@ bool BatchedTransport::hear() {
     if (completion.kind != CompletionKind::kImmediate) nonsense("a message without a slot");
     heard(completion.immediate, completion.bytes);
   }
-  return arrived_ != before;
+  return count != 0;
 }
 
 // The immediate names the slot of the message for which it rang, or that it was.
