@@ -34,13 +34,12 @@ std::vector<std::size_t> all_sizes() {
   return sizes;
 }
 
-// Negative: never sleep, as LEAT_SPIN_US=inf.
+}  // namespace
+
 std::chrono::microseconds parse_spin(const std::string& text) {
   if (text == "inf") return std::chrono::microseconds(-1);
   return std::chrono::microseconds(std::stoll(text));
 }
-
-}  // namespace
 
 Options ChannelArguments::options() const {
   Options options;
@@ -89,6 +88,20 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_flag("--json", arguments.json, "Print one JSON object instead of a table");
 }
 
+void add_spin_argument(CLI::App& command, std::string& spin_us) {
+  command
+      .add_option("--spin-us", spin_us,
+                  "How long a wait spins before it sleeps: microseconds, 0 or inf")
+      ->check([](const std::string& text) {
+        const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+        return text == "inf" || (digits && !text.empty() && text.size() < 16)
+                   ? std::string()
+                   : "'" + text +
+                         "' is no time. Give microseconds, 0 (sleep at once) or inf (never).";
+      })
+      ->type_name("US");
+}
+
 void add_channel_arguments(CLI::App& command, ChannelArguments& arguments) {
   add_run_arguments(command, arguments);
   command
@@ -100,17 +113,7 @@ void add_channel_arguments(CLI::App& command, ChannelArguments& arguments) {
       .add_option("--transport", arguments.transport,
                   "ring or tcp; leat-info -l lists them (default: ring where there is RDMA)")
       ->type_name("NAME");
-  command
-      .add_option("--spin-us", arguments.spin_us,
-                  "How long a wait spins before it sleeps: microseconds, 0 or inf")
-      ->check([](const std::string& text) {
-        const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
-        return text == "inf" || (digits && !text.empty() && text.size() < 16)
-                   ? std::string()
-                   : "'" + text +
-                         "' is no time. Give microseconds, 0 (sleep at once) or inf (never).";
-      })
-      ->type_name("US");
+  add_spin_argument(command, arguments.spin_us);
   command.add_flag("--verify", arguments.verify,
                    "Check every byte that arrives against a seeded pattern");
   command.add_flag("--in-place", arguments.in_place,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,10 @@ struct ChannelArguments : RunArguments {
 
   Options options() const;
 };
+
+// The time that --spin-us names. Negative: never sleep, as LEAT_SPIN_US=inf.
+std::chrono::microseconds parse_spin(const std::string& text);
+void add_spin_argument(CLI::App& command, std::string& spin_us);
 
 // Add the arguments to `command`. The values given by the caller in `arguments` are the defaults.
 void add_run_arguments(CLI::App& command, RunArguments& arguments);

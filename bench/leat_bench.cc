@@ -26,6 +26,10 @@ constexpr Subcommand kSubcommands[] = {
     {"pingpong", kChannels, "Half round trips of messages", leat::bench::declare_pingpong},
     {"stream", kChannels, "Bandwidth and message rate of one direction",
      leat::bench::declare_stream},
+    {"planned", kChannels, "Half round trips of planned messages, against the bare write",
+     leat::bench::declare_planned},
+    {"scml", kChannels, "Secure machine learning: the messages of a model, over every carrier",
+     leat::bench::declare_scml},
     {"limits", kBounds, "What the machine allows: a cache line between two cores, and memcpy",
      leat::bench::declare_limits},
     {"tcp-pingpong", kBounds, "Half round trips over plain blocking TCP on loopback",
@@ -38,6 +42,7 @@ constexpr const char* kFooter = R"(Examples:
   leat-bench pingpong -s 8,64,4K -n 100000       latency, this program starts its own peer
   leat-bench stream -s 1M --transport ring       bandwidth over the ring transport
   leat-bench pingpong -a --verify                all sizes, each byte checked
+  leat-bench scml --model all                    messages of secure machine learning
   leat-bench limits                              what this machine allows at best
   leat-bench stream --listen                     on two machines: first here,
   leat-bench stream --connect HOST               then there

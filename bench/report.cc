@@ -107,6 +107,12 @@ void Report::add(const Bandwidth& bandwidth) {
   std::fflush(stdout);
 }
 
+void Report::add_ratio(const std::string& name, double ratio) {
+  ratios_[name] = ratio;
+  if (json_) return;
+  std::printf("%s %s: %.3f\n", kRule, name.c_str(), ratio);
+}
+
 void Report::finish() {
   if (!json_) {
     std::fputs(kRule, stdout);
@@ -119,7 +125,7 @@ void Report::finish() {
       {"transport", header_.transport},
       {"host", {{"cpu", machine.cpu}, {"cores", machine.cores}, {"kernel", machine.kernel}}},
       {"results", results_},
-      {"ratios", nlohmann::ordered_json::object()}};
+      {"ratios", ratios_}};
   std::cout << object.dump(2) << '\n';
 }
 

@@ -29,6 +29,8 @@ class Report {
   void begin_part(const std::string& limit, const std::string& caption);
   void add(const Latency& latency);
   void add(const Bandwidth& bandwidth);
+  // A figure of this run through another of it.
+  void add_ratio(const std::string& name, double ratio);
   void finish();
 
  private:
@@ -42,6 +44,7 @@ class Report {
   std::string columns_;
   std::string limit_;
   nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
+  nlohmann::ordered_json ratios_ = nlohmann::ordered_json::object();
 };
 
 }  // namespace leat::bench

@@ -12,6 +12,8 @@ using Run = std::function<void()>;
 // Each adds its arguments to `command`.
 Run declare_pingpong(CLI::App& command);
 Run declare_stream(CLI::App& command);
+Run declare_planned(CLI::App& command);
+Run declare_scml(CLI::App& command);
 Run declare_limits(CLI::App& command);
 Run declare_tcp_pingpong(CLI::App& command);
 Run declare_tcp_stream(CLI::App& command);

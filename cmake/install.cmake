@@ -5,9 +5,9 @@ include(CMakePackageConfigHelpers)
 set(leat_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/leat)
 
 # Two export sets, because only leat_static asks its users for the libraries that leat was built with.
-install(TARGETS leat EXPORT leat-shared
+install(TARGETS leat leat_scml EXPORT leat-shared
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS leat_static EXPORT leat-static
+install(TARGETS leat_static leat_scml_static EXPORT leat-static
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(kind shared static)
   install(EXPORT leat-${kind} FILE leat-${kind}.cmake NAMESPACE leat:: DESTINATION ${leat_config_dir})
@@ -35,12 +35,15 @@ cmake_path(APPEND leat_pc_includedir "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
 # The prefix follows from where the file lies, so that an installed tree can be moved.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
            OUTPUT_VARIABLE leat_pc_to_prefix)
-configure_file(${CMAKE_CURRENT_LIST_DIR}/leat.pc.in ${PROJECT_BINARY_DIR}/leat.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/leat.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(name leat leat-scml)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
 
-# Programs find libleat.so beside themselves, wherever the prefix is.
+# libleat_scml.so finds libleat.so beside itself, and programs find both, wherever the prefix is.
+set_target_properties(leat_scml PROPERTIES INSTALL_RPATH "$ORIGIN")
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE leat_bin_to_lib)
-foreach(program leat-info leat-bench)
+foreach(program leat-info leat-plan leat-bench)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${leat_bin_to_lib}")
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -51,4 +54,6 @@ file(GLOB leat_man_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.1)
 if(leat_man_pages)
   install(FILES ${leat_man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/models DESTINATION ${CMAKE_INSTALL_DATADIR}/leat
+  FILES_MATCHING PATTERN "*.json")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

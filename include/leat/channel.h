@@ -18,6 +18,7 @@
 namespace leat {
 
 namespace detail {
+class AnyWaiter;
 class ChannelCore;
 struct Delivery;
 }  // namespace detail
@@ -107,6 +108,8 @@ class LEAT_EXPORT Channel {
 
   // Blocks until everything sent is in the peer's memory (transport tcp: handed to the kernel).
   void flush();
+  // The same without blocking: true once it is so.
+  [[nodiscard]] bool try_flush();
   // Says the peer that nothing more comes: its receive() returns false after the last message.
   // Receiving goes on. Blocks while there is no room for that word.
   void shutdown();
@@ -133,6 +136,7 @@ class LEAT_EXPORT Channel {
   friend class Listener;
   friend class PlannedChannel;
   friend class Socket;
+  friend class detail::AnyWaiter;
   explicit Channel(std::unique_ptr<detail::ChannelCore> core) noexcept;
 
   detail::ChannelCore* core_ = nullptr;  // lives on while messages do

@@ -9,3 +9,4 @@
 #include "leat/socket.h"
 #include "leat/stats.h"
 #include "leat/version.h"
+#include "leat/wait.h"

@@ -59,14 +59,24 @@ class LEAT_EXPORT PlannedChannel {
   // message_bytes, not 0. Each index once per open, in any order. Blocks until the peer has opened
   // the array, and while too much is on its way. The bytes are the caller's again on return.
   void send(unsigned context, std::uint64_t index, std::span<const std::byte> bytes);
+  // The same without blocking: returns how many of the messages it took. Go on with the others.
+  [[nodiscard]] std::uint64_t try_send(unsigned context, std::uint64_t index,
+                                       std::span<const std::byte> bytes);
   // Memory for `count` messages from `index` on, to be filled by the caller and sent by commit():
   // on shm it is the peer's own memory. Blocks until the peer has opened the array. One reservation
   // at a time; another reserve() drops one that was not committed.
   [[nodiscard]] std::span<std::byte> reserve(unsigned context, std::uint64_t index,
                                              std::uint64_t count = 1);
   void commit();
+  // The same without blocking: data() is null if the peer has not opened the array, or false if not
+  // all of the reservation is on its way; then call again.
+  [[nodiscard]] std::span<std::byte> try_reserve(unsigned context, std::uint64_t index,
+                                                 std::uint64_t count = 1);
+  [[nodiscard]] bool try_commit();
   // Posts what is pending, without waiting for its arrival; channel().flush() does wait.
   void flush();
+  // The same without blocking: true once nothing is pending.
+  [[nodiscard]] bool try_flush();
 
   // The bytes of `count` neighbouring messages from `index` on, where RDMA put them; blocks until
   // all of them are here. Any order, as often as wanted, however the sender cut them. Valid until
@@ -76,6 +86,9 @@ class LEAT_EXPORT PlannedChannel {
   // The same without blocking: data() is null if not all of them are here.
   [[nodiscard]] std::span<const std::byte> try_receive(unsigned context, std::uint64_t index,
                                                        std::uint64_t count = 1);
+
+  // How many incoming messages are still to come. Any receiving call takes them in.
+  std::uint64_t missing(unsigned context) const;
 
   // Of the planned region.
   std::uint64_t region_bytes() const;
@@ -90,10 +103,6 @@ class LEAT_EXPORT PlannedChannel {
     std::uint64_t index = 0;
     std::uint64_t count = 0;  // 0: none
   };
-
-  std::span<std::byte> outgoing(unsigned context, std::uint64_t index, std::uint64_t count);
-  void append(unsigned context, std::uint64_t index, std::uint64_t count);
-  bool look(unsigned context, std::uint64_t& missing, std::uint64_t end);
 
   Channel channel_;
   detail::PlannedTransport* transport_ = nullptr;  // channel_'s

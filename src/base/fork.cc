@@ -4,11 +4,11 @@
 
 namespace leat::detail {
 
-std::atomic<unsigned> ForkGeneration::count_{0};
+std::atomic<unsigned> ForkGeneration::generation{0};
 
 unsigned ForkGeneration::start() noexcept {
   static const bool watching [[maybe_unused]] =
-      pthread_atfork(nullptr, nullptr, [] { count_.fetch_add(1, std::memory_order_relaxed); }) == 0;
+      pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); }) == 0;
   return now();
 }
 

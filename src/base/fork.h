@@ -11,10 +11,10 @@ class ForkGeneration {
   // Starts the counting, so that children of forks from now on differ. Any thread.
   static unsigned start() noexcept;
   // The present one. Relaxed: a fork copies one thread, for which everything before it happened.
-  static unsigned now() noexcept { return count_.load(std::memory_order_relaxed); }
+  static unsigned now() noexcept { return generation.load(std::memory_order_relaxed); }
 
  private:
-  static std::atomic<unsigned> count_;
+  static std::atomic<unsigned> generation;
 };
 
 // What a process got from its parent by fork() stays the parent's: connections in the kernel, in

@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "base/fd.h"
+#include "base/system_error.h"
 
 namespace leat::detail {
 namespace {
@@ -16,8 +19,9 @@ int digit(char c) {
 }
 
 // "b1a2...-....", 32 digits with dashes between.
-std::array<std::byte, 16> read_boot_id() noexcept {
+std::array<std::byte, 16> read_boot_id() {
   const Fd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  if (!file && (errno == EMFILE || errno == ENFILE)) throw system_error("open(boot_id)", errno);
   char text[64];
   const ssize_t got = file ? read(file.get(), text, sizeof text) : -1;
   std::array<std::byte, 16> id{};
@@ -34,7 +38,7 @@ std::array<std::byte, 16> read_boot_id() noexcept {
 
 }  // namespace
 
-HostIdentity host_identity() noexcept {
+HostIdentity host_identity() {
   HostIdentity identity;
   identity.boot_id = read_boot_id();
   identity.user = geteuid();

@@ -17,7 +17,7 @@ struct HostIdentity {
 };
 
 // Reads it from the kernel each time, so that it is right after fork, setuid and unshare. What
-// cannot be read is unknown. Never throws.
-HostIdentity host_identity() noexcept;
+// cannot be read is unknown. Throws kResource if there is no descriptor to read it with.
+HostIdentity host_identity();
 
 }  // namespace leat::detail

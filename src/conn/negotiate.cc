@@ -212,9 +212,13 @@ class Passive {
     for (unsigned i = 0; i < kDeviceKindCount; ++i) {
       if (serve(static_cast<DeviceKind>(i))) return;
     }
+    gave_up_ = true;
     throw Error(last_code_, "no device can be used: " + rejected_,
                 "Allow more devices (device=auto), or repair one: leat-info -d shows them.");
   }
+
+  // Whether run() failed for want of a device: the client is waiting to hear why.
+  bool gave_up() const { return gave_up_; }
 
  private:
   // True once both sides are ready on that device.
@@ -308,6 +312,7 @@ class Passive {
   std::string rejected_;
   std::uint32_t fallbacks_ = 0;
   ErrorCode last_code_ = ErrorCode::kUnavailable;
+  bool gave_up_ = false;
 };
 
 }  // namespace
@@ -335,15 +340,16 @@ void negotiate_active(const Negotiation& side) {
 }
 
 void negotiate_passive(const Negotiation& side) {
+  Passive passive(side);
   try {
-    Passive(side).run();
+    passive.run();
   } catch (const Error& error) {
     drop_device(side.link);
     // Strangers with another protocol get no answer, but who speaks some leat, or TLS, gets one.
     const bool stranger = error.code() == ErrorCode::kTimeout ||
                           error.code() == ErrorCode::kPeerDied ||
                           error.code() == ErrorCode::kProtocol;
-    if (!stranger) refuse(*side.link.stream, error, side.deadline);
+    if (!stranger || passive.gave_up()) refuse(*side.link.stream, error, side.deadline);
     throw;
   }
 }

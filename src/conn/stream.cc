@@ -20,7 +20,6 @@ namespace {
 constexpr int kKeepIdleSeconds = 10;
 constexpr int kKeepIntervalSeconds = 5;
 constexpr int kKeepCount = 3;
-constexpr int kUserTimeoutMs = 30'000;
 constexpr std::chrono::milliseconds kMaxLinger{500};
 constexpr std::size_t kMaxLingerBytes = 64 * 1024;
 
@@ -71,7 +70,6 @@ void prepare_socket(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds, "setsockopt(TCP_KEEPIDLE)");
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds, "setsockopt(TCP_KEEPINTVL)");
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepCount, "setsockopt(TCP_KEEPCNT)");
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs, "setsockopt(TCP_USER_TIMEOUT)");
 }
 
 void wait_ready(int fd, short events, Deadline deadline, const char* what) {

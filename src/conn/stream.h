@@ -36,7 +36,7 @@ class Stream {
 };
 
 // In clear. Makes the socket non-blocking, without Nagle's delay, and watched by the kernel, so
-// that a silent death of the peer's host ends the connection after about half a minute.
+// that a silent death of the peer's host ends an idle connection after about half a minute.
 std::unique_ptr<Stream> plain_stream(Fd socket);
 // The part of it that TLS needs too.
 void prepare_socket(int socket);

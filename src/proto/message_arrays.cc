@@ -63,8 +63,8 @@ std::uint64_t MessageArrays::open(unsigned context, const MessageArray& wanted) 
   return ++slot.epoch;
 }
 
-const char* MessageArrays::arrive(Context context, std::uint32_t index, std::size_t bytes,
-                                  std::uint64_t& messages) {
+const char* MessageArrays::arrive_many(Context context, std::uint32_t index, std::size_t bytes,
+                                       std::uint64_t& messages) {
   Slot& slot = slots_[context];
   if (!slot.open) return "no array is open there";
   const MessageArray& array = slot.array;
@@ -79,7 +79,7 @@ const char* MessageArrays::arrive(Context context, std::uint32_t index, std::siz
     const std::uint64_t word = at / kWordBits;
     const std::uint64_t word_end = std::min(end, (word + 1) * kWordBits);
     const std::uint64_t bits = mask(at % kWordBits, word_end - word * kWordBits);
-    if ((slot.bits[word] & bits) != 0) return "it came before";
+    if ((slot.bits[word] & bits) != 0) return kTwice;
     slot.bits[word] |= bits;
     at = word_end;
   }
@@ -89,8 +89,8 @@ const char* MessageArrays::arrive(Context context, std::uint32_t index, std::siz
   return nullptr;
 }
 
-std::uint64_t MessageArrays::first_missing(Context context, std::uint64_t index,
-                                           std::uint64_t end) const {
+std::uint64_t MessageArrays::first_missing_of_many(Context context, std::uint64_t index,
+                                                   std::uint64_t end) const {
   const std::vector<std::uint64_t>& bits = slots_[context].bits;
   while (index < end) {
     // Of the word from `index` on; what is shifted in counts as missing but is not looked at.

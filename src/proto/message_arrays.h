@@ -25,7 +25,7 @@ class MessageArrays {
 
   // --- calls of the user: what contradicts the live arrays throws kInvalidArgument and does
   // nothing The new epoch. Nothing of the array has arrived.
-  std::uint64_t open(unsigned context, const MessageArray& array);
+  std::uint64_t open(unsigned context, const MessageArray& wanted);
   void check_open(unsigned context) const {
     if (context >= kContextCount || !slots_[context].open) [[unlikely]]
       throw_not_open(context);
@@ -58,12 +58,29 @@ class MessageArrays {
   // Null: it was due, and its messages have arrived; how many they are is added to `messages`. Else
   // why it cannot be.
   const char* arrive(Context context, std::uint32_t index, std::size_t bytes,
-                     std::uint64_t& messages);
+                     std::uint64_t& messages) {
+    // The usual case: one message.
+    Slot& slot = slots_[context];
+    if (!slot.open || bytes != slot.array.message_bytes || index >= slot.array.count ||
+        slot.arrived >= slot.array.incoming) [[unlikely]]
+      return arrive_many(context, index, bytes, messages);
+    std::uint64_t& word = slot.bits[index / 64];
+    const std::uint64_t bit = std::uint64_t{1} << (index % 64);
+    if ((word & bit) != 0) [[unlikely]]
+      return kTwice;
+    word |= bit;
+    ++slot.arrived;
+    ++messages;
+    return nullptr;
+  }
   bool arrived(Context context, std::uint64_t index) const {
     return (slots_[context].bits[index / 64] >> (index % 64) & 1) != 0;
   }
-  // The first of [index, end) that has not arrived, or `end`. Inside the array.
-  std::uint64_t first_missing(Context context, std::uint64_t index, std::uint64_t end) const;
+  // The first of [index, end) that has not arrived, or `end`. Inside the array, and not empty.
+  std::uint64_t first_missing(Context context, std::uint64_t index, std::uint64_t end) const {
+    if (!arrived(context, index)) return index;
+    return index + 1 >= end ? index + 1 : first_missing_of_many(context, index + 1, end);
+  }
   std::uint64_t missing(Context context) const {
     return slots_[context].array.incoming - slots_[context].arrived;
   }
@@ -80,6 +97,8 @@ class MessageArrays {
   }
 
  private:
+  static constexpr const char* kTwice = "it came before";
+
   struct Slot {
     MessageArray array;  // incoming is a number, never kAll
     bool open = false;
@@ -89,6 +108,10 @@ class MessageArrays {
     std::vector<std::uint64_t> bits;
   };
 
+  const char* arrive_many(Context context, std::uint32_t index, std::size_t bytes,
+                          std::uint64_t& messages);
+  std::uint64_t first_missing_of_many(Context context, std::uint64_t index,
+                                      std::uint64_t end) const;
   [[noreturn]] void throw_not_open(unsigned context) const;
   [[noreturn]] void throw_outside(unsigned context, std::uint64_t index, std::uint64_t count) const;
   [[noreturn]] void throw_odd_size(unsigned context, std::uint64_t bytes) const;

@@ -181,8 +181,10 @@ json parse_text(std::string_view text) {
     return json::parse(text.begin(), text.end(), limit_depth);
   } catch (const json::parse_error& error) {
     // The library's text may quote the file; where it breaks off says enough.
+    const std::string_view good = text.substr(0, error.byte > 0 ? error.byte - 1 : 0);
     throw Error(ErrorCode::kInvalidArgument,
-                "the model is not JSON: it breaks off at byte " + std::to_string(error.byte));
+                "the model is not JSON: it breaks off in line " +
+                    std::to_string(1 + std::count(good.begin(), good.end(), '\n')));
   } catch (const json::exception& error) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the model has a number that JSON readers cannot hold");

@@ -27,7 +27,7 @@ MessageArray part_of(const MessageArray& array, std::uint64_t parts) {
   return part;
 }
 
-// Of a part, 64-byte aligned, without wrapping.
+// The messages of such a part; a sum that would wrap stays at kMaxProduct.
 std::uint64_t part_count(const MessageArray& array, std::uint64_t parts) {
   std::uint64_t count = 0;
   for (const std::uint64_t messages : array.round_messages) {
@@ -96,7 +96,8 @@ class Planning {
                                    name(step) + ": the size of its messages");
   }
 
-  // Whether that share of an offline operation fits into the fixed part; its bytes.
+  // What such a part of an offline operation takes; kMaxProduct, more than any region has, if that
+  // is too much for contexts or for 64 bits.
   std::uint64_t part_bytes(const Operation& operation, std::uint64_t parts) const {
     std::uint64_t bytes = 0;
     for (const MessageArray& array : operation.arrays) {
@@ -109,7 +110,8 @@ class Planning {
   }
 
   std::uint64_t usable_bytes() const {
-    return plan_.options.memory_bytes / kAlignmentBytes * kAlignmentBytes;
+    const std::uint64_t bytes = std::min(plan_.options.memory_bytes, detail::kMaxProduct - 1);
+    return bytes / kAlignmentBytes * kAlignmentBytes;
   }
 
   // In how few repeats each offline operation fits, and the fixed part that serves all of them.

@@ -84,6 +84,7 @@ std::optional<Message> Channel::try_receive(unsigned context) {
 }
 
 void Channel::flush() { core_->flush(); }
+bool Channel::try_flush() { return core_->try_flush(); }
 void Channel::shutdown() { core_->shutdown(); }
 void Channel::close() noexcept {
   if (core_ != nullptr) core_->close();

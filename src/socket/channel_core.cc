@@ -28,9 +28,9 @@ ChannelCore::~ChannelCore() = default;
 void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
   if (context >= kContexts || end_said_ || closed()) [[unlikely]]
     check_usable(context);
-  if (!transport_.try_send(message, context)) [[unlikely]] {
-    wait(Side::kSend, "send", [&] { return transport_.try_send(message, context); });
-  }
+  const auto try_once = [&] { return transport_.try_send(message, context); };
+  if (!unless_closed("send", try_once)) [[unlikely]]
+    wait(Side::kSend, "send", try_once);
   count_sent(message.size());
 }
 
@@ -75,6 +75,11 @@ void ChannelCore::flush() {
   }
 }
 
+bool ChannelCore::try_flush() {
+  check_open("flush");
+  return transport_.try_flush();
+}
+
 void ChannelCore::shutdown() {
   if (end_said_ && !closed()) return;
   check_usable(0);
@@ -105,13 +110,12 @@ void ChannelCore::count_sent(std::size_t bytes) {
 Message ChannelCore::receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable(context);
   Delivery delivery;
-  ReceiveResult result = transport_.try_receive(context, delivery);
-  if (result == ReceiveResult::kNothing) {
-    wait(Side::kReceive, "receive", [&] {
-      result = transport_.try_receive(context, delivery);
-      return result != ReceiveResult::kNothing;
-    });
-  }
+  ReceiveResult result = ReceiveResult::kNothing;
+  const auto try_once = [&] {
+    result = transport_.try_receive(context, delivery);
+    return result != ReceiveResult::kNothing;
+  };
+  if (!unless_closed("receive", try_once)) wait(Side::kReceive, "receive", try_once);
   if (result == ReceiveResult::kEnd) return {};
   return adopt(delivery);
 }
@@ -224,10 +228,6 @@ void ChannelCore::throw_closed(const char* what) const {
                 "Connect after fork().");
   throw Error(ErrorCode::kClosed,
               std::string(what) + ": this channel to " + where() + " was closed");
-}
-
-void ChannelCore::check_open(const char* what) const {
-  if (closed()) throw_closed(what);
 }
 
 void ChannelCore::check_usable(unsigned context) const {

@@ -1,6 +1,7 @@
 // What stands behind a Channel: a transport and its lifeline, blocking and deadlines, statistics.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -17,6 +18,28 @@
 
 namespace leat::detail {
 
+// Spinning pays while the peer answers within it. Where it does not, because the peer computes or
+// the processors are busy, it takes time from those who would answer: after a spin in vain the next
+// waits sleep at once, twice as many each time it happens again.
+class SpinHabit {
+ public:
+  bool worth_it() {
+    if (left_out_ == 0) return true;
+    --left_out_;
+    return false;
+  }
+  void succeeded() { to_leave_out_ = 0; }
+  void failed() {
+    to_leave_out_ = std::min(kMostLeftOut, 2 * to_leave_out_ + 1);
+    left_out_ = to_leave_out_;
+  }
+
+ private:
+  static constexpr unsigned kMostLeftOut = 31;
+  unsigned to_leave_out_ = 0;
+  unsigned left_out_ = 0;
+};
+
 // Threads as for Channel. Lives until the channel and all its messages are gone: the messages point
 // into the transport's memory.
 class ChannelCore {
@@ -30,6 +53,7 @@ class ChannelCore {
   void commit(std::size_t bytes);
   void abandon();
   void flush();
+  bool try_flush();
   void shutdown();
 
   Message receive(unsigned context);
@@ -50,7 +74,14 @@ class ChannelCore {
 
   // For other views of the connection than Channel. Throws kClosed, kInvalidArgument.
   void check_usable(unsigned context) const;
-  void check_open(const char* what) const;
+  void check_sending() const {
+    if (end_said_ || closed()) [[unlikely]]
+      check_usable(0);
+  }
+  void check_open(const char* what) const {
+    if (closed()) [[unlikely]]
+      throw_closed(what);
+  }
   // The one place where leat waits: until `try_once` returns true, within that side's timeout.
   // Spins for a while, then arms the transport and sleeps. Defined in channel_wait.h.
   template <typename Try>
@@ -62,6 +93,7 @@ class ChannelCore {
   static void orphan(ChannelCore* core) noexcept;
 
  private:
+  friend class AnyWaiter;
   friend class Lingerer;
 
   bool closed() const { return closed_.load(std::memory_order_relaxed) || !made_here_; }
@@ -71,7 +103,9 @@ class ChannelCore {
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
   Message adopt(Delivery& delivery);
   template <typename Try>
-  bool spin(Try&& try_once, Deadline deadline);
+  bool unless_closed(const char* what, Try&& try_once);
+  template <typename Try>
+  bool spin(Side side, Try&& try_once, Deadline deadline);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
   bool lifeline_ended() const noexcept;
   std::string where() const;
@@ -87,6 +121,7 @@ class ChannelCore {
   bool reset_ = false;     // send side
   std::chrono::milliseconds send_timeout_;
   std::chrono::milliseconds receive_timeout_;
+  SpinHabit spin_habits_[2];  // by Side
 
   // receive side
   std::size_t messages_out_ = 0;

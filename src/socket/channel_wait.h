@@ -28,25 +28,28 @@ inline void pause() {
 #endif
 }
 
+// Another thread's close() looks to the transport like the peer's death.
+template <typename Try>
+bool ChannelCore::unless_closed(const char* what, Try&& try_once) {
+  try {
+    return try_once();
+  } catch (const Error&) {
+    if (closed()) throw_closed(what);
+    throw;
+  }
+}
+
 template <typename Try>
 void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
   const auto timeout = side == Side::kSend ? send_timeout_ : receive_timeout_;
+  const auto attempt = [&] { return unless_closed(what, try_once); };
   // The first tries without a look at the clock, which costs as much as a message.
   if (settings_.spin != std::chrono::microseconds::zero()) {
     for (int i = 0; i < kTriesBeforeClock; ++i)
-      if (try_once()) return;
+      if (attempt()) return;
   }
   const Deadline deadline = deadline_after(timeout);
-  const auto attempt = [&] {
-    try {
-      return try_once();
-    } catch (const Error&) {
-      // Another thread's close() looks to the transport like the peer's death.
-      if (closed()) throw_closed(what);
-      throw;
-    }
-  };
-  if (spin(attempt, deadline)) return;
+  if (spin(side, attempt, deadline)) return;
   auto nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
   for (;;) {
     if (closed()) throw_closed(what);
@@ -63,7 +66,7 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
                       " ms, peer " + where(),
                   "Raise the option timeout_ms, or see what the peer is waiting for.");
     if (side == Side::kSend && transport_.took_part()) {
-      if (spin(attempt, deadline)) return;
+      if (spin(side, attempt, deadline)) return;
       nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
     }
     sleep(side, deadline, nap);
@@ -71,19 +74,27 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
 }
 
 template <typename Try>
-bool ChannelCore::spin(Try&& try_once, Deadline deadline) {
+bool ChannelCore::spin(Side side, Try&& try_once, Deadline deadline) {
   if (settings_.spin == std::chrono::microseconds::zero()) return false;
   const bool forever = settings_.spin < std::chrono::microseconds::zero();
+  SpinHabit& habit = spin_habits_[side == Side::kSend ? 0 : 1];
+  if (!forever && !habit.worth_it()) return false;
   const Deadline start = Clock::now();
   const Deadline until = forever ? deadline : std::min(deadline, start + settings_.spin);
   Deadline next_look = start + kLifelineInterval;
   for (;;) {
     for (int i = 0; i < kTriesPerClock; ++i) {
-      if (try_once()) return true;
+      if (try_once()) {
+        habit.succeeded();
+        return true;
+      }
       pause();
     }
     const Deadline now = Clock::now();
-    if (now >= until || closed()) return false;
+    if (now >= until || closed()) {
+      habit.failed();
+      return false;
+    }
     if (forever && watches_lifeline_ && now >= next_look) {
       if (lifeline_ended()) return false;
       next_look = now + kLifelineInterval;

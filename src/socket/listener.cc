@@ -83,7 +83,11 @@ class ListenerCore {
       throw Error(ErrorCode::kClosed, "accept: the listener at " + address_ + " was closed");
     eventfd_t events = 0;
     eventfd_read(done_.get(), &events);
-    while (handshakes_.size() < kMaxHandshakes && start_handshake()) {
+    try {
+      while (handshakes_.size() < kMaxHandshakes && start_handshake()) {
+      }
+    } catch (const Error&) {
+      if (ready_.empty()) throw;
     }
     if (ready_.empty()) return nullptr;
     auto core = std::move(ready_.front());
@@ -117,8 +121,12 @@ class ListenerCore {
   bool start_handshake() {
     Fd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return false;
-      throw system_error("accept at " + address_, errno);
+      const int error = errno;
+      if (error == EAGAIN || error == EINTR || error == ECONNABORTED) return false;
+      // Without a free descriptor the kernel does not even look whether somebody knocks.
+      pollfd knocks{socket_.get(), POLLIN, 0};
+      if (error == EMFILE && poll(&knocks, 1, 0) == 0) return false;
+      throw system_error("accept at " + address_, error);
     }
     handshakes_.push_back({nullptr, socket.get()});
     const auto handshake = std::prev(handshakes_.end());

@@ -13,6 +13,40 @@ using detail::ChannelCore;
 using detail::PlannedTransport;
 using detail::Side;
 
+namespace {
+
+// Where messages that go out are to be put, once the peer has opened the array.
+std::span<std::byte> outgoing(ChannelCore& core, PlannedTransport& transport, unsigned context,
+                              std::uint64_t index, std::uint64_t count) {
+  core.check_sending();
+  transport.arrays().place(context, index, count);  // throws before it waits
+  if (!transport.peer_is_open(context)) [[unlikely]]
+    core.wait(Side::kSend, "send", [&] { return transport.peer_is_open(context); });
+  return transport.outgoing(context, index, count);
+}
+
+void append(ChannelCore& core, PlannedTransport& transport, unsigned context, std::uint64_t index,
+            std::uint64_t count) {
+  if (transport.try_append(context, index, count)) [[likely]]
+    return;
+  core.wait(Side::kSend, "send", [&] { return transport.try_append(context, index, count); });
+}
+
+// Whether all of [missing, end) has arrived; `missing` becomes the first that has not.
+bool look(PlannedTransport& transport, unsigned context, std::uint64_t& missing,
+          std::uint64_t end) {
+  transport.try_post();
+  for (;;) {
+    missing = transport.arrays().first_missing(context, missing, end);
+    if (missing == end) return true;
+    if (!transport.try_progress()) break;
+  }
+  transport.check_not_ended();
+  return false;
+}
+
+}  // namespace
+
 PlannedChannel::PlannedChannel(Channel channel)
     : channel_(std::move(channel)),
       transport_(dynamic_cast<PlannedTransport*>(channel_.core_->connection().transport.get())) {
@@ -57,71 +91,89 @@ bool PlannedChannel::is_open(unsigned context) const {
 
 // --- sending
 
-std::span<std::byte> PlannedChannel::outgoing(unsigned context, std::uint64_t index,
-                                              std::uint64_t count) {
-  ChannelCore& core = *channel_.core_;
-  core.check_usable(context);
-  transport_->arrays().place(context, index, count);  // throws before it waits
-  if (!transport_->peer_is_open(context)) [[unlikely]]
-    core.wait(Side::kSend, "send", [&] { return transport_->peer_is_open(context); });
-  return transport_->outgoing(context, index, count);
-}
-
-void PlannedChannel::append(unsigned context, std::uint64_t index, std::uint64_t count) {
-  if (transport_->try_append(context, index, count)) [[likely]]
-    return;
-  channel_.core_->wait(Side::kSend, "send",
-                       [&] { return transport_->try_append(context, index, count); });
+std::uint64_t PlannedChannel::try_send(unsigned context, std::uint64_t index,
+                                       std::span<const std::byte> bytes) {
+  PlannedTransport& transport = *transport_;
+  channel_.core_->check_sending();
+  const std::uint64_t count = transport.arrays().count_of(context, bytes.size());
+  transport.arrays().place(context, index, count);  // throws before anything is done
+  if (!transport.peer_is_open(context)) [[unlikely]]
+    return 0;
+  std::byte* to = transport.outgoing(context, index, count).data();
+  const std::byte* from = bytes.data();
+  const std::size_t each = bytes.size() / count;
+  const std::uint64_t limit = transport.batch_limit(context);
+  for (std::uint64_t taken = 0; taken < count;) {
+    const std::uint64_t part = std::min(count - taken, limit);
+    std::memcpy(to + taken * each, from + taken * each, part * each);
+    if (!transport.try_append(context, index + taken, part)) [[unlikely]]
+      return taken;
+    taken += part;
+  }
+  return count;
 }
 
 void PlannedChannel::send(unsigned context, std::uint64_t index, std::span<const std::byte> bytes) {
-  std::uint64_t count = transport_->arrays().count_of(context, bytes.size());
-  std::byte* to = outgoing(context, index, count).data();
+  ChannelCore& core = *channel_.core_;
+  PlannedTransport& transport = *transport_;
+  const std::uint64_t count = transport.arrays().count_of(context, bytes.size());
   if (count == 1) {
+    std::byte* to = outgoing(core, transport, context, index, 1).data();
     std::memcpy(to, bytes.data(), bytes.size());
-    append(context, index, 1);
+    append(core, transport, context, index, 1);
     return;
   }
-  // As many as go into one write at a time, so that the first are on their way while we copy.
   const std::size_t each = bytes.size() / count;
-  const std::uint64_t limit = transport_->batch_limit(context);
-  const std::byte* from = bytes.data();
-  while (count != 0) {
-    const std::uint64_t part = std::min(count, limit);
-    std::memcpy(to, from, part * each);
-    append(context, index, part);
-    to += part * each;
-    from += part * each;
-    index += part;
-    count -= part;
-  }
+  const auto sent = [&] {
+    const std::uint64_t taken = try_send(context, index, bytes);
+    index += taken;
+    bytes = bytes.subspan(taken * each);
+    return bytes.empty();
+  };
+  if (!sent()) core.wait(Side::kSend, "send", sent);
+}
+
+std::span<std::byte> PlannedChannel::try_reserve(unsigned context, std::uint64_t index,
+                                                 std::uint64_t count) {
+  channel_.core_->check_sending();
+  transport_->arrays().place(context, index, count);
+  if (!transport_->peer_is_open(context)) return {};
+  reserved_ = {context, index, count};
+  return transport_->outgoing(context, index, count);
 }
 
 std::span<std::byte> PlannedChannel::reserve(unsigned context, std::uint64_t index,
                                              std::uint64_t count) {
-  const std::span<std::byte> memory = outgoing(context, index, count);
+  const std::span<std::byte> memory = outgoing(*channel_.core_, *transport_, context, index, count);
   reserved_ = {context, index, count};
   return memory;
 }
 
-void PlannedChannel::commit() {
-  auto [context, index, count] = std::exchange(reserved_, {});
-  if (count == 0) throw Error(ErrorCode::kInvalidArgument, "commit without a reservation");
-  channel_.core_->check_usable(context);
-  const std::uint64_t limit = transport_->batch_limit(context);
-  while (count != 0) {
-    const std::uint64_t part = std::min(count, limit);
-    append(context, index, part);
-    index += part;
-    count -= part;
+bool PlannedChannel::try_commit() {
+  Reservation& left = reserved_;
+  if (left.count == 0) throw Error(ErrorCode::kInvalidArgument, "commit without a reservation");
+  channel_.core_->check_sending();
+  const std::uint64_t limit = transport_->batch_limit(left.context);
+  while (left.count != 0) {
+    const std::uint64_t part = std::min(left.count, limit);
+    if (!transport_->try_append(left.context, left.index, part)) return false;
+    left.index += part;
+    left.count -= part;
   }
+  return true;
+}
+
+void PlannedChannel::commit() {
+  if (!try_commit()) channel_.core_->wait(Side::kSend, "commit", [&] { return try_commit(); });
+}
+
+bool PlannedChannel::try_flush() {
+  channel_.core_->check_open("flush");
+  return transport_->try_post();
 }
 
 void PlannedChannel::flush() {
-  ChannelCore& core = *channel_.core_;
-  core.check_open("flush");
-  if (!transport_->try_post())
-    core.wait(Side::kSend, "flush", [&] { return transport_->try_post(); });
+  if (!try_flush()) channel_.core_->wait(Side::kSend, "flush", [&] { return try_flush(); });
 }
 
 // --- receiving
@@ -132,7 +184,7 @@ std::span<const std::byte> PlannedChannel::receive(unsigned context, std::uint64
   core.check_open("receive");
   const std::span<const std::byte> bytes = transport_->incoming(context, index, count);
   std::uint64_t missing = index;
-  const auto try_once = [&] { return look(context, missing, index + count); };
+  const auto try_once = [&] { return look(*transport_, context, missing, index + count); };
   if (!try_once()) core.wait(Side::kReceive, "receive", try_once);
   return bytes;
 }
@@ -142,19 +194,12 @@ std::span<const std::byte> PlannedChannel::try_receive(unsigned context, std::ui
   channel_.core_->check_open("receive");
   const std::span<const std::byte> bytes = transport_->incoming(context, index, count);
   std::uint64_t missing = index;
-  return look(context, missing, index + count) ? bytes : std::span<const std::byte>();
+  return look(*transport_, context, missing, index + count) ? bytes : std::span<const std::byte>();
 }
 
-// Whether all of [missing, end) has arrived; `missing` becomes the first that has not.
-bool PlannedChannel::look(unsigned context, std::uint64_t& missing, std::uint64_t end) {
-  transport_->try_post();
-  for (;;) {
-    missing = transport_->arrays().first_missing(context, missing, end);
-    if (missing == end) return true;
-    if (!transport_->try_progress()) break;
-  }
-  transport_->check_not_ended();
-  return false;
+std::uint64_t PlannedChannel::missing(unsigned context) const {
+  transport_->arrays().check_open(context);
+  return transport_->arrays().missing(context);
 }
 
 std::uint64_t PlannedChannel::region_bytes() const { return transport_->arrays().region_bytes(); }

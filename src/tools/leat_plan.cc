@@ -247,6 +247,14 @@ int show(const Arguments& arguments) {
   return 0;
 }
 
+// CLI11's sizes alone would take -1 for the largest of all.
+CLI::Validator not_negative() {
+  return {[](const std::string& text) {
+            return std::string(text.starts_with('-') ? "must not be negative" : "");
+          },
+          "BYTES"};
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "Prints which messages a secure machine learning task exchanges, and the memory and protocol "
@@ -286,11 +294,13 @@ int run(int argc, char** argv) {
   app.add_option("--memory", arguments.plan.memory_bytes,
                  "Size of the region for messages (default: 16GiB)")
       ->transform(CLI::AsSizeValue(false))
-      ->type_name("BYTES");
+      ->transform(not_negative())
+      ->type_name("");
   app.add_option("--offline-memory", arguments.plan.offline_bytes,
                  "At most this much of it for making triples (default: 64MiB)")
       ->transform(CLI::AsSizeValue(false))
-      ->type_name("BYTES");
+      ->transform(not_negative())
+      ->type_name("");
   app.add_option("--svg", arguments.svg_path, "Draw memory over steps into this file")
       ->type_name("FILE");
   app.add_flag("--time", arguments.time, "Say how long planning takes (median of 21)");

@@ -102,7 +102,7 @@ class Drawing {
     draw_y_axis();
     draw_x_axis();
     if (plan_.offline_bytes > 0) draw_fixed_part();
-    for (std::size_t step = 0; step < plan_.steps.size(); ++step) draw_boxes(plan_.steps[step]);
+    for (const scml::Step& step : plan_.steps) draw_boxes(step);
     print(
         "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" "
         "stroke=\"#333\"/>\n",

@@ -23,7 +23,7 @@ class Setup {
     return transport_->setup();
   }
 
-  Connection finish(Link link) {
+  Connection finish(Link& link) {
     Connection connection;
     transport_->start(link.peer_setup);
     connection.transport = std::move(transport_);
@@ -84,7 +84,7 @@ class Setup {
 Connection open_connection(const Uri& uri, const Settings& settings) {
   Setup setup(settings);
   Link link = connect_link(uri, settings, [&](Link& made) { return setup.prepare(made); });
-  return setup.finish(std::move(link));
+  return setup.finish(link);
 }
 
 Connection accept_connection(Fd socket, const Settings& settings,
@@ -92,7 +92,12 @@ Connection accept_connection(Fd socket, const Settings& settings,
   Setup setup(settings);
   Link link = accept_link(
       std::move(socket), settings, [&](Link& made) { return setup.prepare(made); }, on_stream);
-  return setup.finish(std::move(link));
+  try {
+    return setup.finish(link);
+  } catch (...) {
+    on_stream(nullptr);  // as accept_link does: nobody must abort a stream that goes
+    throw;
+  }
 }
 
 }  // namespace leat::detail

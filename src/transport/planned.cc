@@ -126,16 +126,15 @@ bool PlannedTransport::look_at_peer(Context context) {
   auto* word = reinterpret_cast<std::uint64_t*>(epochs) + context;
   // Acquire: we write into the array's memory only after the peer was done with what was there.
   const std::uint64_t epoch = std::atomic_ref(*word).load(std::memory_order_acquire);
+  if (epoch == arrays_.epoch(context) && outgoing_ == nullptr)
+    nonsense("word of an open array, but has taken its planned region away");
   if (!arrays_.peer_epoch(context, epoch))
     nonsense("word that it opened context " + std::to_string(context) + " for the " +
              std::to_string(epoch) + ". time, while messages for the " +
              std::to_string(arrays_.epoch(context)) + ". are still to be sent");
-  if (arrays_.peer_is_open(context)) {
-    if (outgoing_ != nullptr) return true;
-    nonsense("word of an open array, but has taken its planned region away");
-  }
+  if (arrays_.peer_is_open(context)) return true;
   try_post();  // the peer may wait for it before it opens
-  take_arrivals();
+  try_progress();
   return false;
 }
 
@@ -146,7 +145,7 @@ std::uint64_t PlannedTransport::batch_limit(Context context) const {
 // Whoever waits here takes in what arrives, or two sides that only send would wait for each other.
 bool PlannedTransport::post_batch() {
   if (!find_credit()) [[unlikely]] {
-    take_arrivals();
+    try_progress();
     return false;
   }
   const MessageArray& array = arrays_.array(batch_.context);
@@ -163,7 +162,7 @@ bool PlannedTransport::post_batch() {
   request.immediate =
       encode({batch_.context, kIndexBit | static_cast<std::uint32_t>(batch_.index)});
   if (!post_request(request)) [[unlikely]] {
-    take_arrivals();
+    try_progress();
     return false;
   }
   sent_bytes_.add(request.bytes);
@@ -177,20 +176,15 @@ bool PlannedTransport::post_batch() {
 
 // --- receiving
 
-void PlannedTransport::arrived_by_index(Context context, std::uint32_t index, std::size_t bytes) {
-  std::uint64_t messages = 0;
-  if (const char* why = arrays_.arrive(context, index, bytes, messages)) [[unlikely]]
-    nonsense("a write of " + std::to_string(bytes) + " bytes to message " + std::to_string(index) +
-             " of context " + std::to_string(context) + " although " + why);
-  received_bytes_.add(bytes);
-  received_messages_.add(messages);
-  received_last_ = true;
+void PlannedTransport::refuse(Context context, std::uint32_t index, std::size_t bytes,
+                              const char* why) {
+  nonsense("a write of " + std::to_string(bytes) + " bytes to message " + std::to_string(index) +
+           " of context " + std::to_string(context) + " although " + why);
 }
 
-void PlannedTransport::check_not_ended() const {
-  if (peer_ended())
-    throw Error(ErrorCode::kPeerDied,
-                "the peer ended its side; what is waited for will not come any more");
+void PlannedTransport::throw_ended() const {
+  throw Error(ErrorCode::kPeerDied,
+              "the peer ended its side; what is waited for will not come any more");
 }
 
 std::string PlannedTransport::describe() const {

@@ -68,9 +68,16 @@ class PlannedTransport final : public RingTransport {
             arrays_.array(context).message_bytes * count};
   }
   // Takes in what the device has. False: it has nothing now.
-  bool try_progress() { return take_arrivals(); }
+  bool try_progress() {
+    return take_arrivals([this](Context context, std::uint32_t index, std::size_t bytes) {
+      take_in(context, index, bytes);
+    });
+  }
   // Nothing is here of what is waited for. Throws kPeerDied if nothing more can come.
-  void check_not_ended() const;
+  void check_not_ended() const {
+    if (peer_ended()) [[unlikely]]
+      throw_ended();
+  }
 
   // --- Transport: what is pending goes first.
   bool try_send(std::span<const std::byte> message, Context context) override {
@@ -102,8 +109,21 @@ class PlannedTransport final : public RingTransport {
   };
 
   bool post_batch();
+  [[noreturn]] void throw_ended() const;
   bool look_at_peer(Context context);
-  void arrived_by_index(Context context, std::uint32_t index, std::size_t bytes) override;
+  void take_in(Context context, std::uint32_t index, std::size_t bytes) {
+    std::uint64_t messages = 0;
+    if (const char* why = arrays_.arrive(context, index, bytes, messages)) [[unlikely]]
+      refuse(context, index, bytes, why);
+    received_bytes_.add(bytes);
+    received_messages_.add(messages);
+    received_last_ = true;
+  }
+  void arrived_by_index(Context context, std::uint32_t index, std::size_t bytes) override {
+    take_in(context, index, bytes);
+  }
+  [[noreturn]] void refuse(Context context, std::uint32_t index, std::size_t bytes,
+                           const char* why);
 
   // --- set once
   std::unique_ptr<MemoryRegion> region_;   // the planned region, then the epochs the peer writes

@@ -34,7 +34,14 @@ class Reassembly {
     filled_ += piece.size();
     return true;
   }
+  // Where the next piece goes, for whoever writes it there and then calls added(); null if it is
+  // larger than what is missing.
+  std::byte* room(std::size_t bytes) {
+    return bytes <= total_ - filled_ ? memory_.get() + filled_ : nullptr;
+  }
+  void added(std::size_t bytes) { filled_ += bytes; }
   bool complete() const { return filled_ == total_; }
+  bool ready() const { return active() && complete(); }
   // The complete message; this is then ready for the next.
   void take(Delivery& delivery) {
     delivery.data = memory_.get();

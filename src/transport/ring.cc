@@ -48,24 +48,17 @@ bool RingTransport::find_place(std::size_t bytes, Context context, RingSender::P
   return true;
 }
 
-bool RingTransport::find_credit() {
-  if (has_receive_credit()) [[likely]]
-    return true;
-  credit_waits_.add(1);
-  poll_send_errors();
-  return false;
-}
-
-bool RingTransport::has_receive_credit() {
-  if (messages_sent_ - messages_taken_ < peer_receive_count_) [[likely]]
-    return true;
+bool RingTransport::look_for_credit() {
   const std::uint64_t taken = credit(offsetof(Credits, receives));
   if (taken - messages_taken_ > messages_sent_ - messages_taken_) {
     send_error_ = "the peer took more messages than were sent";
     poll_send_errors();
   }
   messages_taken_ = taken;
-  return messages_sent_ - messages_taken_ < peer_receive_count_;
+  if (messages_sent_ - messages_taken_ < peer_receive_count_) return true;
+  credit_waits_.add(1);
+  poll_send_errors();
+  return false;
 }
 
 bool RingTransport::post(std::span<const std::byte> message, Context context,
@@ -194,10 +187,7 @@ bool RingTransport::try_commit(std::size_t bytes) {
 
 bool RingTransport::try_end() {
   if (end_sent_) return true;
-  if (!has_receive_credit()) {
-    poll_send_errors();
-    return false;
-  }
+  if (!find_credit()) return false;
   SendRequest request;
   request.opcode = Opcode::kWriteWithImmediate;
   request.signaled = false;
@@ -270,8 +260,8 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
   while (receive_error_.empty()) {
     const std::size_t count = queue_pair_->poll_receives(polled_);
     if (count == 0) break;
-    // The usual case, in few steps: one small message, of this context, and no other before it.
-    if (count == 1 && pass_small(polled_[0], context, delivery)) return ReceiveResult::kMessage;
+    // The usual case, in few steps: one whole message, of this context, and no other before it.
+    if (count == 1 && pass(polled_[0], context, delivery)) return ReceiveResult::kMessage;
     for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
     if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
     if (!receivers_[context].waiting()) continue;
@@ -286,14 +276,6 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
   return ReceiveResult::kEnd;
 }
 
-bool RingTransport::take_arrivals() {
-  const std::size_t count = receive_error_.empty() ? queue_pair_->poll_receives(polled_) : 0;
-  for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
-  if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
-  if (count == 0) check_receiving();
-  return count != 0;
-}
-
 // After a look that found nothing.
 void RingTransport::check_receiving() {
   if (!receive_error_.empty()) [[unlikely]]
@@ -302,22 +284,30 @@ void RingTransport::check_receiving() {
     retry_credits();
 }
 
-// Hands out a message that is copied anyway without queueing it. False: it is not that simple.
-bool RingTransport::pass_small(const Completion& completion, Context context, Delivery& delivery) {
+// Hands out a message as it comes, without queueing it. False: it is not that simple.
+bool RingTransport::pass(const Completion& completion, Context context, Delivery& delivery) {
   const auto [arrived_context, place] = decode_immediate(completion.immediate);
   RingReceiver& receiver = receivers_[context];
   if (completion.status != CompletionStatus::kSuccess ||
-      completion.kind != CompletionKind::kImmediate || completion.bytes > Delivery::kSmallBytes ||
-      arrived_context != context || place > kMaxPlace || ended_ || large_[context].active() ||
-      !receiver.idle() || !receiver.pass(place - layout_.first_unit(context), completion.bytes))
+      completion.kind != CompletionKind::kImmediate || arrived_context != context ||
+      place > kMaxPlace || ended_ || large_[context].active())
     return false;
-  const std::byte* bytes = completion.payload;
-  if (bytes == nullptr) bytes = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
-  std::memcpy(delivery.small.data(), bytes, Delivery::kSmallBytes);
-  delivery.data = nullptr;
+  const std::uint64_t unit = place - layout_.first_unit(context);  // wraps if before it
+  const std::byte* memory = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
+  if (completion.bytes <= Delivery::kSmallBytes) {
+    if (!receiver.idle() || !receiver.pass(unit, completion.bytes)) return false;
+    std::memcpy(delivery.small.data(), completion.payload != nullptr ? completion.payload : memory,
+                Delivery::kSmallBytes);
+    delivery.data = nullptr;
+    return_space(context);
+  } else {
+    if (receiver.waiting() || !receiver.arrive(unit, completion.bytes, false)) return false;
+    static_cast<void>(receiver.hand_out(delivery.ticket));
+    delivery.data = memory;
+    delivery.must_release = true;
+  }
   delivery.bytes = completion.bytes;
   delivery.context = context;
-  return_space(context);
   if (++receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
   return true;
 }
@@ -337,8 +327,8 @@ void RingTransport::arrived(const Completion& completion) {
     ended_ = true;
     return;
   }
-  if (Immediate{context, place}.has_index())
-    return arrived_by_index(context, place & (kIndexBit - 1), completion.bytes);
+  const Immediate immediate{context, place};
+  if (immediate.has_index()) return arrived_by_index(context, immediate.index(), completion.bytes);
   RingReceiver& receiver = receivers_[context];
   const bool announces = place == kAnnouncePlace;
   if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");

@@ -65,14 +65,17 @@ class RingTransport : public Transport {
   // For a transport that moves more than rings over the same queue pair. Send side:
   // Whether the peer has a receive for one more message with immediate data. Counts, and looks for
   // trouble, if not.
-  bool find_credit();
+  bool find_credit() {
+    return messages_sent_ - messages_taken_ < peer_receive_count_ || look_for_credit();
+  }
   // Posts a message with immediate data, after find_credit(). False: would block.
   bool post_request(const SendRequest& request);
   // Receive side:
-  // Takes in what the device has, at most a few arrivals. False: there was nothing; then throws if
-  // receiving failed.
-  bool take_arrivals();
-  // A write with an index for a place arrived. Throws by nonsense().
+  // Takes in what the device has, at most a few arrivals; `by_index` gets those whose place is an
+  // index. False: there was nothing; then throws if receiving failed.
+  template <typename ByIndex>
+  bool take_arrivals(ByIndex&& by_index);
+  // The same for those that try_receive takes in. Throws by nonsense().
   virtual void arrived_by_index(Context context, std::uint32_t index, std::size_t bytes);
   bool peer_ended() const { return ended_; }
   [[noreturn]] void nonsense(const std::string& what);
@@ -115,13 +118,13 @@ class RingTransport : public Transport {
             bool announces);
   void check_unreserved(Context context) const;
   bool send_large(std::span<const std::byte> message, Context context);
-  bool has_receive_credit();
+  bool look_for_credit();
   void poll_send_errors();
   std::uint64_t credit(std::size_t offset) const;
   std::span<std::byte> staging(Context context, const RingSender::Place& place, std::size_t bytes);
 
   // receive side
-  bool pass_small(const Completion& completion, Context context, Delivery& delivery);
+  bool pass(const Completion& completion, Context context, Delivery& delivery);
   void arrived(const Completion& completion);
   ReceiveResult hand_out(Context context, Delivery& delivery, const std::byte* payload);
   void replace_receives();
@@ -178,5 +181,28 @@ class RingTransport : public Transport {
   Counter credit_returns_;  // receive side
   Counter reassembled_;     // receive side
 };
+
+template <typename ByIndex>
+bool RingTransport::take_arrivals(ByIndex&& by_index) {
+  const std::size_t count = receive_error_.empty() ? queue_pair_->poll_receives(polled_) : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Completion& completion = polled_[i];
+    const Immediate immediate = decode_immediate(completion.immediate);
+    if (immediate.has_index() && completion.status == CompletionStatus::kSuccess &&
+        completion.kind == CompletionKind::kImmediate && !ended_) [[likely]] {
+      ++receives_to_replace_;
+      by_index(immediate.context, immediate.index(), completion.bytes);
+    } else {
+      arrived(completion);
+    }
+  }
+  if (count == 0) {
+    if (credit_refused_ || !receive_error_.empty()) [[unlikely]]
+      check_receiving();
+  } else if (receives_to_replace_ >= receive_count_ / kReplaceShare) {
+    replace_receives();
+  }
+  return count != 0;
+}
 
 }  // namespace leat::detail

@@ -1,6 +1,7 @@
 #include "transport/tcp.h"
 
 #include <linux/sockios.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -19,6 +20,8 @@ constexpr std::uint64_t kWindowBytes = std::uint64_t{4} << 20;  // per context a
 constexpr std::uint64_t kReturnBytes = kWindowBytes / 8;
 constexpr std::size_t kFrameCost =
     64;  // in the window, beside the payload: so empty ones count too
+constexpr std::size_t kDirectBytes = std::size_t{16} << 10;    // larger payloads are not copied
+constexpr std::size_t kInputBytes = std::size_t{16} << 10;     // read at once
 constexpr std::size_t kMaxOutputBytes = std::size_t{1} << 20;  // credits a stuck peer may pile up
 
 static_assert(std::endian::native == std::endian::little);
@@ -118,38 +121,68 @@ bool TcpTransport::send_data(Kind kind, Context context, std::span<const std::by
 // output_.
 bool TcpTransport::send_frame(Kind kind, Context context, std::span<const std::byte> payload,
                               std::uint64_t value) {
-  push_output();
-  if (!output_.empty()) return false;
+  if (!output_is_out()) return false;
   FrameHeader header;
   header.value = value;
   header.bytes = static_cast<std::uint32_t>(payload.size());
   header.kind = kind;
   header.context = static_cast<std::uint8_t>(context);
-  // Header and payload leave together: one packet for a small message.
   queue_output(std::as_bytes(std::span(&header, 1)));
+  if (payload.size() >= kDirectBytes) {
+    push_output();
+    if (output_.empty()) payload = push_payload(payload);
+  }
+  // Header and payload of a small message leave together, in one packet.
   queue_output(payload);
   push_output();
   return true;
 }
 
+// Past output_, without a copy. Returns what the kernel did not take.
+std::span<const std::byte> TcpTransport::push_payload(std::span<const std::byte> payload) {
+  try {
+    while (!payload.empty()) {
+      const auto written = stream_.try_write(payload);
+      if (!written) break;
+      payload = payload.subspan(*written);
+    }
+  } catch (const Error& error) {
+    fail(error.code(), error.what());
+  }
+  return payload;
+}
+
 void TcpTransport::queue_output(std::span<const std::byte> bytes) {
-  const std::size_t had = output_.size();
-  output_.resize(had + bytes.size());
-  if (!bytes.empty()) std::memcpy(output_.data() + had, bytes.data(), bytes.size());
+  output_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 void TcpTransport::push_output() {
   try {
     while (output_done_ < output_.size()) {
-      const auto written = stream_.try_write(std::span(output_).subspan(output_done_));
+      const auto written =
+          stream_.try_write(std::as_bytes(std::span(output_)).subspan(output_done_));
       if (!written) return;
       output_done_ += *written;
     }
   } catch (const Error& error) {
+    output_.clear();
+    output_done_ = 0;
+    // The peer is gone, but what it had sent before, its end perhaps, is still to be read.
+    pump_input(Side::kSend);
     fail(error.code(), error.what());
   }
   output_.clear();
   output_done_ = 0;
+}
+
+// False: the kernel takes no more now, because the peer's does not. The peer may be in the same
+// place, and its output goes on only if we take it in.
+bool TcpTransport::output_is_out() {
+  push_output();
+  if (output_.empty()) return true;
+  pump_input(Side::kSend);
+  throw_if_failed();
+  return false;
 }
 
 std::span<std::byte> TcpTransport::try_reserve(std::size_t bytes, Context context) {
@@ -190,15 +223,17 @@ bool TcpTransport::try_end() {
 bool TcpTransport::try_flush() {
   const std::lock_guard lock(mutex_);
   throw_if_failed();
-  push_output();
-  return output_.empty();
+  return output_is_out();
 }
 
 bool TcpTransport::try_drain() {
   if (!try_flush()) return false;
   // Bytes that the peer's kernel has not acknowledged would be lost by closing with unread input.
   int unacknowledged = 0;
-  return ioctl(stream_.fd(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
+  if (ioctl(stream_.fd(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0) return true;
+  // After a reset they stay unacknowledged for good.
+  pollfd socket{stream_.fd(), 0, 0};
+  return poll(&socket, 1, 0) > 0 && (socket.revents & (POLLHUP | POLLERR)) != 0;
 }
 
 // --- receive side
@@ -207,10 +242,21 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
   const std::lock_guard lock(mutex_);
   ContextState& state = contexts_[context];
   if (error_.empty()) {
-    push_output();  // nothing stays behind because its sender went on to receive
-    if (state.waiting.empty()) pump_input(Side::kReceive);
+    try {
+      push_output();  // nothing stays behind because its sender went on to receive
+    } catch (const Error&) {
+      // Kept in error_: said below, after what has come.
+    }
+    if (error_.empty() && state.waiting.empty() && !state.large.ready()) pump_input(Side::kReceive);
   }
-  while (!state.waiting.empty()) {
+  for (;;) {
+    if (state.large.ready()) {
+      reassembled_.add(1);
+      state.large.take(delivery);
+      delivery.context = context;
+      return ReceiveResult::kMessage;
+    }
+    if (state.waiting.empty()) break;
     Frame frame = std::move(state.waiting.front());
     state.waiting.pop_front();
     if (frame.announced == 0 && !state.large.active()) {
@@ -231,13 +277,8 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
       fail(ErrorCode::kProtocol, "the peer sent more bytes than it announced");
     }
     take_back(context, cost(frame.bytes));
-    if (state.large.complete()) {
-      reassembled_.add(1);
-      state.large.take(delivery);
-      delivery.context = context;
-      return ReceiveResult::kMessage;
-    }
-    if (state.waiting.empty() && error_.empty()) pump_input(Side::kReceive);
+    const bool wants_more = state.waiting.empty() && !state.large.ready();
+    if (wants_more && error_.empty()) pump_input(Side::kReceive);
   }
   if (ended_ && !state.large.active()) return ReceiveResult::kEnd;
   throw_if_failed();
@@ -246,8 +287,9 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
 
 bool TcpTransport::pending() const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(contexts_.begin(), contexts_.end(),
-                     [](const ContextState& state) { return !state.waiting.empty(); });
+  return std::any_of(contexts_.begin(), contexts_.end(), [](const ContextState& state) {
+    return !state.waiting.empty() || state.large.ready();
+  });
 }
 
 void TcpTransport::release(Delivery& delivery) noexcept {
@@ -277,61 +319,117 @@ void TcpTransport::take_back(Context context, std::size_t window_bytes) {
 
 // Reads what the kernel has, up to the windows' size, and sorts it.
 void TcpTransport::pump_input(Side by) {
-  bool data = false;
-  bool credit = false;
+  News news;
   try {
-    while (!peer_closed_) {
-      if (header_have_ < sizeof header_) {
-        const auto have = std::as_writable_bytes(std::span(&header_, 1)).subspan(header_have_);
-        const auto got = stream_.try_read(have);
-        if (!got) break;
-        if (*got == 0) {
-          peer_closed_ = true;
-          break;
-        }
-        header_have_ += *got;
-        if (header_have_ < sizeof header_) continue;
-        // After its end the peer goes on reading, and so giving credit.
-        const bool late = ended_ && header_.kind != Kind::kCredit;
-        if (header_.bytes > kMaxFrameBytes || header_.context >= kContextCount || late)
-          fail(ErrorCode::kProtocol, "the peer sent a frame that leat's tcp transport never sends");
-        frame_ = {};
-        frame_have_ = 0;
-        frame_.bytes = header_.bytes;
-        if (header_.bytes != 0)
-          frame_.payload = std::make_unique_for_overwrite<std::byte[]>(header_.bytes);
-      }
-      if (frame_have_ < frame_.bytes) {
-        const auto got =
-            stream_.try_read({frame_.payload.get() + frame_have_, frame_.bytes - frame_have_});
-        if (!got) break;
-        if (*got == 0) {
-          peer_closed_ = true;
-          break;
-        }
-        frame_have_ += *got;
-        if (frame_have_ < frame_.bytes) continue;
-      }
-      header_have_ = 0;
-      (header_.kind == Kind::kCredit ? credit : data) = true;
-      frame_arrived();
-    }
+    do {
+      sort_input(news);
+    } while (!peer_closed_ && read_more());
     if (peer_closed_ && !ended_) fail(ErrorCode::kPeerDied, "the peer went away");
   } catch (const Error& error) {
     if (error_.empty()) {
       error_code_ = error.code();
       error_ = error.what();
     }
-    data = credit = true;  // both sides have news
+    news = {true, true};
   }
-  if (data && by == Side::kSend) eventfd_write(events_[1].get(), 1);
-  if (credit && by == Side::kReceive) eventfd_write(events_[0].get(), 1);
+  input_drained_ = false;
+  if (news.data && by == Side::kSend) eventfd_write(events_[1].get(), 1);
+  if (news.credit && by == Side::kReceive) eventfd_write(events_[0].get(), 1);
+}
+
+// False: the kernel has no more now. The long rest of a payload goes to its place at once, all else
+// through the buffer, many frames with one system call.
+bool TcpTransport::read_more() {
+  if (input_drained_) return false;
+  const std::size_t rest = header_have_ == sizeof header_ ? frame_.bytes - frame_have_ : 0;
+  const bool direct = rest >= kInputBytes;
+  if (!direct && input_ == nullptr)
+    input_ = std::make_unique_for_overwrite<std::byte[]>(kInputBytes);
+  const auto room =
+      direct ? std::span(frame_.target + frame_have_, rest) : std::span(input_.get(), kInputBytes);
+  const auto got = stream_.try_read(room);
+  if (!got) return false;
+  if (*got == 0) {
+    peer_closed_ = true;
+    return false;
+  }
+  // A socket that gave less than it was asked for is empty; TLS gives one record at a time.
+  input_drained_ = *got < room.size() && !stream_.encrypted();
+  if (direct)
+    frame_have_ += *got;
+  else
+    unsorted_ = room.first(*got);
+  return true;
+}
+
+// Up to `bytes` from what was read.
+std::span<const std::byte> TcpTransport::take_input(std::size_t bytes) {
+  const auto taken = unsorted_.first(std::min(bytes, unsorted_.size()));
+  unsorted_ = unsorted_.subspan(taken.size());
+  return taken;
+}
+
+// Makes frames of what was read.
+void TcpTransport::sort_input(News& news) {
+  for (;;) {
+    if (header_have_ < sizeof header_) {
+      const auto part = take_input(sizeof header_ - header_have_);
+      if (part.empty()) return;
+      std::memcpy(reinterpret_cast<std::byte*>(&header_) + header_have_, part.data(), part.size());
+      header_have_ += part.size();
+      if (header_have_ < sizeof header_) return;
+      begin_frame();
+    }
+    const auto part = take_input(frame_.bytes - frame_have_);
+    if (!part.empty()) std::memcpy(frame_.target + frame_have_, part.data(), part.size());
+    frame_have_ += part.size();
+    if (frame_have_ < frame_.bytes) return;
+    header_have_ = 0;
+    (header_.kind == Kind::kCredit ? news.credit : news.data) = true;
+    frame_arrived();
+  }
+}
+
+void TcpTransport::begin_frame() {
+  // After its end the peer goes on reading, and so giving credit.
+  const bool late = ended_ && header_.kind != Kind::kCredit;
+  if (header_.bytes > kMaxFrameBytes || header_.context >= kContextCount || late)
+    fail(ErrorCode::kProtocol, "the peer sent a frame that leat's tcp transport never sends");
+  ContextState& state = contexts_[header_.context];
+  if (header_.kind == Kind::kMessage || header_.kind == Kind::kAnnounce) {
+    state.arrived += cost(header_.bytes);
+    if (state.arrived - state.took > kWindowBytes)
+      fail(ErrorCode::kProtocol, "the peer sent more than it had been given room for");
+  }
+  frame_ = {};
+  frame_have_ = 0;
+  frame_.bytes = header_.bytes;
+  if (header_.bytes != 0) choose_target();
+}
+
+// A piece of the large message that the reader waits for goes straight to its place.
+void TcpTransport::choose_target() {
+  ContextState& state = contexts_[header_.context];
+  if (header_.kind == Kind::kMessage && state.large.active() && !state.large.complete() &&
+      state.waiting.empty()) {
+    frame_.target = state.large.room(frame_.bytes);
+    if (frame_.target == nullptr)
+      fail(ErrorCode::kProtocol, "the peer sent more bytes than it announced");
+    return;
+  }
+  frame_.payload = std::make_unique_for_overwrite<std::byte[]>(frame_.bytes);
+  frame_.target = frame_.payload.get();
 }
 
 void TcpTransport::frame_arrived() {
   ContextState& state = contexts_[header_.context];
   switch (header_.kind) {
     case Kind::kMessage:
+      if (frame_.target != nullptr && frame_.payload == nullptr) {
+        state.large.added(frame_.bytes);
+        take_back(header_.context, cost(frame_.bytes));
+        return;
+      }
       state.waiting.push_back(std::move(frame_));
       break;
     case Kind::kAnnounce:

@@ -62,6 +62,7 @@ class TcpTransport final : public Transport {
   static_assert(sizeof(FrameHeader) == 16);
   struct Frame {
     std::unique_ptr<std::byte[]> payload;
+    std::byte* target = nullptr;  // of the bytes: payload, or inside of the reader's large message
     std::size_t bytes = 0;
     std::uint64_t announced = 0;  // not 0: a message of so many bytes follows in pieces
   };
@@ -72,13 +73,20 @@ class TcpTransport final : public Transport {
     std::size_t large_total = 0;  // 0: no large message under way
     std::deque<Frame> waiting;
     Reassembly large;
-    std::uint64_t took = 0;      // window bytes that our reader gave back ever
+    std::uint64_t arrived = 0;   // window bytes used ever, by the peer
+    std::uint64_t took = 0;      // and that our reader gave back
     std::uint64_t returned = 0;  // as far as the peer was told
   };
   struct Reservation {
     std::vector<std::byte> memory;
     Context context = 0;
     bool open = false;
+  };
+
+  // What came in.
+  struct News {
+    bool data = false;
+    bool credit = false;
   };
 
   // All with mutex_ held.
@@ -88,8 +96,14 @@ class TcpTransport final : public Transport {
                  std::uint64_t value);
   void queue_output(std::span<const std::byte> bytes);
   void push_output();
+  bool output_is_out();
+  std::span<const std::byte> push_payload(std::span<const std::byte> payload);
   void pump_input(Side by);
-  bool read_into(std::span<std::byte> target);
+  bool read_more();
+  std::span<const std::byte> take_input(std::size_t bytes);
+  void sort_input(News& news);
+  void begin_frame();
+  void choose_target();
   void frame_arrived();
   void take_back(Context context, std::size_t window_bytes);
   [[noreturn]] void fail(ErrorCode code, const std::string& what);
@@ -102,8 +116,11 @@ class TcpTransport final : public Transport {
 
   mutable std::mutex mutex_;  // everything below
   std::array<ContextState, kContextCount> contexts_;
-  std::vector<std::byte> output_;  // accepted, not yet taken by the kernel
+  std::string output_;  // bytes accepted, not yet taken by the kernel
   std::size_t output_done_ = 0;
+  std::unique_ptr<std::byte[]> input_;
+  std::span<const std::byte> unsorted_;  // of input_
+  bool input_drained_ = false;
   FrameHeader header_;
   std::size_t header_have_ = 0;
   Frame frame_;

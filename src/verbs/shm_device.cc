@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <future>
 
@@ -171,7 +172,10 @@ class ShmOffer final : public Offer {
  private:
   void admit(std::vector<Fd>& newcomers) {
     Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE) throw system_error("accept(shm socket)", errno);
+      return;
+    }
     if (!same_user(socket.get())) {
       log(LogLevel::kWarn, "device shm: another user's process knocked and was turned away");
     } else {

@@ -94,6 +94,9 @@ ReceiveMessage receive_message(int socket, std::span<std::byte> message, std::si
       fds.emplace_back(fd);
     }
   }
+  // The kernel drops what it cannot put into our table.
+  if ((header.msg_flags & MSG_CTRUNC) != 0 && fds.size() < max_fds)
+    throw system_error("receiving descriptors through the shm socket", EMFILE);
   const bool whole = static_cast<std::size_t>(received) == message.size() &&
                      (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
   return whole ? ReceiveMessage::kMessage : ReceiveMessage::kPeerGone;

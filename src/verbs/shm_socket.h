@@ -55,7 +55,8 @@ bool send_message(int socket, std::span<const std::byte> message, std::span<cons
 
 enum class ReceiveMessage { kMessage, kNothing, kPeerGone };
 // Fills all of `message`; a message of another size or with more than `max_fds` descriptors counts
-// as kPeerGone, because a peer that sends one is not leat.
+// as kPeerGone, because a peer that sends one is not leat. Throws kResource if this process has no
+// room for the descriptors.
 ReceiveMessage receive_message(int socket, std::span<std::byte> message, std::size_t max_fds,
                                std::vector<Fd>& fds);
 

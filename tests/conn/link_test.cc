@@ -180,6 +180,19 @@ TEST(LinkTest, FallbackNeverOfEitherSideIsAnError) {
   EXPECT_EQ(best.active.get().device_name, "shm");
 }
 
+TEST(LinkTest, FallbackWarnWarnsTheSideThatAsksForIt) {
+  Settings careful = link_settings("shm,tcp");
+  careful.fallback = Fallback::kWarn;
+  testing::internal::CaptureStderr();
+  LinkPair pair(careful, link_settings("auto"), prepare_failing_on("shm"));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(pair.active.get().device_name, "tcp");
+  EXPECT_EQ(pair.active.get().fallbacks, 1U);
+  const std::size_t first = said.find("falls back to tcp because shm: client: no room for a ring");
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("falls back", first + 1), std::string::npos) << "the other side allows it";
+}
+
 TEST(LinkTest, WhenEverythingFailsTheReasonsAndTheCodeArrive) {
   LinkPair pair(link_settings("tcp"), link_settings("auto"), prepare_failing_on("tcp"),
                 prepare_failing_on("tcp"));

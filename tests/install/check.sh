@@ -28,7 +28,7 @@ run_consumer() {
   shift
   cmake -S "$here/consumer" -B "$folder" -G Ninja "$@"
   cmake --build "$folder" -j2
-  for program in consumer_shared consumer_static consumer_c_shared consumer_c_static; do
+  for program in consumer_shared consumer_static consumer_c_shared consumer_c_static planner_shared planner_static; do
     timeout 60 "$folder/$program"
   done
   needs_leat "$folder/consumer_shared" || fail "consumer_shared does not use libleat.so"
@@ -50,12 +50,13 @@ check_install() {
   [[ -z $known ]] || fail "these name spdlog or a folder of the build: $known"
   [[ $(readelf -d "$prefix"/lib*/libleat.so) =~ libleat\.so\.[0-9]+\.[0-9]+\] ]] || fail "libleat.so has no versioned soname"
   if [[ -x $prefix/bin/leat-info ]]; then "$prefix/bin/leat-info" -v; fi
+  if [[ -x $prefix/bin/leat-plan ]]; then "$prefix/bin/leat-plan" "$prefix/share/leat/models/secureml.json"; fi
 }
 
 # Every header compiles by itself, without a warning; c.h as C too.
 check_headers() {
   local header
-  for header in "$prefix"/include/leat/*.h; do
+  for header in "$prefix"/include/leat/{,*/}*.h; do
     echo "$header"
     "$CXX" -std=c++20 -x c++ -fsyntax-only -Wall -Wextra -Wpedantic -Werror -I "$prefix/include" - <<<"#include \"$header\""
   done
@@ -63,13 +64,20 @@ check_headers() {
     - <<<'#include <leat/c.h>'
 }
 
-# libleat.so shows leat's own names, and none that are private.
+# The shared libraries show leat's own names, and none that are private.
 check_symbols() {
+  shows_only libleat.so 'leat::version()' 'leat_|((typeinfo|typeinfo name|vtable) for )?leat::(?!detail::|scml::)'
+  # What is thrown across libraries is in each of them, and the loader makes it one.
+  shows_only libleat_scml.so 'leat::scml::load_model' 'leat::scml::(?!detail::)|(typeinfo|typeinfo name|vtable) for leat::Error@'
+}
+
+# The library $1 shows the function $2, and only names that the pattern $3 knows.
+shows_only() {
   local shown strange
-  shown=$(nm -DC --defined-only "$prefix"/lib*/libleat.so | cut -d' ' -f3-)
-  grep -q '^leat::version()' <<<"$shown" || fail "libleat.so does not show leat::version()"
-  strange=$(grep -Pv '^(LEAT_[0-9.]+$|leat_|((typeinfo|typeinfo name|vtable) for )?leat::(?!detail::))' <<<"$shown" || true)
-  [[ -z $strange ]] || fail "libleat.so shows: $strange"
+  shown=$(nm -DC --defined-only "$prefix"/lib*/"$1" | cut -d' ' -f3-)
+  grep -qF "$2" <<<"$shown" || fail "$1 does not show $2"
+  strange=$(grep -Pv "^(LEAT_[0-9.]+\$|$3)" <<<"$shown" || true)
+  [[ -z $strange ]] || fail "$1 shows: $strange"
 }
 
 check_find_package() {
@@ -101,6 +109,10 @@ check_pkg_config() {
   ! needs_leat "$folder/static" || fail "the static consumer uses libleat.so"
   "$CC" "$here/consumer/consumer.c" "${flags[@]/#-lleat/-l:libleat.a}" -o "$folder/static_c"
   timeout 60 "$folder/static_c"
+
+  read -ra flags <<<"$(pkg-config --cflags --libs leat-scml)"
+  "$CXX" -std=c++20 "$here/consumer/planner.cc" "${flags[@]}" -o "$folder/planner"
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir leat) timeout 60 "$folder/planner"
 }
 
 # Without rdma-core the library still builds and works, and says what it lacks.

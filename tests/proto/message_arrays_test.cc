@@ -186,7 +186,7 @@ TEST(MessageArrays, AgreesWithAModel) {
       }
       if (!live) continue;
       const std::uint64_t from = random() % live->array.count;
-      const std::uint64_t end = from + random() % (live->array.count - from + 1);
+      const std::uint64_t end = from + 1 + random() % (live->array.count - from);
       std::uint64_t missing = from;
       while (missing < end && live->arrived.count(missing) != 0) ++missing;
       ASSERT_EQ(arrays.first_missing(context, from, end), missing);

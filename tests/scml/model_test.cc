@@ -130,6 +130,7 @@ TEST(Model, ShippedModelsHaveThePublishedSizes) {
 
 TEST(BadModel, TextThatIsNotJson) {
   EXPECT_THAT(error_of("{\"name\": "), HasSubstr("not JSON"));
+  EXPECT_THAT(error_of("{\n\"name\": ,\n}"), HasSubstr("breaks off in line 2"));
   EXPECT_THAT(error_of(""), HasSubstr("not JSON"));
   EXPECT_THAT(error_of("\xff\xfe{}"), HasSubstr("not JSON"));
   EXPECT_THAT(error_of("[]"), HasSubstr("the model is [], not an object"));

@@ -41,10 +41,12 @@ Options channel_options(const ChannelKind& kind) {
   return options;
 }
 
-std::string listening_address(const ChannelKind& kind) {
+std::string server_host(const ChannelKind& kind) {
   const std::string address = device_address(kind.device);
-  return (address.empty() ? "127.0.0.1" : address) + ":0";
+  return address.empty() ? "127.0.0.1" : address;
 }
+
+std::string listening_address(const ChannelKind& kind) { return server_host(kind) + ":0"; }
 
 void send_pattern(Channel& channel, std::size_t bytes, std::uint64_t seed, unsigned context) {
   std::vector<std::byte> message(bytes);

@@ -35,6 +35,8 @@ std::vector<ChannelKind> channel_kinds();
 
 // Options that force `kind`, and make a call that hangs fail.
 Options channel_options(const ChannelKind& kind);
+// The numeric host at which a peer reaches a listener for `kind`.
+std::string server_host(const ChannelKind& kind);
 // The address at which a listener for `kind` listens, on a port that the system chooses.
 std::string listening_address(const ChannelKind& kind);
 

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <condition_variable>
@@ -188,35 +189,50 @@ void run_processes(const PeerBody& first, const PeerBody& second, SecondEnds sec
 
 // --- Threads
 
-void run_threads(const PeerBody& first, const PeerBody& second) {
+void run_threads(std::span<const std::string> names,
+                 std::span<const std::function<void()>> bodies) {
   std::mutex mutex;
   std::condition_variable ended;
-  std::array<bool, 2> has_ended{};
-  const auto side = [&](std::size_t index, const PeerBody& body, Fd socket) {
-    {
-      SCOPED_TRACE(kSideNames[index]);
-      Peer peer(PeerMode::kThreads, std::move(socket));
-      run_body([&] { body(peer); });
-    }
-    const std::lock_guard lock(mutex);
-    has_ended[index] = true;
-    ended.notify_one();
+  std::vector<bool> has_ended(bodies.size());
+  const auto all_ended = [&] {
+    return std::find(has_ended.begin(), has_ended.end(), false) == has_ended.end();
   };
-  std::array<Fd, 2> sockets = packet_sockets();
-  std::thread first_thread(side, 0, std::cref(first), std::move(sockets[0]));
-  std::thread second_thread(side, 1, std::cref(second), std::move(sockets[1]));
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    threads.emplace_back([&, i] {
+      {
+        SCOPED_TRACE(names[i]);
+        run_body(bodies[i]);
+      }
+      const std::lock_guard lock(mutex);
+      has_ended[i] = true;
+      ended.notify_one();
+    });
+  }
   {
     std::unique_lock lock(mutex);
-    const Deadline deadline = deadline_after(3 * hang_limit());
-    if (!ended.wait_until(lock, deadline, [&] { return has_ended[0] && has_ended[1]; })) {
+    if (!ended.wait_until(lock, deadline_after(3 * hang_limit()), all_ended)) {
       for (std::size_t i = 0; i < has_ended.size(); ++i) {
-        if (!has_ended[i]) std::fprintf(stderr, "the %s of the test hangs\n", kSideNames[i]);
+        if (!has_ended[i]) std::fprintf(stderr, "the %s of the test hangs\n", names[i].c_str());
       }
       std::abort();
     }
   }
-  first_thread.join();
-  second_thread.join();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void run_pair_of_threads(const PeerBody& first, const PeerBody& second) {
+  std::array<Fd, 2> sockets = packet_sockets();
+  const auto side = [&](const PeerBody& body, Fd& socket) {
+    return [&body, &socket] {
+      Peer peer(PeerMode::kThreads, std::move(socket));
+      body(peer);
+    };
+  };
+  const std::array<std::string, 2> names{kSideNames[0], kSideNames[1]};
+  const std::array<std::function<void()>, 2> bodies{side(first, sockets[0]),
+                                                    side(second, sockets[1])};
+  run_threads(names, bodies);
 }
 
 }  // namespace
@@ -294,7 +310,31 @@ void run_pair(PeerMode mode, const PeerBody& first, const PeerBody& second,
               SecondEnds second_ends) {
   if (mode == PeerMode::kProcesses) return run_processes(first, second, second_ends);
   if (second_ends != SecondEnds::kByReturning) throw std::logic_error("a thread cannot vanish");
-  run_threads(first, second);
+  run_pair_of_threads(first, second);
+}
+
+void run_parties(PeerMode mode, unsigned count, const std::function<void(unsigned)>& body,
+                 std::optional<unsigned> killed) {
+  std::vector<std::string> names;
+  std::vector<std::function<void()>> bodies;
+  for (unsigned party = 0; party < count; ++party) {
+    names.push_back("party " + std::to_string(party));
+    bodies.push_back([&body, party] { body(party); });
+  }
+  if (mode == PeerMode::kThreads) {
+    if (killed) throw std::logic_error("a thread cannot be killed");
+    return run_threads(names, bodies);
+  }
+  std::vector<Child> children;
+  for (unsigned party = 0; party < count; ++party) {
+    children.push_back(start_child(names[party], [&] {
+      for (Child& earlier : children) earlier.reports.reset();
+      bodies[party]();
+    }));
+  }
+  take_reports(children);
+  for (unsigned party = 0; party < count; ++party)
+    expect_end(children[party], party == killed ? SecondEnds::kBySignal : SecondEnds::kByReturning);
 }
 
 void run_process(const std::string& name, const std::function<void()>& body) {

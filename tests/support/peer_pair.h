@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,6 +87,11 @@ enum class SecondEnds {
 // longer than a few hang_limit() is a failure: processes are killed, threads abort the program.
 void run_pair(PeerMode mode, const PeerBody& first, const PeerBody& second,
               SecondEnds second_ends = SecondEnds::kByReturning);
+
+// The same for `count` sides, which get their numbers and have nothing to talk with but what is
+// tested. `killed`: that side ends itself by SIGKILL; processes only.
+void run_parties(PeerMode mode, unsigned count, const std::function<void(unsigned)>& body,
+                 std::optional<unsigned> killed = {});
 
 // Runs `body` in a process of its own, as one side alone.
 void run_process(const std::string& name, const std::function<void()>& body);

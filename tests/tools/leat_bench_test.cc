@@ -73,6 +73,28 @@ TEST(LeatBench, StreamJsonHasEveryField) {
   expect_bandwidth(object.at("results")[0], 65536);
 }
 
+TEST(LeatBench, ScmlMovesEveryMessageOverEveryCarrier) {
+  for (const char* parties : {"2", "3"}) {
+    const ProgramResult result =
+        bench({"scml", "--model", "secureml", "--batch", "4", "--pass", "train", "--parties",
+               parties, "-r", "1", "-n", "2", "--verify", "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const json object = json::parse(result.out, nullptr, false);
+    EXPECT_EQ(object.at("bench"), "scml");
+    ASSERT_EQ(object.at("results").size(), 1U);
+    const json& row = object.at("results")[0];
+    EXPECT_EQ(row.at("model"), "secureml");
+    EXPECT_EQ(std::to_string(row.at("parties").get<unsigned>()), parties);
+    for (const char* carrier : {"tcp", "unified", "contexts", "planned"})
+      EXPECT_GT(row.at(std::string(carrier) + "_ms"), 0) << carrier;
+    for (const char* carrier : {"tcp", "unified", "contexts"})
+      EXPECT_GT(object.at("ratios").at(std::string("planned_vs_") + carrier + "_secureml"), 0);
+  }
+  const ProgramResult unknown = bench({"scml", "--model", "nosuch"});
+  EXPECT_NE(unknown.exit_code, 0);
+  EXPECT_THAT(unknown.err, HasSubstr("there is no model 'nosuch'"));
+}
+
 TEST(LeatBench, PlainTcpHasTheSameShape) {
   const json latency = bench_json({"tcp-pingpong", "-s", "64,1K"});
   expect_frame(latency, "tcp-pingpong", 2);
@@ -90,6 +112,15 @@ TEST(LeatBench, LimitsAreACacheLineAndMemcpy) {
   expect_latency(object.at("results")[0], 8);
   EXPECT_EQ(object.at("results")[2].at("limit"), "memcpy");
   expect_bandwidth(object.at("results")[2], 1 << 20);
+}
+
+TEST(LeatBench, PlannedIsSetAgainstTheBareWrite) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cores";
+  const json object = bench_json({"planned"});
+  expect_frame(object, "planned", 2);
+  EXPECT_EQ(object.at("results")[0].at("limit"), "write_imm");
+  EXPECT_EQ(object.at("results")[1].at("limit"), "planned");
+  EXPECT_GT(object.at("ratios").at("planned_vs_write_imm_64B"), 0);
 }
 
 class LeatBenchVerify : public testing::TestWithParam<const char*> {};

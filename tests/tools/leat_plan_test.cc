@@ -1,0 +1,188 @@
+// leat-plan, run as a user would.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "leat/scml/planner.h"
+#include "leat/version.h"
+#include "support/program.h"
+#include "support/scratch.h"
+
+namespace leat::scml {
+namespace {
+
+using leat::detail::ProgramResult;
+using leat::detail::read_file;
+using leat::detail::ScratchFolder;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kLenet = LEAT_SOURCE_FOLDER "/examples/models/lenet.json";
+
+ProgramResult plan_program(const std::vector<std::string>& arguments) {
+  return leat::detail::run_program("src/tools/leat-plan", arguments);
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
+TEST(LeatPlan, JsonIsThePlanOfTheLibrary) {
+  const ProgramResult result = plan_program(
+      {kLenet, "--pass", "train", "--parties", "3", "--batch", "2", "--form", "inner", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json shown = json::parse(result.out);
+  const Plan plan =
+      make_plan(parse(load_model(kLenet),
+                      {.parties = 3, .train = true, .form = Form::kInnerProducts, .batch = 2}),
+                {});
+  EXPECT_EQ(shown.at("parties"), 3);
+  EXPECT_EQ(shown.at("pass"), "train");
+  EXPECT_EQ(shown.at("form"), "inner");
+  EXPECT_EQ(shown.at("peak_bytes"), plan.peak_bytes);
+  ASSERT_EQ(shown.at("steps").size(), plan.steps.size());
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const json& step = shown.at("steps")[i];
+    EXPECT_EQ(step.at("name"), plan.steps[i].name);
+    ASSERT_EQ(step.at("contexts").size(), plan.steps[i].opens.size());
+    for (std::size_t j = 0; j < plan.steps[i].opens.size(); ++j) {
+      const Placement& placement = plan.placements[plan.steps[i].opens[j]];
+      const json& context = step.at("contexts")[j];
+      EXPECT_EQ(context.at("context"), placement.context);
+      EXPECT_EQ(context.at("base_bytes"), placement.base_bytes);
+      EXPECT_EQ(context.at("message_count"), placement.messages.message_count());
+      EXPECT_EQ(context.at("freed_after_step"), placement.last_step);
+      EXPECT_EQ(context.at("flows").size(), placement.messages.flows.size());
+    }
+  }
+  std::string digest;
+  for (const std::uint8_t byte : plan.digest) {
+    digest += "0123456789abcdef"[byte >> 4];
+    digest += "0123456789abcdef"[byte & 15];
+  }
+  EXPECT_EQ(shown.at("digest"), digest);
+}
+
+TEST(LeatPlan, TableHasALineForEachContext) {
+  const ProgramResult result = plan_program({kLenet});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("LeNet, 2 parties, batch 128, inference"));
+  for (const char* part : {"context", "base", "freed after", "cnn1 to boolean", "Digest: "})
+    EXPECT_THAT(result.out, HasSubstr(part));
+  // 128 samples of 24x24 windows of 25 numbers, 20 channels: 73728 * 25 + 25 * 20.
+  EXPECT_THAT(result.out, HasSubstr("1843700 x 4"));
+}
+
+TEST(LeatPlan, TriplesAndRepeatsAreShown) {
+  const ProgramResult result =
+      plan_program({kLenet, "--batch", "1", "--triples", "ot", "--offline-memory", "1MiB"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("cnn1 triples"), HasSubstr(" times)"), HasSubstr("offline")));
+}
+
+TEST(LeatPlan, SvgShowsEveryPlacementWithTitleAndAxes) {
+  const ScratchFolder folder;
+  const std::string path = folder.path() + "/plan.svg";
+  const ProgramResult result =
+      plan_program({kLenet, "--pass", "train", "--batch", "4", "--svg", path});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Plan plan = make_plan(parse(load_model(kLenet), {.train = true, .batch = 4}), {});
+  const std::string svg = read_file(path);
+  EXPECT_THAT(svg, AllOf(HasSubstr("Message memory: LeNet, 2 parties, batch 4, training"),
+                         HasSubstr("place in the region (MiB)"), HasSubstr("steps, in the order"),
+                         HasSubstr(">conversion</text>"), HasSubstr("</svg>\n")));
+  EXPECT_EQ(count_of(svg, "<title>"), plan.placements.size());
+}
+
+TEST(LeatPlan, NamesCannotBreakTheImage) {
+  const ScratchFolder folder;
+  const std::string model = folder.write(
+      "odd.json",
+      R"({"name": "<script>&\"", "batch_size": 1, "input_size": 2, "num_classes": 2, "model": [
+          {"layer": "fc", "input_dim": 2, "output_dim": 2}]})");
+  const std::string path = folder.path() + "/plan.svg";
+  ASSERT_EQ(plan_program({model, "--svg", path}).exit_code, 0);
+  EXPECT_THAT(read_file(path),
+              AllOf(HasSubstr("&lt;script&gt;&amp;&quot;"), testing::Not(HasSubstr("<script>"))));
+}
+
+TEST(LeatPlan, AnImageThatCannotBeWrittenIsAnError) {
+  const ProgramResult result = plan_program({kLenet, "--svg", "/nonexistent/plan.svg"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent/plan.svg: cannot be written"));
+}
+
+TEST(LeatPlan, TooLittleMemoryNamesTheLayerAndWhatIsMissing) {
+  const ProgramResult result = plan_program({kLenet, "--memory", "7MiB"});
+  EXPECT_EQ(result.exit_code, 1);
+  // cnn1's 7374800 bytes are 34752 more than 7 MiB, rounded up to 64.
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("cnn1 needs 7374800 bytes"), HasSubstr("34816 bytes are missing")));
+}
+
+TEST(LeatPlan, AModelOfAThousandLayersIsPlannedAndTimed) {
+  const ScratchFolder folder;
+  std::string layers;
+  for (int i = 0; i < 500; ++i) {
+    layers += std::string(layers.empty() ? "" : ",") +
+              R"({"layer": "fc", "input_dim": 8, "output_dim": 8},)" +
+              R"({"layer": "relu", "input_dim": 8})";
+  }
+  const std::string model = folder.write(
+      "long.json",
+      R"({"batch_size": 4, "input_size": 8, "num_classes": 8, "model": [)" + layers + "]}");
+  const ProgramResult result = plan_program({model, "--pass", "train", "--time", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json shown = json::parse(result.out);
+  // Forward 500 fc and relu, 500 conversions each way; backward two for each fc but the first's
+  // input, and two for each relu.
+  EXPECT_EQ(shown.at("steps").size(), 2000U + 2 * 500 - 1 + 2 * 500);
+  EXPECT_GT(shown.at("plan_ms"), 0);
+}
+
+TEST(LeatPlan, ABadModelIsNamedAndFails) {
+  const ScratchFolder folder;
+  const std::string path = folder.write("bad.json", R"({"batch_size": -1})");
+  const ProgramResult result = plan_program({path});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(path), HasSubstr("field 'batch_size': is -1")));
+  EXPECT_EQ(plan_program({folder.path() + "/none.json"}).exit_code, 1);
+}
+
+TEST(LeatPlan, WrongArgumentsExitWithTwo) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{},
+                                             {kLenet, "--nosuch"},
+                                             {kLenet, "--parties", "5"},
+                                             {kLenet, "--batch", "0"},
+                                             {kLenet, "--pass", "sideways"},
+                                             {kLenet, "--memory", "much"},
+                                             {kLenet, "--memory", "-1"}}) {
+    const ProgramResult result = plan_program(arguments);
+    EXPECT_EQ(result.exit_code, 2) << testing::PrintToString(arguments);
+    EXPECT_THAT(result.err, HasSubstr("--help"));
+  }
+}
+
+TEST(LeatPlan, HelpTeachesWithExamples) {
+  const ProgramResult result = plan_program({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("Examples:"), HasSubstr("--pass train --svg plan.svg")));
+}
+
+TEST(LeatPlan, TellsItsVersion) {
+  const ProgramResult result = plan_program({"-v"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, std::string("leat ") + leat::version() + "\n");
+}
+
+}  // namespace
+}  // namespace leat::scml

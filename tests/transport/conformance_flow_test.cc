@@ -125,6 +125,23 @@ TEST_P(ChannelFlow, BothSidesOnlySendingAreHeldBackAndLoseNothing) {
       [](Options& options) { options.timeout = kShortTimeout; });
 }
 
+// Two sides that flush before they receive do not wait for each other.
+TEST_P(ChannelFlow, BothSidesMayFlushAllThatWasAccepted) {
+  run_both([](ChannelSide& side) {
+    constexpr std::size_t kBytes = 4096;
+    std::array<std::size_t, kContexts> counts{};
+    for (unsigned context = 0; context < kContexts; ++context)
+      counts[context] = fill_up(side.channel, kBytes, context);
+    side.peer.tell_value(counts);
+    side.channel.flush();
+    counts = side.peer.hear_value<decltype(counts)>();
+    for (unsigned context = 0; context < kContexts; ++context) {
+      for (std::uint64_t i = 0; i < counts[context]; ++i)
+        ASSERT_NO_FATAL_FAILURE(expect_message(side.channel.receive(context), kBytes, i));
+    }
+  });
+}
+
 TEST_P(ChannelFlow, ReserveTimesOutWhereThereIsNoRoom) {
   run(
       [](ChannelSide& side) {

@@ -1,0 +1,37 @@
+// Numbers of the ring Z_2^32 and fixed-point numbers in it.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace training {
+
+// An element of Z_2^32: a share, a masked value, or a signed number in two's complement.
+using Word = std::uint32_t;
+using Words = std::vector<Word>;
+
+// Bits after the point. A product has twice as many until it is truncated, and must then be below
+// 2^30 (pair.h): with 11 bits products and their sums reach 256, which SecureML's network needs (a
+// weight gradient is a sum over 128 samples), and steps are 1/2048, which suffices because
+// truncation rounds up with the probability of what it cuts off: small gradients are not lost, but
+// arrive rarely (Gupta et al., ICML 2015, section 3). 13 bits as in SecureML need its
+// ring of 64 bits.
+inline constexpr unsigned kFractionBits = 11;
+
+// What may be truncated lies in [-kTruncationLimit, kTruncationLimit).
+inline constexpr Word kTruncationLimit = Word{1} << 30;
+
+// Negative numbers have it.
+inline constexpr Word kTopBit = Word{1} << 31;
+
+inline Word encode(double value) {
+  return static_cast<Word>(
+      static_cast<std::int32_t>(std::lround(std::ldexp(value, kFractionBits))));
+}
+inline double decode(Word word) {
+  return std::ldexp(static_cast<std::int32_t>(word), -static_cast<int>(kFractionBits));
+}
+
+}  // namespace training

@@ -1,0 +1,168 @@
+// The stream of bytes below the I/O channels of emp.h.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "leat/adapters/endpoint.h"
+#include "leat/channel.h"
+#include "leat/error.h"
+#include "leat/listener.h"
+#include "leat/options.h"
+
+namespace leat::adapters {
+
+// A stream with the promises of emp-tool's NetIO: small sends are gathered; what was
+// gathered goes when it fills its memory, at flush(), before receiving, and at the end. One promise
+// more: a send that finds no room takes in what arrives meanwhile, so two sides that both send any
+// amount before they receive never wait for each other.
+// Owner: whoever constructed it. Threads: one at a time, as for NetIO.
+// Errors: leat::Error; kPeerDied if the peer ends while bytes are wanted from it.
+class EmpStream {
+ public:
+  static constexpr std::size_t kGatherBytes = std::size_t{32} << 10;
+  // At the longest, unless options say otherwise, a client waits for its server.
+  static constexpr std::chrono::seconds kConnectLimit{60};
+
+  // A null address: waits for one client at `port`, of any address.
+  EmpStream(const char* address, int port, const Options& options)
+      : channel_(address == nullptr
+                     ? accept_one(port, options)
+                     : Channel::connect(endpoint(address, port), patient(options, kConnectLimit))),
+        leaves_by_itself_(channel_.transport() == "ring"),
+        piece_bytes_(std::min(kPieceBytes, channel_.max_in_place_bytes())) {}
+  EmpStream(const EmpStream&) = delete;
+  EmpStream& operator=(const EmpStream&) = delete;
+  ~EmpStream() {
+    try {
+      flush();
+    } catch (const std::exception&) {
+      // The peer is gone: nobody is left who wants these bytes.
+    }
+  }
+
+  void send(const void* data, std::size_t bytes) {
+    if (bytes > kGatherBytes - gathered_) [[unlikely]] {
+      push_gathered();
+      if (bytes > kGatherBytes) return push({static_cast<const std::byte*>(data), bytes});
+    }
+    if (bytes == 0) return;
+    std::memcpy(gather_.data() + gathered_, data, bytes);
+    gathered_ += bytes;
+  }
+
+  void receive(void* data, std::size_t bytes) {
+    push_gathered();
+    auto* to = static_cast<std::byte*>(data);
+    while (bytes != 0) {
+      if (unread_.empty()) receive_more();
+      const std::size_t part = std::min(bytes, unread_.size());
+      std::memcpy(to, unread_.data(), part);
+      unread_ = unread_.subspan(part);
+      to += part;
+      bytes -= part;
+    }
+  }
+
+  void flush() {
+    push_gathered();
+    if (leaves_by_itself_) return;
+    try {
+      channel_.flush();
+    } catch (const Error& error) {
+      // A peer that had all it wanted and went is no error, as for a socket; whether it had is what
+      // receive() says.
+      if (error.code() != ErrorCode::kPeerDied) throw;
+    }
+  }
+
+  // Returns when the peer has come here too. Exactly one side says `first`.
+  void sync(bool first) {
+    char token = 0;
+    if (first) send(&token, 1);
+    receive(&token, 1);
+    if (!first) send(&token, 1);
+    flush();
+  }
+
+  Channel& channel() { return channel_; }
+
+ private:
+  static constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
+  static constexpr int kYields = 100;  // before the first nap
+  static constexpr std::chrono::microseconds kNap{50};
+
+  static Channel accept_one(int port, const Options& options) {
+    return Listener(endpoint("", port), options).accept();
+  }
+
+  void push_gathered() {
+    if (gathered_ != 0) push(std::span(gather_).first(std::exchange(gathered_, 0)));
+  }
+
+  void push(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto piece = bytes.first(std::min(bytes.size(), piece_bytes_));
+      for (int tries = 0; !channel_.try_send(piece);) {
+        if (take_in()) continue;
+        if (++tries < kYields) {
+          std::this_thread::yield();
+        } else {
+          std::this_thread::sleep_for(kNap);
+        }
+      }
+      bytes = bytes.subspan(piece.size());
+    }
+  }
+
+  void receive_more() {
+    early_ = {};
+    current_.release();
+    current_ = channel_.receive();
+    if (!current_)
+      throw Error(ErrorCode::kPeerDied, "the peer at " + channel_.peer_address() +
+                                            " ended while more was wanted from it");
+    unread_ = current_.bytes();
+  }
+
+  // Takes what has arrived out of the peer's way. False: nothing has.
+  bool take_in() {
+    if (ended_) return false;
+    std::optional<Message> message = channel_.try_receive();
+    if (!message) return false;
+    ended_ = !*message;
+    // Memory goes back to the peer in order, so the message that is being read must leave as well.
+    if (current_) early_.assign(unread_.begin(), unread_.end());
+    current_.release();
+    std::size_t taken = early_.size() - unread_.size();
+    if (taken >= unread_.size()) {  // not more often, so that no byte moves often
+      early_.erase(early_.begin(), early_.begin() + static_cast<std::ptrdiff_t>(taken));
+      taken = 0;
+    }
+    early_.insert(early_.end(), message->bytes().begin(), message->bytes().end());
+    unread_ = std::span<const std::byte>(early_).subspan(taken);
+    return true;
+  }
+
+  Channel channel_;
+  const bool leaves_by_itself_;  // what is sent leaves without another call
+  const std::size_t piece_bytes_;
+  std::array<std::byte, kGatherBytes> gather_;
+  std::size_t gathered_ = 0;
+
+  std::span<const std::byte> unread_;  // of current_, else the end of early_
+  Message current_;
+  std::vector<std::byte> early_;  // arrived while a send waited
+  bool ended_ = false;            // seen by take_in
+};
+
+}  // namespace leat::adapters

@@ -1,0 +1,9 @@
+// TCP ports for what takes a number and cannot say which one the system chose.
+#pragma once
+
+namespace leat::detail {
+
+// A port that nobody has now, outside the range from which the system chooses.
+int free_port();
+
+}  // namespace leat::detail
