@@ -17,7 +17,8 @@ namespace leat {
 struct LEAT_EXPORT Options {
   // "auto", "shm", "ib", "ib:NAME", "tcp" (no RDMA), or a list: "ib:mlx5_0,ib:mlx5_1", "^shm".
   std::optional<std::string> device;
-  // "auto" (ring where there is RDMA, else tcp), "ring", "planned", "tcp".
+  // "auto" (ring where there is RDMA, else tcp), "ring", "planned", "confirm-each",
+  // "batched", "tcp".
   std::optional<std::string> transport;
   // What to do if the best device cannot be had: "never", "warn" or "allow" falling back.
   std::optional<std::string> fallback;
@@ -41,6 +42,13 @@ struct LEAT_EXPORT Options {
   std::optional<std::size_t> context_ring_bytes;
   // The largest message accepted from or sent to the peer.
   std::optional<std::size_t> max_message_bytes;
+  // Transports batched and confirm-each: bytes of message in a slot, 64 to 16 MiB, and slots, 16 to
+  // 1024, of context 0; the other contexts have 64 slots of a quarter of the size each. Both sides
+  // use the smaller.
+  std::optional<std::size_t> slot_bytes;
+  std::optional<std::size_t> slot_count;
+  // Transport batched: percent of free slots under which the receiver is asked for more, 0 to 100.
+  std::optional<std::size_t> confirm_threshold;
   // Transport planned: memory for message arrays, the same on both sides. 0 (default): by device.
   std::optional<std::size_t> planned_bytes;
   // Transport planned: the digest of the plan, up to 32 bytes in hexadecimal; the peer's must be

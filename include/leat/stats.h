@@ -21,8 +21,16 @@ struct Stats {
   // Messages that met no posted receive at the peer; credits keep it 0. On ib the port counts them,
   // for all its connections together (rxe and mlx5 do; 0 elsewhere).
   std::uint64_t rnr_retries = 0;
-  std::uint64_t sleeps = 0;     // times a wait went to sleep in the kernel
-  std::uint64_t fallbacks = 0;  // better devices given up while connecting
+  // Of the transports batched and confirm-each, 0 elsewhere.
+  std::uint64_t slot_memory_bytes = 0;  // for messages, both directions; fixed when connecting
+  std::uint64_t send_requests = 0;      // posted: sends, writes, reads
+  std::uint64_t receive_requests = 0;   // posted after the beginning
+  std::uint64_t completions = 0;        // polled, of sends and of receives
+  std::uint64_t confirm_reads = 0;      // batched: reads of the peer's bitmaps
+  std::uint64_t slots_confirmed = 0;    // batched: messages that they found
+  std::uint64_t doorbells = 0;          // batched: times an idle peer was rung
+  std::uint64_t sleeps = 0;             // times a wait went to sleep in the kernel
+  std::uint64_t fallbacks = 0;          // better devices given up while connecting
 };
 
 }  // namespace leat

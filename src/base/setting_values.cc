@@ -100,6 +100,11 @@ std::optional<std::size_t> PositiveBytesCodec::parse(std::string_view text) {
   return value && *value > 0 ? value : std::nullopt;
 }
 
+std::optional<std::size_t> SlotBytesCodec::parse(std::string_view text) {
+  const auto value = BytesCodec::parse(text);
+  return value && *value >= 64 && *value <= std::size_t{1} << 24 ? value : std::nullopt;
+}
+
 std::optional<std::int64_t> parse_count_or_inf(std::string_view text, std::int64_t limit) {
   if (text == "inf" || text == "-1") return -1;
   const auto number = parse_number(text);

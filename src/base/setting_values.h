@@ -68,6 +68,31 @@ struct PositiveBytesCodec : BytesCodec {
   static std::optional<std::size_t> parse(std::string_view text);
 };
 
+struct SlotBytesCodec : BytesCodec {
+  static constexpr const char* kAllowed = "a number of bytes from 64 to 16M";
+  static std::optional<std::size_t> parse(std::string_view text);
+};
+
+// A whole number from kLeast to kMost.
+template <std::size_t kLeast, std::size_t kMost>
+struct RangeCodec {
+  static constexpr const char* kType = "number";
+  static std::optional<std::size_t> parse(std::string_view text) {
+    const auto value = parse_number(text);
+    return value && *value >= kLeast && *value <= kMost ? value : std::nullopt;
+  }
+  static std::string format(std::size_t value) { return std::to_string(value); }
+};
+
+struct SlotCountCodec : RangeCodec<16, 1024> {
+  static constexpr const char* kAllowed = "a number from 16 to 1024";
+};
+
+struct PercentCodec : RangeCodec<0, 100> {
+  static constexpr const char* kType = "percent";
+  static constexpr const char* kAllowed = "a number from 0 to 100";
+};
+
 struct DigestCodec {
   static constexpr const char* kType = "hexadecimal";
   static constexpr const char* kAllowed = "up to 64 hexadecimal digits, an even number of them";

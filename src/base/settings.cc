@@ -83,6 +83,13 @@ constexpr Row kTable[] = {
         "context_ring_bytes", "receive memory of each other context; 0: by device"),
     row<PositiveBytesCodec, &Settings::max_message_bytes, &Options::max_message_bytes>(
         "max_message_bytes", "the largest message accepted from or sent to the peer"),
+    row<SlotBytesCodec, &Settings::slot_bytes, &Options::slot_bytes>(
+        "slot_bytes", "transports batched and confirm-each: bytes of message in a slot"),
+    row<SlotCountCodec, &Settings::slot_count, &Options::slot_count>(
+        "slot_count", "transports batched and confirm-each: slots of context 0"),
+    row<PercentCodec, &Settings::confirm_threshold, &Options::confirm_threshold>(
+        "confirm_threshold",
+        "transport batched: percent of free slots under which the peer's bitmap is read"),
     row<BytesCodec, &Settings::planned_bytes, &Options::planned_bytes>(
         "planned_bytes", "transport planned: memory for message arrays; 0: by device"),
     row<DigestCodec, &Settings::plan_digest, &Options::plan_digest>(

@@ -27,8 +27,11 @@ struct Settings {
   std::size_t ring_bytes = 0;          // 0: by device
   std::size_t context_ring_bytes = 0;  // 0: by device
   std::size_t max_message_bytes = std::size_t{1} << 30;
-  std::size_t planned_bytes = 0;  // 0: by device
-  std::string plan_digest;        // hexadecimal digits in lower case
+  std::size_t slot_bytes = 4096;
+  std::size_t slot_count = 256;
+  std::size_t confirm_threshold = 40;  // percent
+  std::size_t planned_bytes = 0;       // 0: by device
+  std::string plan_digest;             // hexadecimal digits in lower case
   std::string tls_psk_file;
   std::string tls_cert_file;
   std::string tls_key_file;

@@ -78,6 +78,11 @@ std::string agree_on_transport(const Hello& client, const Hello& listener) {
               "Leave the setting transport at auto on one side.");
 }
 
+std::size_t receive_requests_of(const std::string& transport) {
+  const TransportRule* rule = find_transport(transport);
+  return rule == nullptr ? 0 : rule->receive_requests;
+}
+
 std::string transport_on(DeviceKind kind, const std::string& agreed) {
   const bool rdma = kind != DeviceKind::kTcp;
   for (const TransportRule& rule : kTransports) {

@@ -11,16 +11,24 @@
 namespace leat::detail {
 
 struct TransportRule {
-  const char* name;  // at most 15 characters
-  bool rdma;         // needs a queue pair; the others need device tcp
+  const char* name;              // at most 15 characters
+  bool rdma;                     // needs a queue pair; the others need device tcp
+  std::size_t receive_requests;  // that its queue pair has room for, where the device allows
   const char* help;
 };
 
 // Every transport that a peer may ask for; "auto" takes the first one that fits the device.
-inline constexpr std::array<TransportRule, 3> kTransports = {{
-    {"ring", true, "write-with-immediate into a ring per protocol context, received in place"},
-    {"planned", true, "ring, and beside it message arrays whose places are planned; by name only"},
-    {"tcp", false, "framed messages on the TCP connection, for machines without RDMA between them"},
+inline constexpr std::array<TransportRule, 5> kTransports = {{
+    {"ring", true, 1024,
+     "write-with-immediate into a ring per protocol context, received in place"},
+    {"planned", true, 1024,
+     "ring, and beside it message arrays whose places are planned; by name only"},
+    {"batched", true, 64,
+     "slots filled and given back many at a time, by bitmaps that each side reads; by name only"},
+    {"confirm-each", true, 4096,
+     "the same slots, each message announced and each slot given back alone; by name only"},
+    {"tcp", false, 0,
+     "framed messages on the TCP connection, for machines without RDMA between them"},
 }};
 
 // Throws kInvalidArgument if one side's own settings contradict each other: an unknown transport,
@@ -29,6 +37,9 @@ void check_choice(const Settings& settings, const DeviceList& devices);
 
 // What both ask for: a transport's name or "auto". Throws kUnavailable that names both wishes.
 std::string agree_on_transport(const Hello& client, const Hello& listener);
+
+// Receive requests that a queue pair for that transport should have room for.
+std::size_t receive_requests_of(const std::string& transport);
 
 // The transport to use on a device of that kind; empty if `agreed` cannot run there.
 std::string transport_on(DeviceKind kind, const std::string& agreed);

@@ -67,11 +67,11 @@ void warn_if_in_clear(const Negotiation& side) {
 
 }  // namespace
 
-QueueDepths queue_depths(const Device& device) {
+QueueDepths queue_depths(const Device& device, const std::string& transport) {
   const Limits limits = device.limits();
   QueueDepths depths;
   depths.send_requests = std::min(depths.send_requests, limits.max_send_requests);
-  depths.receive_requests = std::min(depths.receive_requests, limits.max_receive_requests);
+  depths.receive_requests = std::min(receive_requests_of(transport), limits.max_receive_requests);
   return depths;
 }
 

@@ -41,8 +41,8 @@ struct Link {
 using Prepare = std::function<std::vector<std::byte>(Link& link)>;
 inline constexpr std::size_t kMaxSetupBytes = 1024;
 
-// Largest queue depths that `device` and leat's defaults allow.
-QueueDepths queue_depths(const Device& device);
+// Largest queue depths that `device` allows and `transport` can use.
+QueueDepths queue_depths(const Device& device, const std::string& transport);
 
 // Throws kInvalidArgument if the settings contradict each other or their files cannot be used, as
 // connect_link and accept_link would; for a listener, to fail at once.

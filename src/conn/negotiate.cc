@@ -175,8 +175,8 @@ std::vector<std::byte> connect_device(const Negotiation& side, const Answer& ans
     const auto budget = std::chrono::milliseconds(answer.budget_ms);
     const Deadline end =
         std::min(budget_end(side, budget), budget_end(side, budget_of(side.deadline)));
-    side.link.queue_pair =
-        side.link.device->connect(answer.offer, queue_depths(*side.link.device), end);
+    side.link.queue_pair = side.link.device->connect(
+        answer.offer, queue_depths(*side.link.device, answer.transport), end);
   }
   return side.prepare(side.link);
 }
@@ -267,7 +267,7 @@ class Passive {
     try {
       open(side_, kind, own_.device(kind));
       if (link.device) {
-        offer = link.device->offer(queue_depths(*link.device), side_.local_host);
+        offer = link.device->offer(queue_depths(*link.device, link.transport), side_.local_host);
         answer.offer = offer->blob();
       }
     } catch (const Error& error) {

@@ -107,6 +107,10 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
                   std::string(what) + " timed out after " + std::to_string(timeout.count()) +
                       " ms, peer " + where(),
                   "Raise the option timeout_ms, or see what the peer is waiting for.");
+    if (side == Side::kSend && transport_.took_part()) {
+      if (spin(side, attempt, deadline)) return;
+      nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
+    }
     sleep(side, deadline, nap);
   }
 }

@@ -3,6 +3,8 @@
 #include "base/log.h"
 #include "conn/link.h"
 #include "leat/error.h"
+#include "transport/batched.h"
+#include "transport/confirm_each.h"
 #include "transport/planned.h"
 #include "transport/ring.h"
 #include "transport/tcp.h"
@@ -16,40 +18,15 @@ class Setup {
   explicit Setup(const Settings& settings) : settings_(settings) {}
 
   std::vector<std::byte> prepare(Link& link) {
-    ring_.reset();
-    tcp_.reset();
-    if (link.transport == "ring" || link.transport == "planned") {
-      RingOptions options;
-      options.ring_bytes = settings_.ring_bytes;
-      options.context_ring_bytes = settings_.context_ring_bytes;
-      options.max_message_bytes = settings_.max_message_bytes;
-      options.depths = queue_depths(*link.device);
-      if (link.transport == "planned") {
-        ring_ = std::make_unique<PlannedTransport>(
-            std::move(link.device), std::move(link.queue_pair), options,
-            PlannedOptions{settings_.planned_bytes, settings_.plan_digest});
-      } else {
-        ring_ = std::make_unique<RingTransport>(std::move(link.device), std::move(link.queue_pair),
-                                                options);
-      }
-      return ring_->setup();
-    }
-    if (link.transport == "tcp") {
-      tcp_ = std::make_unique<TcpTransport>(*link.stream, settings_.max_message_bytes);
-      return tcp_->setup();
-    }
-    throw Error(ErrorCode::kUnavailable, "no transport is named '" + link.transport + "'");
+    transport_.reset();
+    transport_ = make(link);
+    return transport_->setup();
   }
 
   Connection finish(Link& link) {
     Connection connection;
-    if (ring_ != nullptr) {
-      ring_->start(link.peer_setup);
-      connection.transport = std::move(ring_);
-    } else {
-      tcp_->start(link.peer_setup);
-      connection.transport = std::move(tcp_);
-    }
+    transport_->start(link.peer_setup);
+    connection.transport = std::move(transport_);
     connection.stream = std::move(link.stream);
     connection.transport_name = link.transport;
     connection.device_name = link.device_name;
@@ -64,9 +41,42 @@ class Setup {
   }
 
  private:
+  std::unique_ptr<Transport> make(Link& link) const {
+    if (link.transport == "tcp")
+      return std::make_unique<TcpTransport>(*link.stream, settings_.max_message_bytes);
+    const QueueDepths depths = queue_depths(*link.device, link.transport);
+    if (link.transport == "ring")
+      return std::make_unique<RingTransport>(std::move(link.device), std::move(link.queue_pair),
+                                             ring_options(depths));
+    if (link.transport == "planned")
+      return std::make_unique<PlannedTransport>(
+          std::move(link.device), std::move(link.queue_pair), ring_options(depths),
+          PlannedOptions{settings_.planned_bytes, settings_.plan_digest});
+    if (link.transport == "batched")
+      return std::make_unique<BatchedTransport>(std::move(link.device), std::move(link.queue_pair),
+                                                slot_options(depths));
+    if (link.transport == "confirm-each")
+      return std::make_unique<ConfirmEachTransport>(
+          std::move(link.device), std::move(link.queue_pair), slot_options(depths));
+    throw Error(ErrorCode::kUnavailable, "no transport is named '" + link.transport + "'");
+  }
+
+  RingOptions ring_options(const QueueDepths& depths) const {
+    return {.ring_bytes = settings_.ring_bytes,
+            .context_ring_bytes = settings_.context_ring_bytes,
+            .max_message_bytes = settings_.max_message_bytes,
+            .depths = depths};
+  }
+  SlotOptions slot_options(const QueueDepths& depths) const {
+    return {.slot_bytes = settings_.slot_bytes,
+            .slot_count = static_cast<unsigned>(settings_.slot_count),
+            .confirm_threshold = static_cast<unsigned>(settings_.confirm_threshold),
+            .max_message_bytes = settings_.max_message_bytes,
+            .depths = depths};
+  }
+
   const Settings& settings_;
-  std::unique_ptr<RingTransport> ring_;
-  std::unique_ptr<TcpTransport> tcp_;
+  std::unique_ptr<Transport> transport_;
 };
 
 }  // namespace

@@ -39,10 +39,8 @@ class RingTransport : public Transport {
   RingTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
                 const RingOptions& options);
 
-  // What the peer must know, for its start().
-  virtual std::vector<std::byte> setup() const;
-  // Takes the peer's setup(); once, before anything else. Throws kProtocol.
-  virtual void start(std::span<const std::byte> peer_setup);
+  std::vector<std::byte> setup() const override;
+  void start(std::span<const std::byte> peer_setup) override;
 
   bool try_send(std::span<const std::byte> message, Context context) override;
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;

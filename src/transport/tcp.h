@@ -29,8 +29,8 @@ class TcpTransport final : public Transport {
   // `stream` must outlive the transport.
   TcpTransport(Stream& stream, std::size_t max_message_bytes);
 
-  std::vector<std::byte> setup() const;
-  void start(std::span<const std::byte> peer_setup);
+  std::vector<std::byte> setup() const override;
+  void start(std::span<const std::byte> peer_setup) override;
 
   bool try_send(std::span<const std::byte> message, Context context) override;
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "leat/stats.h"
 #include "proto/context.h"
@@ -43,12 +44,22 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
+  // --- beginning
+  // What the peer must know, for its start(); at most kMaxSetupBytes.
+  virtual std::vector<std::byte> setup() const = 0;
+  // Takes the peer's setup(), which may be anything; once, before all that follows. Throws
+  // kProtocol.
+  virtual void start(std::span<const std::byte> peer_setup) = 0;
+
   // --- send side
   // True: the message is accepted, the caller may reuse its memory. False: no room. For a message
   // larger than `max_in_place_bytes` some pieces may be on their way already: call again with the
   // same message until true; other contexts may be used in between. Throws kTooLarge above
   // max_message_bytes.
   virtual bool try_send(std::span<const std::byte> message, Context context) = 0;
+  // Whether the last try_send took part of a large message though it returned false: there will be
+  // more room soon.
+  virtual bool took_part() const { return false; }
   // Room for a message of exactly `bytes`, at most max_in_place_bytes, to be filled by the caller
   // before commit; data() is null if there is no room now. One reservation at a time. abandon gives
   // an uncommitted one back.
@@ -66,7 +77,8 @@ class Transport {
   // --- receive side
   // kMessage fills `delivery`. The bytes stay until release.
   virtual ReceiveResult try_receive(Context context, Delivery& delivery) = 0;
-  // Whether messages of any context wait here, taken off the device already. Receive side.
+  // Whether messages of any context wait here, taken off the device already, or may come without an
+  // event. Receive side.
   virtual bool pending() const = 0;
   // Gives back a delivery that says must_release. Any order. Never throws: a failure shows at the
   // next call.
@@ -78,8 +90,9 @@ class Transport {
   // A blocked sender waits for room that may come without any event (a counter written by the
   // peer). True: sleep only for short whiles and look again.
   virtual bool room_comes_silently() const = 0;
-  // Something that the peer must get before it goes on found no room in the send queue: a receiver
-  // too sleeps only for short whiles and looks again. Receive side.
+  // Something that the peer must get before it goes on found no room in the send queue, or a
+  // message may come without an event: a receiver too sleeps only for short whiles and looks again.
+  // Receive side.
   virtual bool receiving_waits_for_room() const { return false; }
 
   virtual std::size_t max_in_place_bytes(Context context) const = 0;

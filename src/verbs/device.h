@@ -119,7 +119,8 @@ enum class Side { kSend, kReceive };
 //
 // Order: sends complete in post order. The bytes of a write are visible at the peer before the
 // completion of a later send or immediate of the same queue pair. A read returns bytes no older
-// than its post. Aligned 8-byte words are written and read whole.
+// than its post, and comes after the earlier writes of the same queue pair: when its bytes are here
+// theirs are visible at the peer. Aligned 8-byte words are written and read whole.
 // Failure: the first request that fails completes with its reason, the queue pair is then in error
 // and everything else, also what is posted later, completes as kFlushed; the target's memory is
 // untouched by the request that failed. A dead peer fails requests within the timeout, with
@@ -127,7 +128,8 @@ enum class Side { kSend, kReceive };
 // Destroying with work pending is safe.
 // Threads: one thread sends (post_send, poll_sends, arm(kSend)) while another receives
 // (post_receive, poll_receives, arm(kReceive)); the receiving thread may also post_send
-// unsignaled, inlined writes, which is how credits return. No call blocks.
+// unsignaled, inlined writes, which is how credits return, and unsignaled reads, whose bytes it
+// sees come. No call blocks.
 class QueuePair {
  public:
   virtual ~QueuePair() = default;

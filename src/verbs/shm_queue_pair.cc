@@ -99,7 +99,9 @@ ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
       if (region == nullptr) return fail(request, CompletionStatus::kRemoteAccess);
       if (!own_regions_->holds(request.local_key, local, request.bytes))
         return fail(request, CompletionStatus::kLocalAccess);
-      // Acquire: what we read later is not older than what we read here.
+      // Release: whoever sees what the read brought sees also what was written before it. Acquire:
+      // what we read later is not older than what we read here.
+      std::atomic_thread_fence(std::memory_order_release);
       copy_bytes(local, region->at(request.remote_address), request.bytes);
       std::atomic_thread_fence(std::memory_order_acquire);
       break;

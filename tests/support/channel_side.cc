@@ -11,7 +11,9 @@ namespace leat::detail {
 namespace {
 
 std::string kind_name(const ChannelKind& kind) {
-  return kind.transport == "tcp" ? "tcp" : kind.transport + "_on_" + device_label(kind.device);
+  return kind.transport == "tcp"
+             ? "tcp"
+             : device_label(kind.transport) + "_on_" + device_label(kind.device);
 }
 
 }  // namespace
@@ -21,8 +23,8 @@ void PrintTo(const ChannelKind& kind, std::ostream* out) { *out << kind_name(kin
 std::vector<ChannelKind> channel_kinds() {
   std::vector<ChannelKind> kinds;
   for (const std::string& device : test_devices()) {
-    kinds.push_back({"ring", device});
-    kinds.push_back({"planned", device});
+    for (const char* transport : {"ring", "planned", "confirm-each", "batched"})
+      kinds.push_back({transport, device});
   }
   kinds.push_back({"tcp", "tcp"});
   return kinds;

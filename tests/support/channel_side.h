@@ -30,7 +30,7 @@ struct ChannelKind {
 };
 void PrintTo(const ChannelKind& kind, std::ostream* out);  // "ring_on_shm"
 
-// ring and planned on every test_devices(), and tcp.
+// Every transport with RDMA on every test_devices(), and tcp.
 std::vector<ChannelKind> channel_kinds();
 
 // Options that force `kind`, and make a call that hangs fail.

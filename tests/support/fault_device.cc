@@ -146,7 +146,10 @@ class FaultQueuePair final : public QueuePair {
 
   std::byte* peer_memory(const RemoteRegion& part) override {
     const std::lock_guard lock(mutex_);
-    return inner_ == nullptr || profile_.like_hardware ? nullptr : inner_->peer_memory(part);
+    // What the inner queue pair maps goes with it when this one breaks down.
+    const bool will_break = profile_.failing_request != 0 || profile_.flushed_receive != 0;
+    if (inner_ == nullptr || will_break || profile_.like_hardware) return nullptr;
+    return inner_->peer_memory(part);
   }
 
   std::uint64_t rnr_retries() const override { return inner_->rnr_retries(); }

@@ -1,11 +1,14 @@
-#include "support/ring_side.h"
+#include "support/transport_side.h"
 
 #include <stdexcept>
 #include <thread>
 
+#include "conn/link.h"
 #include "leat/error.h"
 #include "support/devices.h"
 #include "support/scale.h"
+#include "transport/batched.h"
+#include "transport/confirm_each.h"
 #include "verbs/device_table.h"
 
 namespace leat::detail {
@@ -15,22 +18,36 @@ std::string as_word(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-void run_side(Peer& peer, const RingSetup& setup, const FaultProfile& profile, bool offers,
-              const RingBody& body) {
+std::unique_ptr<Transport> make_transport(const TransportSetup& setup, const QueueDepths& depths,
+                                          std::unique_ptr<Device> device,
+                                          std::unique_ptr<QueuePair> queue_pair) {
+  RingOptions ring = setup.ring;
+  SlotOptions slots = setup.slots;
+  ring.depths = slots.depths = depths;
+  if (setup.transport == "ring")
+    return std::make_unique<RingTransport>(std::move(device), std::move(queue_pair), ring);
+  if (setup.transport == "batched")
+    return std::make_unique<BatchedTransport>(std::move(device), std::move(queue_pair), slots);
+  if (setup.transport == "confirm-each")
+    return std::make_unique<ConfirmEachTransport>(std::move(device), std::move(queue_pair), slots);
+  throw std::invalid_argument("no transport " + setup.transport);
+}
+
+void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profile, bool offers,
+              const TransportBody& body) {
   const std::string address = device_address(setup.device);
   auto device = make_fault_device(open_device(setup.device, address), profile);
+  const QueueDepths depths = queue_depths(*device, setup.transport);
   std::unique_ptr<QueuePair> queue_pair;
   if (offers) {
-    const auto offer = device->offer(setup.options.depths, address);
+    const auto offer = device->offer(depths, address);
     peer.tell(as_word(offer->blob()));
     queue_pair = offer->accept(hang_deadline(), -1);
   } else {
     const std::string blob = peer.hear();
-    queue_pair =
-        device->connect(std::as_bytes(std::span(blob)), setup.options.depths, hang_deadline());
+    queue_pair = device->connect(std::as_bytes(std::span(blob)), depths, hang_deadline());
   }
-  RingSide side(peer, std::make_unique<RingTransport>(std::move(device), std::move(queue_pair),
-                                                      setup.options));
+  TransportSide side(peer, make_transport(setup, depths, std::move(device), std::move(queue_pair)));
   peer.tell(as_word(side.transport->setup()));
   const std::string peer_setup = peer.hear();
   side.transport->start(std::as_bytes(std::span(peer_setup)));
@@ -39,7 +56,7 @@ void run_side(Peer& peer, const RingSetup& setup, const FaultProfile& profile, b
 
 }  // namespace
 
-void RingSide::wait(const char* what, const std::function<bool()>& ready) {
+void TransportSide::wait(const char* what, const std::function<bool()>& ready) {
   const Deadline deadline = hang_deadline();
   while (!ready()) {
     if (lifeline_ended()) {
@@ -51,22 +68,22 @@ void RingSide::wait(const char* what, const std::function<bool()>& ready) {
   }
 }
 
-bool RingSide::lifeline_ended() {
+bool TransportSide::lifeline_ended() {
   if (!watches_lifeline) return false;
   if (!heard_ && peer.has_word()) heard_ = hear_outcome();
   return heard_ && !heard_->second.empty();
 }
 
-void RingSide::send(std::span<const std::byte> message, Context context) {
+void TransportSide::send(std::span<const std::byte> message, Context context) {
   wait("send", [&] { return transport->try_send(message, context); });
 }
 
-void RingSide::end() {
+void TransportSide::end() {
   wait("end", [&] { return transport->try_end(); });
   wait("flush", [&] { return transport->try_flush(); });
 }
 
-bool RingSide::receive(Context context, Delivery& delivery) {
+bool TransportSide::receive(Context context, Delivery& delivery) {
   ReceiveResult result = ReceiveResult::kNothing;
   wait("receive", [&] {
     result = transport->try_receive(context, delivery);
@@ -75,11 +92,11 @@ bool RingSide::receive(Context context, Delivery& delivery) {
   return result == ReceiveResult::kMessage;
 }
 
-void RingSide::tell_outcome(std::uint64_t messages, const std::string& error) {
+void TransportSide::tell_outcome(std::uint64_t messages, const std::string& error) {
   peer.tell(std::to_string(messages) + ' ' + error.substr(0, 1000));
 }
 
-std::pair<std::uint64_t, std::string> RingSide::hear_outcome() {
+std::pair<std::uint64_t, std::string> TransportSide::hear_outcome() {
   if (heard_) return *heard_;
   const std::string word = peer.hear();
   const std::size_t blank = word.find(' ');
@@ -90,8 +107,8 @@ std::span<const std::byte> bytes_of(const Delivery& delivery) {
   return {delivery.data == nullptr ? delivery.small.data() : delivery.data, delivery.bytes};
 }
 
-void run_rings(PeerMode mode, const RingSetup& setup, const RingBody& first,
-               const RingBody& second) {
+void run_transports(PeerMode mode, const TransportSetup& setup, const TransportBody& first,
+                    const TransportBody& second) {
   run_pair(
       mode, [&](Peer& peer) { run_side(peer, setup, setup.first, true, first); },
       [&](Peer& peer) { run_side(peer, setup, setup.second, false, second); });

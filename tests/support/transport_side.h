@@ -1,4 +1,4 @@
-// One side of a test of the ring transport over a device with faults.
+// One side of a test of a transport over a device with faults.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,20 @@
 #include "support/fault_device.h"
 #include "support/peer_pair.h"
 #include "transport/ring.h"
+#include "transport/slot_transport.h"
 
 namespace leat::detail {
 
 // Belongs to one thread, or without a lifeline to a sending and a receiving one. Waits throw
 // kPeerDied once the other side has said that it broke, as a channel's waits do at the end of the
 // lifeline, and std::runtime_error at hang_deadline().
-class RingSide {
+class TransportSide {
  public:
-  RingSide(Peer& its_peer, std::unique_ptr<RingTransport> ring)
-      : peer(its_peer), transport(std::move(ring)) {}
+  TransportSide(Peer& its_peer, std::unique_ptr<Transport> its_transport)
+      : peer(its_peer), transport(std::move(its_transport)) {}
 
   Peer& peer;
-  std::unique_ptr<RingTransport> transport;
+  std::unique_ptr<Transport> transport;
   bool watches_lifeline = true;
 
   void send(std::span<const std::byte> message, Context context);
@@ -47,18 +48,20 @@ class RingSide {
 // The bytes of a delivery, wherever they are.
 std::span<const std::byte> bytes_of(const Delivery& delivery);
 
-using RingBody = std::function<void(RingSide&)>;
+using TransportBody = std::function<void(TransportSide&)>;
 
-struct RingSetup {
+struct TransportSetup {
   std::string device = "shm";
+  std::string transport = "ring";  // or "batched", "confirm-each"
   FaultProfile first;
   FaultProfile second;
-  RingOptions options;
+  RingOptions ring;
+  SlotOptions slots;
 };
 
-// The first side offers, the second connects; both set up rings. As VerbsTest::run otherwise, but a
-// side may end while the other goes on.
-void run_rings(PeerMode mode, const RingSetup& setup, const RingBody& first,
-               const RingBody& second);
+// The first side offers, the second connects; both set up the transport. As VerbsTest::run
+// otherwise, but a side may end while the other goes on.
+void run_transports(PeerMode mode, const TransportSetup& setup, const TransportBody& first,
+                    const TransportBody& second);
 
 }  // namespace leat::detail

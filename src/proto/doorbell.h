@@ -1,0 +1,130 @@
+// When a receiver of transport batched reads its peer's bitmap, when it asks to be rung instead,
+// and when it may sleep. Pure.
+//
+// The sender counts what it posts and publishes that number beside its bitmap. A receiver that
+// found nothing for a while allows the sender to ring so many times, by writing a limit into the
+// sender's memory, then reads once more. The sender publishes its number, then looks at the limit.
+// With a full barrier between the two steps on both sides at least one sees the other: the sender
+// rings, or the receiver finds that there is more than arrived and goes on reading.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace leat::detail {
+
+class DoorbellReceiver {
+ public:
+  enum class Step { kNothing, kRead, kAllow };
+
+  // How often the sender may ring before the receiver reads again: so that single messages, each
+  // waited for, cost one allowance for many.
+  static constexpr std::uint32_t kAllowance = 16;
+  // Fruitless reads before it allows. Where a read takes a round trip the next message does not
+  // wait for one. Where it is a look at memory it depends: if the rings of the last allowance were
+  // waited for, as in a conversation, it allows at once; if they came in a burst, later and later.
+  static constexpr unsigned kSlowPatience = 1;
+  static constexpr unsigned kFirstPatience = 8;
+  static constexpr unsigned kMostPatience = 4096;
+  // A ring after so many polls was waited for.
+  static constexpr unsigned kPollsOfAWait = 6;
+  // Polls between two reads that only serve to give slots back.
+  static constexpr unsigned kPollsPerOwedRead = 256;
+
+  // Nothing is left of what was found. `arrived`: messages found ever. `owes`: slots wait for a
+  // read before they can be given back.
+  Step next(std::uint32_t arrived, bool owes) {
+    if (reading_) return Step::kNothing;
+    if (!allowed()) {
+      return expects(arrived) || idle_reads_ < (quick_ ? patience_ : kSlowPatience) ? Step::kRead
+                                                                                    : Step::kAllow;
+    }
+    ++polls_;
+    if (!checked_ || expects(arrived)) return Step::kRead;
+    return owes && polls_ % kPollsPerOwedRead == 0 ? Step::kRead : Step::kNothing;
+  }
+  // Whether nothing can come without an event, and nothing of us is missing at the sender.
+  bool may_sleep(std::uint32_t arrived, bool owes) const {
+    return allowed() && checked_ && !expects(arrived) && !owes;
+  }
+
+  // A read was posted; one at a time.
+  void read_posted() {
+    reading_ = true;
+    missed_ = false;
+  }
+  bool reading() const { return reading_; }
+  // It is here: the sender's number. `quick`: it was here at once.
+  void read_done(std::uint32_t posted, std::uint32_t arrived, bool quick) {
+    reading_ = false;
+    idle_reads_ = posted == posted_ ? idle_reads_ + 1 : 0;
+    posted_ = posted;
+    quick_ = quick;
+    // It was posted after the allowance, as there is one read at a time.
+    checked_ = allowed() && !missed_ && !expects(arrived);
+  }
+  // The new limit, to be written into the sender's memory before the next read. Requires
+  // !reading().
+  std::uint32_t allow() {
+    checked_ = false;
+    idle_reads_ = 0;
+    polls_ = 0;
+    waits_ = 0;
+    return limit_ = rung_ + kAllowance;
+  }
+  // Its caller looks rarely from now on: what is owed is read at the next look.
+  void hurry() { polls_ = kPollsPerOwedRead - 1; }
+  bool allowed() const { return limit_ != rung_; }
+  std::uint32_t limit() const { return limit_; }
+  // The sender rang. `found`: the message that it rang for was found by that, so nothing is missing
+  // but for what the next ring tells. False: more often than it may.
+  [[nodiscard]] bool rang(bool found) {
+    if (!allowed()) return false;
+    ++rung_;
+    if (!found) missed_ = true;
+    checked_ = checked_ && found;
+    if (polls_ >= kPollsOfAWait) ++waits_;
+    polls_ = 0;
+    idle_reads_ = 0;
+    if (!allowed()) {
+      patience_ =
+          waits_ >= kAllowance / 2 ? 1 : std::clamp(2 * patience_, kFirstPatience, kMostPatience);
+    }
+    return true;
+  }
+
+ private:
+  bool expects(std::uint32_t arrived) const {
+    return static_cast<std::int32_t>(posted_ - arrived) > 0;
+  }
+
+  std::uint32_t limit_ = 0;
+  std::uint32_t rung_ = 0;
+  std::uint32_t posted_ = 0;  // the sender's number as last read
+  unsigned idle_reads_ = 0;
+  unsigned patience_ = kFirstPatience;
+  unsigned waits_ = 0;  // rings of this allowance that were waited for
+  bool quick_ = false;  // reads are here at once
+  unsigned polls_ = 0;
+  bool reading_ = false;
+  bool checked_ = false;  // a read after the allowance found that all had arrived
+  bool missed_ = false;   // since the last read was posted it rang for what was not found
+};
+
+class DoorbellSender {
+ public:
+  // The limit as it stands in our memory. False: it cannot be.
+  [[nodiscard]] bool see(std::uint32_t limit) {
+    if (limit - rung_ > DoorbellReceiver::kAllowance) return false;
+    limit_ = limit;
+    return true;
+  }
+  bool may_ring() const { return limit_ != rung_; }
+  void ring() { ++rung_; }
+
+ private:
+  std::uint32_t limit_ = 0;
+  std::uint32_t rung_ = 0;
+};
+
+}  // namespace leat::detail

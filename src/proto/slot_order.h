@@ -1,0 +1,65 @@
+// Brings the messages of one context, found in any order, into the order of their sending. Pure.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "proto/slot_header.h"
+#include "proto/slots.h"
+
+namespace leat::detail {
+
+class SlotOrder {
+ public:
+  explicit SlotOrder(unsigned slots = kMinSlots)
+      : slots_(slots), mask_(std::bit_ceil(slots) - 1), entries_(mask_ + 1U) {}
+
+  struct Entry {
+    SlotRun run;
+    std::uint32_t bytes = 0;
+    SlotKind kind = SlotKind::kMessage;
+    bool here = false;
+  };
+
+  // A message was found. False: it cannot be, one with that place was here or its place is beyond
+  // what the slots can hold.
+  [[nodiscard]] bool put(std::uint32_t place, const Entry& entry) {
+    if (!misses(place)) return false;
+    Entry& at = entries_[place & mask_];
+    at = entry;
+    at.here = true;
+    ++beyond_;
+    for (; beyond_ != 0 && entries_[edge_ & mask_].here && edge_ - next_ < slots_; ++edge_)
+      --beyond_;
+    return true;
+  }
+
+  // Whether a message with that place would be taken.
+  bool misses(std::uint32_t place) const {
+    return place - next_ < slots_ && !entries_[place & mask_].here;
+  }
+
+  bool waiting() const { return next_ != edge_; }
+  const Entry& front() const { return entries_[next_ & mask_]; }
+  // Requires waiting().
+  Entry take() {
+    Entry& at = entries_[next_++ & mask_];
+    at.here = false;
+    return at;
+  }
+
+  // The first place that was not found yet, and whether later ones were.
+  std::uint32_t edge() const { return edge_; }
+  bool has_hole() const { return beyond_ != 0; }
+
+ private:
+  unsigned slots_;
+  std::uint32_t mask_;
+  std::uint32_t next_ = 0;    // to be handed out
+  std::uint32_t edge_ = 0;    // [next_, edge_) are here
+  std::uint32_t beyond_ = 0;  // how many from edge_ on are here
+  std::vector<Entry> entries_;
+};
+
+}  // namespace leat::detail

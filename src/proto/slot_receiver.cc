@@ -1,0 +1,124 @@
+#include "proto/slot_receiver.h"
+
+#include <array>
+#include <atomic>
+#include <bit>
+
+namespace leat::detail {
+
+// Copied once, word by word, as the peer may write at any time.
+SlotHeader SlotReceiver::header_of(unsigned slot) const {
+  std::array<std::uint64_t, sizeof(SlotHeader) / sizeof(std::uint64_t)> words;
+  auto* source = reinterpret_cast<std::uint64_t*>(at(slot));
+  // Relaxed: whoever told us of this slot has ordered that before, by the acquire of a read or of a
+  // completion.
+  for (std::uint64_t& word : words)
+    word = std::atomic_ref(*source++).load(std::memory_order_relaxed);
+  return std::bit_cast<SlotHeader>(words);
+}
+
+bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
+  const std::size_t count = layout_.slots_of(context_, header.bytes);
+  if (header.check != check_of(header, key_) || count > layout_.longest_run(context_) ||
+      slot % kWordSlots + count > kWordSlots)
+    return false;
+  run = {slot, static_cast<unsigned>(count)};
+  return true;
+}
+
+const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t& found) {
+  std::uint64_t fresh = 0;
+  if (!confirm_.see(word, theirs, fresh))
+    return "a bitmap in which a bit flipped twice, or that has bits of no slot";
+  // Their first lines are fetched all at once; one after the other each would be waited for.
+  for (std::uint64_t left = fresh; left != 0; left &= left - 1)
+    __builtin_prefetch(at(word * kWordSlots + static_cast<unsigned>(std::countr_zero(left))));
+  while (fresh != 0) {
+    SlotRun run;
+    const auto first = static_cast<unsigned>(std::countr_zero(fresh));
+    const char* why = found_at(word * kWordSlots + first, fresh, run);
+    if (why != nullptr) return why;
+    fresh &= ~run.bits();
+    ++found;
+  }
+  return nullptr;
+}
+
+// The message at a fresh slot, the lowest of those whose bits flipped together.
+const char* SlotReceiver::found_at(unsigned slot, std::uint64_t fresh, SlotRun& run) {
+  const SlotHeader header = header_of(slot);
+  if (!run_of(slot, header, run)) return "a slot with an impossible header";
+  if ((run.bits() & ~fresh) != 0) return "a message whose slots it did not all fill";
+  if (!put(run, header)) return "a slot with an impossible sequence number";
+  return nullptr;
+}
+
+bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
+  const SlotOrder::Entry entry{run, header.bytes, header.kind, true};
+  // Nothing comes after the end, but what was sent before it may be found later.
+  if (end_ && static_cast<std::int32_t>(header.sequence - end_sequence_) >= 0) return false;
+  if (!order_.put(header.place, entry)) return false;
+  if (header.kind == SlotKind::kEnd) {
+    end_ = entry;
+    end_sequence_ = header.sequence;
+  }
+  return true;
+}
+
+const char* SlotReceiver::read_done() {
+  if (!order_.has_hole() || order_.edge() != hole_) {
+    hole_ = order_.edge();
+    hole_reads_ = 0;
+    return nullptr;
+  }
+  return ++hole_reads_ < kReadsPerHole ? nullptr : "messages with a gap between them";
+}
+
+const char* SlotReceiver::rang(unsigned slot, std::uint32_t place, std::size_t bytes,
+                               std::uint32_t& found, bool& known) {
+  constexpr std::uint32_t kMask = (1U << kRingPlaceBits) - 1;
+  // What was found is before the edge, or a little beyond; far less than half of what the bits
+  // tell.
+  const std::uint32_t ahead = (place - order_.edge()) & kMask;
+  known = ahead > kMask / 2;
+  if (ahead != 0) return nullptr;  // a read shows it, with those before it
+  SlotHeader header;
+  if (bytes == 0) {
+    header = header_of(slot);
+  } else {
+    if (bytes < sizeof header || bytes > UINT32_MAX) return "a message without a header";
+    header.place = order_.edge();
+    header.bytes = static_cast<std::uint32_t>(bytes - sizeof header);
+    header.check = check_of(header, key_);
+  }
+  SlotRun run;
+  if (header.place != order_.edge() || !run_of(slot, header, run))
+    return "a slot with an impossible header";
+  known = true;
+  ++found;
+  return take_early(run, header);
+}
+
+const char* SlotReceiver::landed(std::uint32_t sequence, std::uint32_t& found) {
+  for (unsigned slot = 0; slot < layout_.slots(context_); ++slot) {
+    if (confirm_.carries(slot)) continue;
+    const SlotHeader header = header_of(slot);
+    SlotRun run;
+    // What lies here is old, or on its way and perhaps half written, or what we look for.
+    if (!run_of(slot, header, run) || !order_.misses(header.place) ||
+        static_cast<std::int32_t>(sequence - header.sequence) < 0)
+      continue;
+    const char* why = take_early(run, header);
+    if (why != nullptr) return why;
+    ++found;
+  }
+  return nullptr;
+}
+
+const char* SlotReceiver::take_early(const SlotRun& run, const SlotHeader& header) {
+  if (!confirm_.take_early(run)) return "a message in slots that are in use";
+  if (!put(run, header)) return "a slot with an impossible sequence number";
+  return nullptr;
+}
+
+}  // namespace leat::detail

@@ -1,0 +1,246 @@
+#include "transport/batched.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+
+namespace leat::detail {
+namespace {
+
+// No count of messages; stands where a read will put one, until it does. What the peer counts is
+// compared modulo 2^32, and a peer that really says this only stays unread.
+constexpr std::uint64_t kUnread = ~std::uint64_t{0};
+// For rings and the end.
+constexpr std::size_t kReceives = 2 * DoorbellReceiver::kAllowance;
+// Most words that are left unread between two looks of a blocked sender.
+constexpr unsigned kMostSkippedLooks = 32;
+
+static_assert(kMaxSlotWords <= 64);
+
+std::atomic_ref<std::uint64_t> atomic(std::uint64_t& word) { return std::atomic_ref(word); }
+
+}  // namespace
+
+BatchedTransport::BatchedTransport(std::unique_ptr<Device> device,
+                                   std::unique_ptr<QueuePair> queue_pair,
+                                   const SlotOptions& options)
+    : SlotTransport("batched", std::move(device), std::move(queue_pair), options, sizeof(Head),
+                    sizeof(SlotHeader)) {
+  const std::array<ReceiveRequest, kReceives> receives{};
+  if (this->queue_pair().post_receive(receives) != receives.size())
+    throw Error(ErrorCode::kSystem, "cannot post " + std::to_string(receives.size()) +
+                                        " receives on " + this->queue_pair().describe());
+}
+
+void BatchedTransport::started(std::uint64_t peer_key) {
+  peer_header_key_ = peer_key;
+  words_ = layout().all_words();
+  for (Context context = 0; context < kContextCount; ++context) {
+    senders_[context] = ConfirmSender(layout().slots(context));
+    receivers_[context] = SlotReceiver(layout(), context, slots(), own_key());
+    look_below_[context] = layout().slots(context) * options().confirm_threshold / 100;
+  }
+}
+
+// --- send side
+
+std::optional<SlotRun> BatchedTransport::find_run(Context context, unsigned count) {
+  ConfirmSender& sender = senders_[context];
+  auto run = sender.find(count);
+  if (run && sender.free() >= look_below_[context]) [[likely]]
+    return run;
+  if (!run && skip_looks_ != 0) {
+    --skip_looks_;
+    return std::nullopt;
+  }
+  look_at_given(context);
+  if (!run) run = sender.find(count);
+  if (run) {
+    looks_in_vain_ = 0;
+  } else {
+    // The receiver's bitmap is a cache line that it writes: the more it is read the slower it gets.
+    skip_looks_ = std::min(1U << std::min(looks_in_vain_++, 5U), kMostSkippedLooks);
+  }
+  return run;
+}
+
+// Takes in what an earlier read brought, and posts another.
+void BatchedTransport::look_at_given(Context context) {
+  Head& ours = head();
+  if (!reading_given_) {
+    atomic(ours.peer_given_back).store(kUnread, std::memory_order_relaxed);
+    SendRequest request;
+    request.opcode = Opcode::kRead;
+    request.signaled = false;
+    request.local = &ours.peer_given_back;
+    request.bytes = (1 + words_) * sizeof(std::uint64_t);
+    request.local_key = local_key();
+    request.remote_address = peer_head() + offsetof(Head, given_back);
+    request.remote_key = peer_key();
+    if (!post_rest() || post_sends({&request, 1}) == 0) return;
+    reading_given_ = true;
+    given_reads_.add(1);
+  }
+  // Acquire: we write into slots given back only after the receiver was done with them.
+  if (atomic(ours.peer_given_back).load(std::memory_order_acquire) == kUnread) return;
+  reading_given_ = false;
+  take_given();
+  // If little came back the next look waits until half of what is left was used.
+  const unsigned threshold = senders_[context].slots() * options().confirm_threshold / 100;
+  const unsigned free = senders_[context].free();
+  look_below_[context] = free >= threshold ? threshold : free / 2;
+}
+
+void BatchedTransport::take_given() {
+  Head& ours = head();
+  for (Context context = 0; context < kContextCount; ++context) {
+    for (unsigned word = 0; word < layout().words(context); ++word) {
+      const unsigned at = layout().first_word(context) + word;
+      const std::uint64_t given =
+          atomic(ours.peer_given[at]).load(std::memory_order_acquire);  // as above
+      if (given == given_seen_[at]) continue;
+      given_seen_[at] = given;
+      unsigned freed = 0;
+      if (!senders_[context].see(word, given, freed))
+        fail_sending("slots given back that it did not have");
+      look_below_[context] = senders_[context].slots() * options().confirm_threshold / 100;
+    }
+  }
+}
+
+bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
+  if (!post_rest()) return false;
+  look_at_limit();
+  ConfirmSender& sender = senders_[context];
+  SlotHeader header;
+  header.echo = sender.flipped(run);
+  header.sequence = sequence_ + 1;
+  header.place = places_[context];
+  header.bytes = static_cast<std::uint32_t>(bytes);
+  header.kind = kind;
+  header.check = check_of(header, peer_header_key_);
+  std::memcpy(outgoing(context, run), &header, sizeof header);
+
+  // Only a plain message rings by itself: its receiver then does not look at the header.
+  const bool rings = bell_.may_ring() && kind == SlotKind::kMessage;
+  std::array<SendRequest, 2> requests;
+  requests[0] = write_of(context, run, sizeof header + bytes);
+  if (rings) {
+    requests[0].opcode = Opcode::kWriteWithImmediate;
+    requests[0].immediate = ring_of(layout().first_slot(context) + run.first, header.place);
+  }
+  requests[1].opcode = Opcode::kRead;
+  requests[1].signaled = false;
+  requests[1].local = &head().filled[layout().first_word(context) + run.word()];
+  requests[1].bytes = sizeof(std::uint64_t);
+  requests[1].local_key = local_key();
+  requests[1].remote_address = requests[0].remote_address + offsetof(SlotHeader, echo);
+  requests[1].remote_key = peer_key();
+  const std::size_t accepted = post_sends(requests);
+  if (accepted == 0) return false;
+
+  sender.take(run);
+  ++places_[context];
+  ++sequence_;
+  if (accepted == 1) rest_.push_back(requests[1]);
+  // The number, then a look whether to ring; the receiver asks to be rung, then looks at the
+  // number. With a full barrier in between on both sides one of us sees the other.
+  atomic(head().posted).store(sequence_, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (rings) {
+    bell_.ring();
+    rings_.add(1);
+  } else {
+    look_at_limit();
+    if (bell_.may_ring()) [[unlikely]]
+      ring(ring_of(layout().first_slot(context) + run.first, header.place));
+  }
+  if (!rest_.empty()) [[unlikely]]
+    post_rest();
+  return true;
+}
+
+// Rings for a message that went without.
+void BatchedTransport::ring(std::uint32_t ring) {
+  SendRequest request;
+  request.opcode = Opcode::kWriteWithImmediate;
+  request.signaled = false;
+  request.inlined = true;
+  request.remote_address = peer_head();
+  request.remote_key = peer_key();
+  request.immediate = ring;
+  bell_.ring();
+  rings_.add(1);
+  rest_.push_back(request);
+}
+
+// What must go before anything else, as the send queue took only part of it.
+bool BatchedTransport::post_rest() {
+  while (!rest_.empty()) {
+    const std::size_t accepted = post_sends(rest_);
+    if (accepted == 0) return false;
+    rest_.erase(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(accepted));
+  }
+  return true;
+}
+
+void BatchedTransport::arm(Side side) {
+  SlotTransport::arm(side);
+  if (side == Side::kSend) {
+    skip_looks_ = 0;  // who sleeps between looks needs no other pause
+  } else {
+    if (!doorbell_.allowed() && !doorbell_.reading()) allow();
+    if (owes()) doorbell_.hurry();
+  }
+}
+
+void BatchedTransport::look_at_limit() {
+  // Relaxed: a number that orders nothing; the fence in post() does.
+  const std::uint64_t word = atomic(head().ring_limit).load(std::memory_order_relaxed);
+  if (word == limit_word_) [[likely]]
+    return;
+  if (!is_sealed(word) || !bell_.see(static_cast<std::uint32_t>(word >> 32)))
+    fail_sending("an impossible number of rings");
+  limit_word_ = word;
+}
+
+// The end is a message like others, of context 0; it tells for each context how many there were.
+bool BatchedTransport::post_end() {
+  const auto run = find_run(0, 1);
+  if (!run) return false;
+  std::array<std::uint32_t, kContextCount> places = places_;
+  ++places[0];  // itself
+  std::memcpy(outgoing(0, *run) + sizeof(SlotHeader), places.data(), sizeof places);
+  if (!post(0, *run, SlotKind::kEnd, sizeof places)) return false;
+  prepare_flush();
+  return true;
+}
+
+// A receiver that comes to look only after we are gone cannot read our bitmap any more. So it gets
+// one number, behind all the messages: up to that one all are in its memory.
+bool BatchedTransport::prepare_flush() {
+  if (!post_rest()) return false;
+  std::uint64_t word = sealed(sequence_);
+  SendRequest request;
+  request.opcode = Opcode::kWrite;
+  request.signaled = false;
+  request.inlined = true;
+  request.local = &word;
+  request.bytes = sizeof word;
+  request.remote_address = peer_head() + offsetof(Head, landed);
+  request.remote_key = peer_key();
+  return post_sends({&request, 1}) != 0;
+}
+
+// --- both
+
+void BatchedTransport::add_stats(Stats& stats) const {
+  SlotTransport::add_stats(stats);
+  stats.confirm_reads += filled_reads_.get() + given_reads_.get();
+  stats.slots_confirmed += confirmed_.get();
+  stats.doorbells += rings_.get();
+}
+
+}  // namespace leat::detail

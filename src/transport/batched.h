@@ -1,0 +1,124 @@
+// The batched transport (HiPower §3): messages are confirmed, and slots given back, by bitmaps that
+// each side reads of the other, many at a time. While messages flow nothing is ever announced to
+// the receiver: no immediate data, no sends, no posted receives.
+//
+// A message is two requests of the sender: the write that fills the slot, and behind it a read of
+// that slot's header word `echo` into the sender's own bitmap. A device executes requests in order,
+// so the answer of the read comes after the write is complete; the answer itself flips the bit,
+// whatever the sender's processor does meanwhile. docs/transports/batched.md has the whole.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "proto/doorbell.h"
+#include "proto/slot_receiver.h"
+#include "transport/slot_transport.h"
+
+namespace leat::detail {
+
+class BatchedTransport final : public SlotTransport {
+ public:
+  // Allocates the slots: the peer may send once it has setup(). Throws kResource.
+  BatchedTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
+                   const SlotOptions& options);
+
+  bool pending() const override;
+  void arm(Side side) override;
+  bool receiving_waits_for_room() const override { return !may_sleep(); }
+  void add_stats(Stats& stats) const override;
+
+ private:
+  // The start of each side's region. Every word is aligned, and read and written whole.
+  struct Head {
+    // The sender's half, read by the peer: how many messages were posted, and the bitmap.
+    alignas(64) std::uint64_t posted;
+    std::array<std::uint64_t, kMaxSlotWords> filled;
+    // The receiver's half, read by the peer: how often it gave slots back, and its bitmap.
+    alignas(64) std::uint64_t given_back;
+    std::array<std::uint64_t, kMaxSlotWords> given;
+    // Written by the peer, sealed: how often we may ring; up to which message all has landed.
+    alignas(64) std::uint64_t ring_limit;
+    alignas(64) std::uint64_t landed;
+    // Where our reads of the peer's two halves land.
+    alignas(64) std::uint64_t peer_posted;
+    std::array<std::uint64_t, kMaxSlotWords> peer_filled;
+    alignas(64) std::uint64_t peer_given_back;
+    std::array<std::uint64_t, kMaxSlotWords> peer_given;
+  };
+
+  // --- SlotTransport
+  void started(std::uint64_t peer_key) override;
+  std::optional<SlotRun> find_run(Context context, unsigned count) override;
+  bool post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) override;
+  bool post_end() override;
+  bool prepare_flush() override;
+  bool look() override;
+  bool waiting(Context context) const override { return receivers_[context].waiting(); }
+  SlotOrder::Entry take(Context context) override { return receivers_[context].take(); }
+  void give_back(Context context, const SlotRun& run) noexcept override;
+  bool ended(Context context) const override;
+
+  // --- send side
+  bool post_rest();
+  void look_at_limit();
+  void ring(std::uint32_t ring);
+  void look_at_given(Context context);
+  void take_given();
+
+  // --- receive side
+  std::size_t post_from_receiver(const SendRequest& request) noexcept;
+  bool hear();
+  void heard(std::uint32_t immediate, std::size_t bytes);
+  bool look_at_landed();
+  bool look_at_filled();
+  bool take_filled(bool quick);
+  void allow() noexcept;
+  void tell_limit() noexcept;
+  // Whether a read is needed though nothing new is expected.
+  bool owes() const { return owed_words_ != 0 || has_hole_; }
+  bool may_sleep() const;
+  void check(const char* why);
+  void found_end();
+
+  Head& head() const { return *reinterpret_cast<Head*>(SlotTransport::head()); }
+
+  // --- set once
+  std::uint64_t peer_header_key_ = 0;
+  std::uint64_t words_ = 0;  // of each bitmap
+
+  // --- send side
+  alignas(64) std::array<ConfirmSender, kContextCount> senders_;
+  std::array<std::uint32_t, kContextCount> places_{};  // messages sent in each context
+  std::array<unsigned, kContextCount> look_below_{};   // free slots, under which it pays to look
+  std::uint32_t sequence_ = 0;                         // messages sent in all
+  std::vector<SendRequest> rest_;                      // must go before anything else
+  DoorbellSender bell_;
+  std::uint64_t limit_word_ = 0;
+  std::array<std::uint64_t, kMaxSlotWords> given_seen_{};
+  bool reading_given_ = false;
+  unsigned skip_looks_ = 0;  // while blocked
+  unsigned looks_in_vain_ = 0;
+  Counter rings_;
+  Counter given_reads_;
+
+  // --- receive side
+  alignas(64) std::array<SlotReceiver, kContextCount> receivers_;
+  std::array<std::uint64_t, kMaxSlotWords> filled_seen_{};
+  DoorbellReceiver doorbell_;
+  std::uint32_t arrived_ = 0;      // messages found ever
+  std::uint64_t owed_words_ = 0;   // bit i: that word has slots that wait for a read
+  std::uint64_t landed_seen_ = 0;  // the word
+  bool has_hole_ = false;          // a message is missing between others
+  bool limit_untold_ = false;      // it found no room in the send queue
+  bool has_end_ = false;
+  std::array<std::uint32_t, kContextCount> end_places_{};
+  Counter filled_reads_;
+  Counter confirmed_;  // messages found by reads
+};
+
+}  // namespace leat::detail

@@ -1,0 +1,377 @@
+#include "transport/slot_transport.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/random.h"
+
+namespace leat::detail {
+namespace {
+
+constexpr std::uint64_t kFlushId = 1;
+// Look for failed sends at every so many messages; blocked senders look at each try.
+constexpr std::uint64_t kMessagesPerErrorPoll = 64;
+
+// The setup blob, as it lies in memory.
+static_assert(std::endian::native == std::endian::little);
+struct Setup {
+  std::uint64_t region_address;
+  std::uint64_t region_bytes;
+  std::uint64_t slot_bytes;
+  std::uint64_t slot_count;
+  std::uint64_t max_message_bytes;
+  std::uint64_t header_key;
+  std::uint32_t region_key;
+  std::uint32_t header_bytes;
+};
+
+std::uint64_t random_word() {
+  std::array<std::uint8_t, sizeof(std::uint64_t)> bytes;
+  fill_random(bytes);
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes.data(), sizeof word);
+  return word;
+}
+
+}  // namespace
+
+SlotTransport::SlotTransport(const char* name, std::unique_ptr<Device> device,
+                             std::unique_ptr<QueuePair> queue_pair, const SlotOptions& options,
+                             std::size_t head_bytes, std::size_t header_bytes)
+    : name_(name),
+      device_(std::move(device)),
+      queue_pair_(std::move(queue_pair)),
+      limits_(device_->limits()),
+      options_(options),
+      head_bytes_(head_bytes),
+      header_bytes_(header_bytes),
+      own_key_(random_word()),
+      max_message_bytes_(options.max_message_bytes),
+      layout_(options.slot_bytes, options.slot_count, header_bytes) {
+  region_ = device_->allocate(head_bytes_ + layout_.bytes(), kRemoteRead | kRemoteWrite);
+  if (limits_.max_inline_bytes < layout_.bytes())
+    staging_ = device_->allocate(layout_.bytes(), kLocalOnly);
+}
+
+std::vector<std::byte> SlotTransport::setup() const {
+  const RemoteRegion region = region_->remote();
+  const Setup setup{region.address,      region.bytes,
+                    options_.slot_bytes, options_.slot_count,
+                    max_message_bytes_,  own_key_,
+                    region.key,          static_cast<std::uint32_t>(header_bytes_)};
+  const auto bytes = std::as_bytes(std::span(&setup, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+void SlotTransport::start(std::span<const std::byte> peer_setup) {
+  Setup peer;
+  if (peer_setup.size() != sizeof peer) nonsense("a setup of the wrong size");
+  std::memcpy(&peer, peer_setup.data(), sizeof peer);
+  if (peer.slot_bytes < kMinSlotBytes || peer.slot_bytes > kMaxSlotBytes ||
+      peer.slot_count < kMinSlots || peer.slot_count > kMaxSlots)
+    nonsense("slots of impossible sizes");
+  // Both sides use the smaller of their sizes, so that slots and staging mirror each other.
+  layout_ = SlotLayout(
+      std::min<std::size_t>(options_.slot_bytes, peer.slot_bytes),
+      static_cast<unsigned>(std::min<std::uint64_t>(options_.slot_count, peer.slot_count)),
+      header_bytes_);
+  if (peer.header_bytes != header_bytes_ || peer.max_message_bytes == 0 ||
+      peer.region_bytes < head_bytes_ + layout_.bytes() ||
+      peer.region_address % alignof(std::uint64_t) != 0 ||
+      peer.region_address > UINT64_MAX - peer.region_bytes)
+    nonsense("a setup that contradicts itself");
+  max_message_bytes_ = std::min<std::uint64_t>(max_message_bytes_, peer.max_message_bytes);
+  peer_region_ = {peer.region_address, peer.region_bytes, peer.region_key};
+  std::byte* peer_memory = queue_pair_->peer_memory(peer_region_);
+  direct_ = peer_memory != nullptr;
+  if (!direct_ && staging_ == nullptr) staging_ = device_->allocate(layout_.bytes(), kLocalOnly);
+  outgoing_ = direct_ ? peer_memory + head_bytes_ : staging_->memory().data();
+  started(peer.header_key);
+}
+
+// --- send side
+
+bool SlotTransport::try_send(std::span<const std::byte> message, Context context) {
+  if (message.size() > max_in_place_bytes(context) || large_total_[context] != 0) [[unlikely]]
+    return send_large(message, context);
+  check_unreserved(context);
+  const auto run =
+      find_run(context, static_cast<unsigned>(layout_.slots_of(context, message.size())));
+  return run ? send_one(message, context, *run, SlotKind::kMessage) : no_room();
+}
+
+bool SlotTransport::send_one(std::span<const std::byte> message, Context context,
+                             const SlotRun& run, SlotKind kind) {
+  if (!send_error_.empty()) [[unlikely]]
+    poll_send_errors();
+  if (!message.empty())
+    std::memcpy(outgoing(context, run) + header_bytes_, message.data(), message.size());
+  if (!post(context, run, kind, message.size())) [[unlikely]] {
+    poll_send_errors();
+    return false;
+  }
+  if (++messages_sent_ % kMessagesPerErrorPoll == 0) poll_send_errors();
+  return true;
+}
+
+bool SlotTransport::no_room() {
+  credit_waits_.add(1);
+  poll_send_errors();
+  return false;
+}
+
+void SlotTransport::check_unreserved(Context context) const {
+  if (reservation_.memory.data() != nullptr && reservation_.context == context) [[unlikely]]
+    throw Error(ErrorCode::kInvalidArgument,
+                "context " + std::to_string(context) + " has an open reservation",
+                "Commit or abandon it first.");
+}
+
+// First its size, then pieces as long as there is room for.
+bool SlotTransport::send_large(std::span<const std::byte> message, Context context) {
+  std::size_t& total = large_total_[context];
+  std::size_t& sent = large_sent_[context];
+  took_part_ = false;
+  if (total == 0) {
+    if (message.size() > max_message_bytes_)
+      throw Error(ErrorCode::kTooLarge,
+                  "a message of " + std::to_string(message.size()) +
+                      " bytes is above max_message_bytes (" + std::to_string(max_message_bytes_) +
+                      ")",
+                  "Send it in parts, or raise max_message_bytes on both sides.");
+    check_unreserved(context);
+    const std::uint64_t bytes = message.size();
+    const auto run = find_run(context, 1);
+    if (!run) return no_room();
+    if (!send_one(std::as_bytes(std::span(&bytes, 1)), context, *run, SlotKind::kLargeStart))
+      return false;
+    total = message.size();
+    sent = 0;
+  } else if (total != message.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "context " + std::to_string(context) + " is in the middle of a message of " +
+                    std::to_string(total) + " bytes",
+                "After try_send returned false for a large message, go on with the same message.");
+  }
+  while (sent < total) {
+    const std::size_t left = std::min(total - sent, max_in_place_bytes(context));
+    auto count = static_cast<unsigned>(layout_.slots_of(context, left));
+    auto run = find_run(context, count);
+    while (!run && count > 1) run = find_run(context, count /= 2);
+    if (!run) return no_room();
+    const auto piece = message.subspan(sent, std::min(left, layout_.run_bytes(context, count)));
+    if (!send_one(piece, context, *run, SlotKind::kMessage)) return false;
+    sent += piece.size();
+    took_part_ = true;
+  }
+  took_part_ = false;
+  total = 0;
+  return true;
+}
+
+std::span<std::byte> SlotTransport::try_reserve(std::size_t bytes, Context context) {
+  if (bytes > max_in_place_bytes(context))
+    throw Error(ErrorCode::kTooLarge,
+                "cannot reserve " + std::to_string(bytes) + " bytes: at most " +
+                    std::to_string(max_in_place_bytes(context)) + " fit in place",
+                "Raise slot_bytes or slot_count on both sides, or use send().");
+  if (large_total_[context] != 0 || reservation_.memory.data() != nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "reserve: an earlier send or reservation of context " +
+                                                 std::to_string(context) + " is not finished");
+  const auto run = find_run(context, static_cast<unsigned>(layout_.slots_of(context, bytes)));
+  if (!run) {
+    no_room();
+    return {};
+  }
+  reservation_ = {{outgoing(context, *run) + header_bytes_, bytes}, context, *run};
+  return reservation_.memory;
+}
+
+bool SlotTransport::try_commit(std::size_t bytes) {
+  if (reservation_.memory.data() == nullptr || bytes > reservation_.memory.size())
+    throw Error(ErrorCode::kInvalidArgument,
+                "commit of " + std::to_string(bytes) + " bytes without a reservation of that size");
+  // Fewer bytes may need fewer slots; the rest of the run was never taken.
+  const SlotRun run{reservation_.run.first,
+                    static_cast<unsigned>(layout_.slots_of(reservation_.context, bytes))};
+  if (!post(reservation_.context, run, SlotKind::kMessage, bytes)) {
+    poll_send_errors();
+    return false;
+  }
+  ++messages_sent_;
+  reservation_ = {};
+  return true;
+}
+
+bool SlotTransport::try_end() {
+  if (end_sent_) return true;
+  if (!post_end()) {
+    poll_send_errors();
+    return false;
+  }
+  ++messages_sent_;
+  return end_sent_ = true;
+}
+
+// Sends complete in order, so one more that asks for its completion tells about all before it.
+bool SlotTransport::try_flush() {
+  if (!flush_posted_ && flushed_ == messages_sent_) return true;
+  if (!flush_posted_) {
+    SendRequest request;
+    request.id = kFlushId;
+    request.opcode = Opcode::kWrite;
+    request.inlined = true;
+    request.remote_address = peer_region_.address;
+    request.remote_key = peer_region_.key;
+    if (!prepare_flush() || post_sends({&request, 1}) == 0) {
+      poll_send_errors();
+      return false;
+    }
+    flush_wanted_ = messages_sent_;
+    flush_posted_ = true;
+  }
+  poll_send_errors();
+  return !flush_posted_ && flushed_ == messages_sent_;
+}
+
+SendRequest SlotTransport::write_of(Context context, const SlotRun& run, std::size_t bytes) const {
+  SendRequest request;
+  request.opcode = Opcode::kWrite;
+  request.signaled = false;
+  request.inlined = direct_ || bytes <= limits_.max_inline_bytes;
+  request.local = outgoing(context, run);
+  request.bytes = bytes;
+  request.local_key = request.inlined ? 0 : staging_->local_key();
+  request.remote_address = peer_slots() + layout_.offset(context, run.first);
+  request.remote_key = peer_region_.key;
+  return request;
+}
+
+std::size_t SlotTransport::post_sends(std::span<const SendRequest> requests) {
+  const std::size_t accepted = queue_pair_->post_send(requests);
+  requests_.add(accepted);
+  return accepted;
+}
+
+std::size_t SlotTransport::poll_sends(std::span<Completion> completions) {
+  const std::size_t count = queue_pair_->poll_sends(completions);
+  send_completions_.add(count);
+  return count;
+}
+
+void SlotTransport::poll_send_errors() {
+  std::array<Completion, 16> completions;
+  while (send_error_.empty()) {
+    const std::size_t count = poll_sends(completions);
+    for (std::size_t i = 0; i < count && send_error_.empty(); ++i) {
+      if (completions[i].status != CompletionStatus::kSuccess) {
+        send_error_ = std::string("sending failed: ") + to_string(completions[i].status) + " (" +
+                      queue_pair_->describe() + ")";
+      } else if (completions[i].id == kFlushId) {
+        flush_posted_ = false;
+        flushed_ = flush_wanted_;
+      }
+    }
+    if (count < completions.size()) break;
+  }
+  if (!send_error_.empty())
+    throw Error(send_is_nonsense_ ? ErrorCode::kProtocol : ErrorCode::kPeerDied, send_error_);
+}
+
+void SlotTransport::fail_sending(const std::string& what) {
+  send_error_ =
+      "the peer sent " + what + ", which leat never does (" + queue_pair_->describe() + ")";
+  send_is_nonsense_ = true;
+  throw Error(ErrorCode::kProtocol, send_error_);
+}
+
+// --- receive side
+
+ReceiveResult SlotTransport::try_receive(Context context, Delivery& delivery) {
+  do {
+    while (waiting(context))
+      if (hand_out(context, delivery)) return ReceiveResult::kMessage;
+  } while (receive_error_.empty() && look());
+  if (ended(context)) {
+    if (large_[context].active()) nonsense("the end within a message");
+    return ReceiveResult::kEnd;
+  }
+  if (!receive_error_.empty()) [[unlikely]]
+    throw Error(receive_is_nonsense_ ? ErrorCode::kProtocol : ErrorCode::kPeerDied, receive_error_);
+  return ReceiveResult::kNothing;
+}
+
+// The next of that context, or as much of a large message as has come. False: not a whole one.
+bool SlotTransport::hand_out(Context context, Delivery& delivery) {
+  if (receive_is_nonsense_) [[unlikely]]
+    throw Error(ErrorCode::kProtocol, receive_error_);
+  const SlotOrder::Entry entry = take(context);
+  const std::byte* bytes = slots() + layout_.offset(context, entry.run.first) + header_bytes_;
+  Reassembly& large = large_[context];
+  if (entry.kind == SlotKind::kMessage && !large.active()) [[likely]] {
+    delivery.context = context;
+    delivery.bytes = entry.bytes;
+    delivery.must_release = entry.bytes > Delivery::kSmallBytes;
+    if (delivery.must_release) {
+      delivery.data = bytes;
+      delivery.ticket = std::uint64_t{entry.run.first} << 32 | entry.run.count;
+    } else {
+      // Copied, so its slot is free at once, however long it is kept.
+      if (entry.bytes != 0) std::memcpy(delivery.small.data(), bytes, Delivery::kSmallBytes);
+      delivery.data = nullptr;
+      give_back(context, entry.run);
+    }
+    return true;
+  }
+  if (entry.kind == SlotKind::kLargeStart) {
+    std::uint64_t total = 0;
+    if (entry.bytes != sizeof total) nonsense("an odd announcement");
+    std::memcpy(&total, bytes, sizeof total);
+    if (large.active() || total > max_message_bytes_ || total <= max_in_place_bytes(context))
+      nonsense("a message announced with " + std::to_string(total) + " bytes");
+    large.begin(total);
+  } else if (entry.kind == SlotKind::kMessage && !large.add({bytes, entry.bytes})) {
+    nonsense("more bytes than it announced");
+  }
+  give_back(context, entry.run);
+  if (!large.active() || !large.complete()) return false;
+  reassembled_.add(1);
+  large.take(delivery);
+  delivery.context = context;
+  return true;
+}
+
+void SlotTransport::release(Delivery& delivery) noexcept {
+  give_back(delivery.context,
+            {static_cast<unsigned>(delivery.ticket >> 32), static_cast<unsigned>(delivery.ticket)});
+}
+
+void SlotTransport::nonsense(const std::string& what) {
+  receive_error_ =
+      "the peer sent " + what + ", which leat never does (" + queue_pair_->describe() + ")";
+  receive_is_nonsense_ = true;
+  throw Error(ErrorCode::kProtocol, receive_error_);
+}
+
+// --- both
+
+std::size_t SlotTransport::max_in_place_bytes(Context context) const {
+  return layout_.run_bytes(context, layout_.longest_run(context));
+}
+
+std::string SlotTransport::describe() const {
+  return std::string(name_) + " on " + queue_pair_->describe();
+}
+
+void SlotTransport::add_stats(Stats& stats) const {
+  stats.credit_waits += credit_waits_.get();
+  stats.credit_returns += credit_returns_.get();
+  stats.reassembled_messages += reassembled_.get();
+  stats.rnr_retries += queue_pair_->rnr_retries();
+  stats.slot_memory_bytes += layout_.bytes() + (direct_ ? 0 : layout_.bytes());
+  stats.send_requests += requests_.get() + side_requests_.get();
+  stats.receive_requests += receive_requests_.get();
+  stats.completions += send_completions_.get() + receive_completions_.get();
+}
+
+}  // namespace leat::detail

@@ -1,0 +1,170 @@
+// What the transports confirm-each and batched have in common: messages in slots of the receiver's
+// memory, as many as were made when connecting and no more. They differ in how the receiver learns
+// of a message and the sender of a free slot.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/counter.h"
+#include "proto/slot_order.h"
+#include "proto/slots.h"
+#include "transport/reassembly.h"
+#include "transport/transport.h"
+
+namespace leat::detail {
+
+struct SlotOptions {
+  std::size_t slot_bytes = 4096;
+  unsigned slot_count = 256;        // of context 0
+  unsigned confirm_threshold = 40;  // percent of a context's slots; batched only
+  std::size_t max_message_bytes = 0;
+  QueueDepths depths;  // with which the queue pair was made
+};
+
+class SlotTransport : public Transport {
+ public:
+  std::vector<std::byte> setup() const override;
+  void start(std::span<const std::byte> peer_setup) override;
+
+  bool try_send(std::span<const std::byte> message, Context context) override;
+  bool took_part() const override { return took_part_; }
+  std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
+  bool try_commit(std::size_t bytes) override;
+  void abandon() override { reservation_ = {}; }
+  bool try_end() override;
+  bool try_flush() override;
+  bool try_drain() override { return try_flush(); }
+  ReceiveResult try_receive(Context context, Delivery& delivery) override;
+  void release(Delivery& delivery) noexcept override;
+  void arm(Side side) override { queue_pair_->arm(side); }
+  int event_fd(Side side) const override { return queue_pair_->event_fd(side); }
+  bool room_comes_silently() const override { return true; }
+  std::size_t max_in_place_bytes(Context context) const override;
+  std::size_t max_message_bytes() const override { return max_message_bytes_; }
+  std::string describe() const override;
+  void add_stats(Stats& stats) const override;
+
+ protected:
+  // `head_bytes`: of our region before the slots, for the transport's own use; a multiple of a
+  // cache line. `header_bytes`: of each slot before its message.
+  SlotTransport(const char* name, std::unique_ptr<Device> device,
+                std::unique_ptr<QueuePair> queue_pair, const SlotOptions& options,
+                std::size_t head_bytes, std::size_t header_bytes);
+
+  // --- what a transport adds; send side
+  // The sides have agreed on layout().
+  virtual void started(std::uint64_t peer_key) = 0;
+  // A free run, of which nothing is taken yet. Looks for slots that came back as far as it pays.
+  virtual std::optional<SlotRun> find_run(Context context, unsigned count) = 0;
+  // Sends what stands at outgoing(): takes the run. False: would block, nothing is done.
+  virtual bool post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) = 0;
+  virtual bool post_end() = 0;
+  // Everything accepted is to be known to the peer once the flush is complete. False: would block.
+  virtual bool prepare_flush() { return true; }
+  // --- receive side
+  // Takes in what has come. True: perhaps more messages wait than before. Sets receive_error_, or
+  // throws by nonsense().
+  virtual bool look() = 0;
+  virtual bool waiting(Context context) const = 0;
+  virtual SlotOrder::Entry take(Context context) = 0;
+  virtual void give_back(Context context, const SlotRun& run) noexcept = 0;
+  // The peer has ended and all of that context was taken.
+  virtual bool ended(Context context) const = 0;
+
+  // --- for them; send side
+  // Where the bytes of a run are to be put: the peer's memory itself if the device can store there.
+  std::byte* outgoing(Context context, const SlotRun& run) const {
+    return outgoing_ + layout_.offset(context, run.first);
+  }
+  // A write of the first `bytes` of a run, its header included.
+  SendRequest write_of(Context context, const SlotRun& run, std::size_t bytes) const;
+  // As QueuePair::post_send, counted. Send side.
+  virtual std::size_t post_sends(std::span<const SendRequest> requests);
+  virtual std::size_t poll_sends(std::span<Completion> completions);
+  // Throws if sending failed; completes a flush.
+  void poll_send_errors();
+  [[noreturn]] void fail_sending(const std::string& what);
+  // --- receive side
+  [[noreturn]] void nonsense(const std::string& what);
+
+  Device& device() { return *device_; }
+  QueuePair& queue_pair() const { return *queue_pair_; }
+  const Limits& limits() const { return limits_; }
+  const SlotLayout& layout() const { return layout_; }
+  const SlotOptions& options() const { return options_; }
+  std::byte* head() const { return region_->memory().data(); }
+  std::byte* slots() const { return head() + head_bytes_; }
+  std::uint32_t local_key() const { return region_->local_key(); }
+  // The peer's region: head, then slots.
+  std::uint64_t peer_head() const { return peer_region_.address; }
+  std::uint64_t peer_slots() const { return peer_region_.address + head_bytes_; }
+  std::uint32_t peer_key() const { return peer_region_.key; }
+  std::uint64_t own_key() const { return own_key_; }
+
+  std::string receive_error_;  // receive side
+  Counter requests_;           // send requests of the send side
+  Counter side_requests_;      // of the receive side
+  Counter receive_requests_;   // receives posted, but for the first ones
+  Counter send_completions_;
+  Counter receive_completions_;
+  Counter credit_waits_;    // send side
+  Counter credit_returns_;  // receive side
+
+ private:
+  struct Reservation {
+    std::span<std::byte> memory;
+    Context context = 0;
+    SlotRun run;
+  };
+
+  bool send_one(std::span<const std::byte> message, Context context, const SlotRun& run,
+                SlotKind kind);
+  bool send_large(std::span<const std::byte> message, Context context);
+  bool no_room();
+  void check_unreserved(Context context) const;
+  bool hand_out(Context context, Delivery& delivery);
+
+  // --- set once
+  const char* name_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<QueuePair> queue_pair_;
+  const Limits limits_;
+  const SlotOptions options_;
+  const std::size_t head_bytes_;
+  const std::size_t header_bytes_;
+  const std::uint64_t own_key_;            // random; for the headers of the peer's messages
+  std::size_t max_message_bytes_;          // after start(), the smaller of both sides'
+  SlotLayout layout_;                      // of our slots; after start(), of both sides'
+  std::unique_ptr<MemoryRegion> region_;   // head and slots
+  std::unique_ptr<MemoryRegion> staging_;  // mirrors the peer's slots; null if sends are inlined
+  RemoteRegion peer_region_;
+  std::byte* outgoing_ = nullptr;  // the peer's slots themselves, or staging_
+  bool direct_ = false;            // the former
+
+  // --- send side
+  alignas(64) std::array<std::size_t, kContextCount> large_sent_{};
+  std::array<std::size_t, kContextCount> large_total_{};  // 0: none
+  Reservation reservation_;
+  bool took_part_ = false;
+  bool end_sent_ = false;
+  std::uint64_t messages_sent_ = 0;
+  std::uint64_t flush_wanted_ = 0;  // value of messages_sent_ that the posted flush covers
+  std::uint64_t flushed_ = 0;       // and the one that is known to be covered
+  bool flush_posted_ = false;
+  bool send_is_nonsense_ = false;
+  std::string send_error_;
+
+  // --- receive side
+  alignas(64) std::array<Reassembly, kContextCount> large_;
+  bool receive_is_nonsense_ = false;
+  Counter reassembled_;
+  Counter inline_sends_;
+};
+
+}  // namespace leat::detail

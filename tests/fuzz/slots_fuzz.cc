@@ -1,0 +1,112 @@
+// The receiver's end of transport batched against a peer that writes what it likes into slots and
+// bitmaps, and announces what it likes. The first byte chooses the number of slots; then come steps
+// of one byte each: what, and from the bytes that follow its operands.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "fuzz/property.h"
+#include "proto/slot_receiver.h"
+
+namespace {
+
+using namespace leat::detail;
+
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  bool empty() const { return size_ == 0; }
+  template <typename Value>
+  Value next() {
+    Value value{};
+    const std::size_t bytes = std::min(sizeof value, size_);
+    if (bytes != 0) std::memcpy(&value, data_, bytes);
+    data_ += bytes;
+    size_ -= bytes;
+    return value;
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t size_;
+};
+
+constexpr std::uint64_t kKey = 99;
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Input input(data, size);
+  const unsigned slots = 16 + input.next<std::uint8_t>() % 113;
+  const SlotLayout layout(64, slots, sizeof(SlotHeader));
+  // Only the slots of context 0: AddressSanitizer sees what goes beyond them.
+  std::vector<std::byte> memory(layout.offset(0, slots));
+  SlotReceiver receiver(layout, 0, memory.data(), kKey);
+  std::vector<SlotRun> held;
+  std::uint32_t found = 0;
+  std::uint32_t taken = 0;
+  bool known = false;
+  while (!input.empty()) {
+    const char* why = nullptr;
+    switch (input.next<std::uint8_t>() % 8) {
+      case 0: {  // a header that passes its check
+        SlotHeader header;
+        header.echo = input.next<std::uint8_t>();
+        const unsigned slot = input.next<std::uint8_t>() % slots;
+        header.sequence = input.next<std::uint8_t>();
+        header.place = input.next<std::uint8_t>();
+        header.bytes = input.next<std::uint16_t>();
+        header.check = check_of(header, kKey);
+        std::memcpy(memory.data() + layout.offset(0, slot), &header, sizeof header);
+        break;
+      }
+      case 1: {  // any bytes
+        const std::size_t at = input.next<std::uint16_t>() % memory.size();
+        memory[at] = input.next<std::byte>();
+        break;
+      }
+      case 2: {  // a word, any bits
+        const unsigned word = input.next<std::uint8_t>() % layout.words(0);
+        why = receiver.see(word, input.next<std::uint64_t>(), found);
+        break;
+      }
+      case 3: {
+        const unsigned slot = input.next<std::uint8_t>() % slots;
+        const std::uint32_t place = input.next<std::uint8_t>();
+        why = receiver.rang(slot, place, input.next<std::uint16_t>(), found, known);
+        break;
+      }
+      case 4:
+        why = receiver.landed(input.next<std::uint32_t>(), found);
+        break;
+      case 5:
+        why = receiver.read_done();
+        break;
+      case 6:
+        if (receiver.waiting()) {
+          const SlotOrder::Entry entry = receiver.take();
+          ++taken;
+          const std::byte* bytes = receiver.bytes_of(entry.run);
+          require(bytes >= memory.data() && bytes + entry.bytes <= memory.data() + memory.size(),
+                  "a message is within the slots");
+          require(entry.run.first + entry.run.count <= slots, "a run is within the set");
+          for (const SlotRun& other : held) {
+            require(other.word() != entry.run.word() || (other.bits() & entry.run.bits()) == 0,
+                    "a slot that is held is not handed out again");
+          }
+          held.push_back(entry.run);
+        }
+        break;
+      default:
+        if (!held.empty()) {
+          receiver.release(held.back());
+          held.pop_back();
+        }
+    }
+    if (why != nullptr) return 0;  // the channel is in error
+  }
+  require(taken <= found, "nothing is handed out that was not found");
+  return 0;
+}

@@ -1,0 +1,404 @@
+// Batched confirmation over a modelled network that does whatever RDMA allows: requests wait, reads
+// show each word as it was at some moment of theirs, answers and completions come late.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <vector>
+
+#include "proto/slot_receiver.h"
+#include "support/scale.h"
+
+namespace leat::detail {
+namespace {
+
+constexpr std::uint64_t kKey = 0x1234567;
+
+struct Schedule {
+  unsigned slots = 16;
+  unsigned messages = 40;
+  unsigned bells = 0;     // in a hundred messages: the receiver is told of them
+  unsigned landings = 0;  // in a hundred messages: it is told that all so far has landed
+  unsigned longest = 1;   // slots of a message
+};
+
+// Both ends of context 0 and what is between them. Each step does one thing, chosen at random.
+class World {
+ public:
+  World(const Schedule& schedule, std::uint64_t seed)
+      : schedule_(schedule),
+        random_(seed),
+        layout_(64, schedule.slots, sizeof(SlotHeader)),
+        memory_(layout_.bytes()),
+        sender_(layout_.slots(0)),
+        flags_(layout_.words(0)),
+        receiver_(layout_, 0, memory_.data(), kKey),
+        given_(layout_.words(0)) {}
+
+  // Until every message was delivered and every slot is back.
+  void run() {
+    std::uint64_t steps = 0;
+    while (delivered_ < schedule_.messages || sender_.free() != sender_.slots()) {
+      ASSERT_LT(++steps, 1'000'000u) << delivered_ << " of " << schedule_.messages;
+      switch (random_() % 8) {
+        case 0:
+          send();
+          break;
+        case 1:
+          execute();
+          break;
+        case 2:
+          answer();
+          break;
+        case 3:
+          ASSERT_NO_FATAL_FAILURE(read_flags());
+          break;
+        case 4:
+          ASSERT_NO_FATAL_FAILURE(read_given());
+          break;
+        case 5:
+          ASSERT_NO_FATAL_FAILURE(receive());
+          break;
+        case 6:
+          release();
+          break;
+        default:
+          ASSERT_NO_FATAL_FAILURE(hear());
+      }
+    }
+    EXPECT_FALSE(receiver_.waiting());
+  }
+
+ private:
+  struct Write {
+    SlotRun run;
+    SlotHeader header;
+    bool bell = false;
+    bool landed = false;
+  };
+  struct Request {
+    enum { kWrite, kEcho } what;
+    Write write;
+    unsigned slot = 0;  // of an echo
+    bool half = false;
+  };
+  struct Answer {
+    unsigned word;
+    std::uint64_t value;
+  };
+  // A read in flight: words are sampled one by one, in any order, and land one by one.
+  struct Read {
+    bool active = false;
+    std::vector<unsigned> unsampled, unlanded;
+    std::vector<std::uint64_t> values;
+  };
+
+  bool chance(unsigned percent) { return random_() % 100 < percent; }
+  std::byte* at(unsigned slot) { return memory_.data() + layout_.offset(0, slot); }
+
+  void send() {
+    if (sent_ == schedule_.messages) return;
+    const auto run = sender_.find(static_cast<unsigned>(1 + random_() % schedule_.longest));
+    if (!run) return;
+    Write write{*run, {}, chance(schedule_.bells), chance(schedule_.landings)};
+    write.header.echo = sender_.flipped(*run);
+    sender_.take(*run);
+    write.header.sequence = ++sequence_;
+    write.header.place = sent_++;
+    write.header.bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, run->count));
+    write.header.check = check_of(write.header, kKey);
+    wire_.push_back({Request::kWrite, write});
+    wire_.push_back({Request::kEcho, {}, run->first});
+  }
+
+  // The receiver's device executes the sender's requests in order; a write takes a while.
+  void execute() {
+    if (wire_.empty()) return;
+    Request& request = wire_.front();
+    if (request.what == Request::kEcho) {
+      SlotHeader header;
+      std::memcpy(&header, at(request.slot), sizeof header);
+      answers_.push_back({request.slot / kWordSlots, header.echo});
+      wire_.pop_front();
+      return;
+    }
+    const Write& write = request.write;
+    const std::size_t bytes = layout_.run_bytes(0, write.run.count) / sizeof(std::uint32_t);
+    std::vector<std::uint32_t> body(bytes, write.header.place);
+    if (!request.half) {  // the header comes first, the end of the body is missing
+      std::memcpy(at(write.run.first), &write.header, sizeof(SlotHeader));
+      std::memset(at(write.run.first) + sizeof(SlotHeader), 0xee, bytes * sizeof(std::uint32_t));
+      request.half = true;
+      return;
+    }
+    std::memcpy(at(write.run.first) + sizeof(SlotHeader), body.data(),
+                bytes * sizeof(std::uint32_t));
+    if (write.bell) events_.push_back({write.run.first, write.header.place});
+    if (write.landed) events_.push_back({~0u, write.header.sequence});
+    wire_.pop_front();
+  }
+
+  // An answer flips the sender's bit.
+  void answer() {
+    if (answers_.empty()) return;
+    flags_[answers_.front().word] = answers_.front().value;
+    answers_.pop_front();
+  }
+
+  // One step of a read. True: it is done.
+  bool advance(Read& read, const std::vector<std::uint64_t>& words) {
+    if (!read.active) {
+      read = {true, {}, {}, std::vector<std::uint64_t>(words.size())};
+      for (unsigned i = 0; i < words.size(); ++i) read.unsampled.push_back(i);
+      std::shuffle(read.unsampled.begin(), read.unsampled.end(), random_);
+      read.unlanded = read.unsampled;
+    }
+    if (!read.unsampled.empty()) {
+      read.values[read.unsampled.back()] = words[read.unsampled.back()];
+      read.unsampled.pop_back();
+      return false;
+    }
+    return true;
+  }
+
+  void see_flag(unsigned word, std::uint64_t value) {
+    std::uint32_t found = 0;
+    const char* why = receiver_.see(word, value, found);
+    ASSERT_EQ(why, nullptr) << why;
+    found_ += found;
+    given_[word] = receiver_.published(word);
+  }
+
+  void read_flags() {
+    if (!advance(flags_read_, flags_)) return;
+    for (const unsigned word : flags_read_.unlanded) {
+      ASSERT_NO_FATAL_FAILURE(see_flag(word, flags_read_.values[word]));
+    }
+    const char* why = receiver_.read_done();
+    ASSERT_EQ(why, nullptr) << why;
+    flags_read_.active = false;
+  }
+
+  void read_given() {
+    if (!advance(given_read_, given_)) return;
+    unsigned freed = 0;
+    for (const unsigned word : given_read_.unlanded)
+      ASSERT_TRUE(sender_.see(word, given_read_.values[word], freed));
+    given_read_.active = false;
+  }
+
+  // What was announced by immediate data or a write.
+  void hear() {
+    if (events_.empty()) return;
+    const auto [slot, number] = events_.front();
+    events_.pop_front();
+    std::uint32_t found = 0;
+    bool known = false;
+    const char* why = slot != ~0u ? receiver_.rang(slot, number, 0, found, known)
+                                  : receiver_.landed(number, found);
+    ASSERT_EQ(why, nullptr) << why;
+    found_ += found;
+  }
+
+  void receive() {
+    if (!receiver_.waiting()) return;
+    const SlotOrder::Entry entry = receiver_.take();
+    std::vector<std::uint32_t> body(entry.bytes / sizeof(std::uint32_t));
+    std::memcpy(body.data(), receiver_.bytes_of(entry.run), entry.bytes);
+    for (const std::uint32_t word : body) ASSERT_EQ(word, delivered_) << "a message of another";
+    ++delivered_;
+    ASSERT_LE(delivered_, found_);
+    held_.push_back(entry.run);
+  }
+
+  void release() {
+    if (held_.empty()) return;
+    const std::size_t which = random_() % held_.size();
+    const SlotRun run = held_[which];
+    held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(which));
+    given_[run.word()] = receiver_.release(run);
+  }
+
+  const Schedule schedule_;
+  std::mt19937_64 random_;
+  const SlotLayout layout_;
+  std::vector<std::byte> memory_;
+
+  ConfirmSender sender_;
+  std::vector<std::uint64_t> flags_;  // the sender's bitmap
+  std::uint32_t sequence_ = 0;
+  std::uint32_t sent_ = 0;
+  std::deque<Request> wire_;
+  std::deque<Answer> answers_;
+
+  SlotReceiver receiver_;
+  std::vector<std::uint64_t> given_;  // the receiver's bitmap
+  std::deque<std::pair<unsigned, std::uint32_t>> events_;
+  std::vector<SlotRun> held_;
+  std::uint32_t found_ = 0;
+  std::uint32_t delivered_ = 0;
+  Read flags_read_, given_read_;
+};
+
+void run_schedules(const Schedule& schedule, std::size_t count) {
+  for (std::uint64_t seed = 0; seed < count; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world(schedule, seed);
+    ASSERT_NO_FATAL_FAILURE(world.run());
+  }
+}
+
+TEST(Confirm, EveryMessageOnceAndInOrderInAHundredThousandSchedules) {
+  run_schedules({.slots = 16, .messages = 30}, scaled(40'000));
+  run_schedules({.slots = 16, .messages = 30, .bells = 50}, scaled(20'000));
+  run_schedules({.slots = 16, .messages = 30, .bells = 20, .landings = 30}, scaled(20'000));
+  run_schedules({.slots = 16, .messages = 30, .bells = 20, .landings = 20, .longest = 4},
+                scaled(20'000));
+}
+
+TEST(Confirm, ManyWordsAndLongRunsForMillionsOfSteps) {
+  run_schedules({.slots = 200, .messages = 3000, .longest = 16}, scaled(100));
+  run_schedules({.slots = 130, .messages = 3000, .bells = 30, .landings = 5, .longest = 30},
+                scaled(100));
+}
+
+// --- what cannot be
+
+TEST(ConfirmSender, RefusesBitsThatComeBackTwiceOrWereNeverTaken) {
+  ConfirmSender sender(20);
+  unsigned freed = 0;
+  EXPECT_FALSE(sender.see(0, 1, freed));
+  const auto run = *sender.find(3);
+  EXPECT_EQ(sender.flipped(run), 7u);
+  sender.take(run);
+  EXPECT_TRUE(sender.see(0, 0, freed));
+  EXPECT_EQ(freed, 0u);
+  EXPECT_TRUE(sender.see(0, 3, freed));
+  EXPECT_EQ(freed, 2u);
+  EXPECT_FALSE(sender.see(0, 1, freed)) << "taken back again";
+  EXPECT_FALSE(sender.see(0, 3 | 1u << 20, freed)) << "no slot";
+}
+
+TEST(ConfirmReceiver, RefusesABitThatFlipsTwice) {
+  ConfirmReceiver receiver(20);
+  std::uint64_t fresh = 0;
+  EXPECT_TRUE(receiver.see(0, 5, fresh));
+  EXPECT_EQ(fresh, 5u);
+  EXPECT_FALSE(receiver.see(0, 4, fresh));
+  EXPECT_FALSE(receiver.see(0, 5 | 1u << 20, fresh)) << "no slot";
+  EXPECT_EQ(receiver.release({0, 1}), 1u);
+  EXPECT_TRUE(receiver.see(0, 4, fresh));
+  EXPECT_EQ(fresh, 1u);
+}
+
+TEST(ConfirmReceiver, GivesBackWhatItTookEarlyOnlyAfterItsFlip) {
+  ConfirmReceiver receiver(20);
+  std::uint64_t fresh = 0;
+  ASSERT_TRUE(receiver.take_early({2, 2}));
+  EXPECT_FALSE(receiver.take_early({3, 1}));
+  EXPECT_FALSE(receiver.take_early({19, 2})) << "no slot";
+  EXPECT_EQ(receiver.release({2, 2}), 0u);
+  EXPECT_TRUE(receiver.owes(0));
+  EXPECT_TRUE(receiver.see(0, 0, fresh));
+  EXPECT_TRUE(receiver.see(0, 12, fresh));
+  EXPECT_EQ(fresh, 0u);
+  EXPECT_EQ(receiver.published(0), 12u);
+  EXPECT_FALSE(receiver.owes(0));
+}
+
+TEST(SlotHeader, AnyFlippedBitChangesTheCheck) {
+  SlotHeader header{.echo = 7, .sequence = 3, .place = 2, .bytes = 100};
+  header.check = check_of(header, kKey);
+  for (std::size_t bit = 0; bit < sizeof header * 8; ++bit) {
+    std::array<std::byte, sizeof header> bytes;
+    std::memcpy(bytes.data(), &header, sizeof header);
+    bytes[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    SlotHeader damaged;
+    std::memcpy(&damaged, bytes.data(), sizeof damaged);
+    EXPECT_NE(damaged.check, check_of(damaged, kKey)) << bit;
+  }
+  for (const std::uint32_t number : {0u, 1u, 77u, ~0u}) {
+    EXPECT_TRUE(is_sealed(sealed(number)));
+    for (unsigned bit = 0; bit < 64; ++bit) EXPECT_FALSE(is_sealed(sealed(number) ^ 1ULL << bit));
+  }
+  EXPECT_FALSE(is_sealed(0)) << "memory that nobody wrote";
+}
+
+class HostileSlots : public testing::Test {
+ protected:
+  void write(unsigned slot, SlotHeader header) {
+    header.check = check_of(header, kKey);
+    std::memcpy(memory_.data() + layout_.offset(0, slot), &header, sizeof header);
+  }
+  const SlotLayout layout_{64, 16, sizeof(SlotHeader)};
+  std::vector<std::byte> memory_ = std::vector<std::byte>(layout_.bytes());
+  SlotReceiver receiver_{layout_, 0, memory_.data(), kKey};
+  std::uint32_t found_ = 0;
+};
+
+TEST_F(HostileSlots, LengthBeyondTheSlotsIsRefused) {
+  for (const std::uint32_t bytes :
+       {static_cast<std::uint32_t>(layout_.run_bytes(0, 4)) + 1, 0x7fffffffu, 0xffffffffu}) {
+    SlotReceiver receiver(layout_, 0, memory_.data(), kKey);
+    bool known = false;
+    write(0, {.echo = 0xffff, .sequence = 1, .bytes = bytes});
+    EXPECT_NE(receiver.see(0, 0xffff, found_), nullptr) << bytes;
+    EXPECT_FALSE(receiver.waiting());
+    EXPECT_NE(receiver_.rang(0, 0, 0, found_, known), nullptr);
+    EXPECT_EQ(receiver_.landed(1, found_), nullptr) << "may be on its way";
+    EXPECT_FALSE(receiver_.waiting());
+  }
+  // Within a word, but beyond the set.
+  write(14, {.sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, 4))});
+  EXPECT_NE(receiver_.see(0, 3u << 14, found_), nullptr);
+  EXPECT_FALSE(receiver_.waiting());
+}
+
+TEST_F(HostileSlots, MoreSlotsThanFlippedIsRefused) {
+  write(0,
+        {.echo = 1, .sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, 2))});
+  EXPECT_NE(receiver_.see(0, 1, found_), nullptr);
+}
+
+TEST_F(HostileSlots, DamagedHeaderIsRefused) {
+  EXPECT_NE(receiver_.see(0, 1, found_), nullptr) << "zeros are no header";
+}
+
+TEST_F(HostileSlots, RepeatedPlaceIsRefused) {
+  write(0, {.echo = 1, .sequence = 1, .place = 0, .bytes = 1});
+  ASSERT_EQ(receiver_.see(0, 1, found_), nullptr);
+  write(1, {.echo = 3, .sequence = 2, .place = 0, .bytes = 1});
+  EXPECT_NE(receiver_.see(0, 3, found_), nullptr);
+}
+
+TEST_F(HostileSlots, PlaceBeyondWhatSlotsHoldIsRefused) {
+  write(0, {.echo = 1, .sequence = 1, .place = 16, .bytes = 1});
+  EXPECT_NE(receiver_.see(0, 1, found_), nullptr);
+}
+
+TEST_F(HostileSlots, GapThatStaysIsRefused) {
+  write(0, {.echo = 1, .sequence = 1, .place = 1, .bytes = 1});
+  ASSERT_EQ(receiver_.see(0, 1, found_), nullptr) << "the other one may come";
+  int reads = 0;
+  while (receiver_.read_done() == nullptr) ASSERT_LT(++reads, 100);
+  EXPECT_FALSE(receiver_.waiting());
+}
+
+TEST_F(HostileSlots, BytesOfAMessageAreNeverTakenForAHeader) {
+  // A message of two slots was consumed; its second slot looks like the start of the next one, but
+  // its writer did not know the key.
+  write(0,
+        {.echo = 3, .sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, 2))});
+  SlotHeader forged{.echo = 3, .sequence = 2, .place = 1, .bytes = 1};
+  forged.check = check_of(forged, kKey + 1);
+  std::memcpy(memory_.data() + layout_.offset(0, 1), &forged, sizeof forged);
+  ASSERT_EQ(receiver_.see(0, 3, found_), nullptr);
+  receiver_.release(receiver_.take().run);
+  ASSERT_EQ(receiver_.landed(5, found_), nullptr);
+  EXPECT_FALSE(receiver_.waiting());
+}
+
+}  // namespace
+}  // namespace leat::detail

@@ -1,0 +1,203 @@
+// The doorbell of transport batched: whatever the order of steps, no message waits for a receiver
+// that sleeps, and a quiet one sleeps.
+#include "proto/doorbell.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
+#include <random>
+
+#include "support/scale.h"
+
+namespace leat::detail {
+namespace {
+
+using Step = DoorbellReceiver::Step;
+
+// Sender and receiver with their devices between them. Each step does one thing, chosen at random.
+// The receiver's two requests, writing the limit and reading, are executed in order; bells and
+// messages arrive late, bits later than messages.
+class World {
+ public:
+  explicit World(std::uint64_t seed, bool quick) : random_(seed), quick_(quick) {}
+
+  void run(std::uint32_t messages) {
+    std::uint64_t steps = 0;
+    while (arrived_ < messages || !asleep_) {
+      ASSERT_LT(++steps, 1'000'000u) << "arrived " << arrived_ << ", asleep " << asleep_;
+      switch (random_() % 6) {
+        case 0:
+          if (posted_ < messages || checks_ != 0) send();
+          break;
+        case 1:
+          if (flipped_ < posted_ && checks_ == 0) ++flipped_;  // an echo came back
+          break;
+        case 2:
+          execute();
+          break;
+        case 3:
+          hear();
+          break;
+        default:
+          if (!asleep_) look();
+      }
+      if (asleep_ && wakes_.empty() && to_execute_.empty() && checks_ == 0) {
+        ASSERT_EQ(arrived_, posted_) << "it sleeps while a message waits";
+      }
+    }
+  }
+  std::uint64_t reads() const { return reads_; }
+  std::uint64_t bells() const { return bells_; }
+
+ private:
+  // First the message, with a bell if there is one; then its number; then one more look.
+  void send() {
+    if (checks_ == 0) {
+      ASSERT_TRUE(sender_.see(limit_));
+      const bool bell = sender_.may_ring();
+      if (bell) {
+        sender_.ring();
+        ++bells_;
+        wakes_.push_back(posted_ + 1);
+      }
+      ++posted_;
+      checks_ = bell ? 0 : 1;
+    } else {
+      ASSERT_TRUE(sender_.see(limit_));
+      if (sender_.may_ring()) {
+        sender_.ring();
+        ++bells_;
+        wakes_.push_back(posted_);
+      }
+      checks_ = 0;
+    }
+  }
+
+  void execute() {
+    if (to_execute_.empty()) return;
+    const std::optional<std::uint32_t> limit = to_execute_.front();
+    to_execute_.pop_front();
+    if (limit) {
+      limit_ = *limit;
+    } else {
+      read_ = {posted_, flipped_};
+    }
+  }
+
+  void hear() {
+    if (wakes_.empty()) return;
+    // It names a message; only if that is the next one it is found by it.
+    const bool found = wakes_.front() == arrived_ + 1;
+    if (found) ++arrived_;
+    wakes_.pop_front();
+    ASSERT_TRUE(receiver_.rang(found));
+    asleep_ = false;
+  }
+
+  void look() {
+    if (read_) {
+      arrived_ = std::max(arrived_, read_->flipped);
+      receiver_.read_done(read_->posted, arrived_, quick_);
+      read_.reset();
+    }
+    const Step step = receiver_.next(arrived_, false);
+    if (step == Step::kRead) {
+      to_execute_.push_back(std::nullopt);
+      receiver_.read_posted();
+      ++reads_;
+    } else if (step == Step::kAllow || (!receiver_.reading() && !receiver_.allowed())) {
+      to_execute_.push_back(receiver_.allow());
+    } else if (receiver_.may_sleep(arrived_, false) && random_() % 2 == 0) {
+      asleep_ = true;
+    }
+  }
+
+  struct Snapshot {
+    std::uint32_t posted, flipped;
+  };
+
+  std::mt19937_64 random_;
+  const bool quick_;
+  DoorbellSender sender_;
+  std::uint32_t limit_ = 0;  // in the sender's memory
+  std::uint32_t posted_ = 0;
+  std::uint32_t flipped_ = 0;
+  int checks_ = 0;                                       // the sender is between its two looks
+  std::deque<std::optional<std::uint32_t>> to_execute_;  // a limit to write, or a read
+  std::optional<Snapshot> read_;
+  std::deque<std::uint32_t> wakes_;
+  DoorbellReceiver receiver_;
+  std::uint32_t arrived_ = 0;
+  bool asleep_ = false;
+  std::uint64_t reads_ = 0;
+  std::uint64_t bells_ = 0;
+};
+
+TEST(Doorbell, NoScheduleLeavesAMessageToASleeper) {
+  std::uint64_t bells = 0;
+  for (std::uint64_t seed = 0; seed < scaled(50'000); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world(seed, seed % 64 == 0);
+    ASSERT_NO_FATAL_FAILURE(world.run(20));
+    bells += world.bells();
+  }
+  EXPECT_GT(bells, 0u);
+}
+
+TEST(Doorbell, QuietReceiverReadsNoMore) {
+  DoorbellReceiver receiver;
+  int reads = 0;
+  int allowances = 0;
+  for (int poll = 0; poll < 100'000; ++poll) {
+    const Step step = receiver.next(0, false);
+    if (step == Step::kRead) {
+      ++reads;
+      receiver.read_posted();
+      receiver.read_done(0, 0, false);
+    } else if (step == Step::kAllow) {
+      ++allowances;
+      receiver.allow();
+    }
+  }
+  EXPECT_LE(reads, 3);
+  EXPECT_EQ(allowances, 1);
+  EXPECT_TRUE(receiver.may_sleep(0, false));
+  EXPECT_FALSE(receiver.may_sleep(0, true)) << "slots are missing at the sender";
+}
+
+TEST(Doorbell, ReadsOnWhileSlotsWaitForIt) {
+  DoorbellReceiver receiver;
+  int reads = 0;
+  for (int poll = 0; poll < 10'000; ++poll) {
+    const Step step = receiver.next(0, true);
+    if (step == Step::kAllow) receiver.allow();
+    if (step != Step::kRead) continue;
+    ++reads;
+    receiver.read_posted();
+    receiver.read_done(0, 0, false);
+  }
+  EXPECT_GT(reads, 10);
+  EXPECT_LT(reads, 100);
+}
+
+TEST(Doorbell, RingsMoreOftenThanAllowedAreRefused) {
+  DoorbellReceiver receiver;
+  EXPECT_FALSE(receiver.rang(true));
+  receiver.allow();
+  for (unsigned i = 0; i < DoorbellReceiver::kAllowance; ++i) EXPECT_TRUE(receiver.rang(true));
+  EXPECT_FALSE(receiver.rang(true));
+}
+
+TEST(Doorbell, ImpossibleLimitIsRefused) {
+  DoorbellSender sender;
+  EXPECT_FALSE(sender.see(DoorbellReceiver::kAllowance + 1));
+  EXPECT_FALSE(sender.see(~0u));
+  ASSERT_TRUE(sender.see(2));
+  sender.ring();
+  EXPECT_TRUE(sender.may_ring());
+  EXPECT_FALSE(sender.see(0)) << "what was rung cannot be taken back";
+}
+
+}  // namespace
+}  // namespace leat::detail

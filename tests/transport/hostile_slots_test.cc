@@ -1,0 +1,235 @@
+// Transport batched against a peer that is no leat: a bare queue pair that writes what it likes
+// into slots, bitmaps and counters, as docs/wire_format.md places them. Whatever it does is an
+// error of that channel; nothing that was not sent is handed out.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "conn/link.h"
+#include "leat/error.h"
+#include "proto/slot_receiver.h"
+#include "support/devices.h"
+#include "support/verbs_side.h"
+#include "transport/batched.h"
+
+namespace leat::detail {
+namespace {
+
+constexpr std::size_t kSlotBytes = 256;
+constexpr unsigned kSlots = 16;
+constexpr std::size_t kHeadBytes = 1152;
+constexpr std::size_t kFilled = 8, kGiven = 264, kRingLimit = 512, kLanded = 576;
+
+struct SetupBlob {
+  std::uint64_t region_address, region_bytes, slot_bytes, slot_count, max_message_bytes, header_key;
+  std::uint32_t region_key, header_bytes;
+};
+
+// The hostile side: its own region, which its victim reads, and the victim's.
+class Hostile {
+ public:
+  Hostile(VerbsSide& side, const SetupBlob& victim)
+      : side_(side),
+        victim_(victim),
+        own_(side.allocate(kHeadBytes + layout.bytes(), kRemoteRead | kRemoteWrite)),
+        source_(side.allocate(4096, kLocalOnly)) {}
+
+  std::string setup() const {
+    const SetupBlob blob{own_.remote().address, own_.remote().bytes, kSlotBytes, kSlots, 1 << 20, 7,
+                         own_.remote().key,     sizeof(SlotHeader)};
+    return {reinterpret_cast<const char*>(&blob), sizeof blob};
+  }
+  // A word of our own head.
+  void set(std::size_t offset, std::uint64_t value) {
+    auto* word = reinterpret_cast<std::uint64_t*>(own_.memory().data() + offset);
+    std::atomic_ref(*word).store(value, std::memory_order_release);
+  }
+  // Bytes of the victim's region.
+  template <typename Value>
+  void write(std::size_t offset, const Value& value) {
+    std::memcpy(source_.memory().data(), &value, sizeof value);
+    side_.complete(write_request({source_, 0, victim(), offset, sizeof value}));
+  }
+  void fill(unsigned slot, SlotHeader header) {
+    header.check = check_of(header, victim_.header_key);
+    write(kHeadBytes + layout.offset(0, slot), header);
+  }
+  void ring(std::uint32_t immediate) {
+    SendRequest request = immediate_request(immediate);
+    request.remote_address = victim_.region_address;
+    request.remote_key = victim_.region_key;
+    side_.complete(request);
+  }
+
+  const SlotLayout layout{kSlotBytes, kSlots, sizeof(SlotHeader)};
+
+ private:
+  RemoteRegion victim() const {
+    return {victim_.region_address, victim_.region_bytes, victim_.region_key};
+  }
+  VerbsSide& side_;
+  const SetupBlob victim_;
+  const MemoryRegion& own_;
+  const MemoryRegion& source_;
+};
+
+class HostileToBatched : public VerbsTest {
+ protected:
+  // `attack` runs, then `use` until it throws, which must be kProtocol.
+  void expect_protocol_error(const std::function<void(Hostile&)>& attack,
+                             const std::function<void(Transport&)>& use) const {
+    VerbsOptions options;
+    options.depths.receive_requests = 64;
+    run(
+        [&](VerbsSide& side) {
+          SlotOptions slots;
+          slots.slot_bytes = kSlotBytes;
+          slots.slot_count = kSlots;
+          slots.max_message_bytes = 1 << 20;
+          BatchedTransport transport(std::move(side.device), std::move(side.queue_pair), slots);
+          const auto setup = transport.setup();
+          side.peer.tell({reinterpret_cast<const char*>(setup.data()), setup.size()});
+          const std::string theirs = side.peer.hear();
+          transport.start(std::as_bytes(std::span(theirs)));
+          side.peer.tell("started");
+          side.peer.hear("attacked");
+          const auto attempt = [&] {
+            const Deadline deadline = hang_deadline();
+            while (!passed(deadline)) use(transport);
+            FAIL() << "no error";
+          };
+          for (int i = 0; i < 2; ++i) {
+            try {
+              attempt();
+            } catch (const Error& error) {
+              EXPECT_EQ(to_string(error.code()), to_string(ErrorCode::kProtocol)) << error.what();
+            }
+          }
+          side.peer.tell("done");
+        },
+        [&](VerbsSide& side) {
+          const std::string theirs = side.peer.hear();
+          SetupBlob victim;
+          ASSERT_EQ(theirs.size(), sizeof victim);
+          std::memcpy(&victim, theirs.data(), sizeof victim);
+          Hostile hostile(side, victim);
+          side.peer.tell(hostile.setup());
+          side.peer.hear("started");
+          attack(hostile);
+          side.peer.tell("attacked");
+          side.peer.hear("done");
+        },
+        options);
+  }
+
+  static void receive_nothing(Transport& transport) {
+    Delivery delivery;
+    EXPECT_NE(transport.try_receive(0, delivery), ReceiveResult::kMessage);
+  }
+  static void send(Transport& transport) {
+    const std::array<std::byte, 100> message{};
+    (void)transport.try_send(message, 0);
+  }
+};
+
+TEST_P(HostileToBatched, BitWithoutAMessage) {
+  expect_protocol_error([](Hostile& hostile) { hostile.set(kFilled, 1); }, receive_nothing);
+}
+
+TEST_P(HostileToBatched, BitOfNoSlot) {
+  expect_protocol_error([](Hostile& hostile) { hostile.set(kFilled, 1ULL << 40); },
+                        receive_nothing);
+}
+
+TEST_P(HostileToBatched, LengthBeyondTheSlots) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.fill(0, {.echo = 1, .sequence = 1, .bytes = 1 << 20});
+        hostile.set(kFilled, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, SequenceGap) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.fill(0, {.echo = 1, .sequence = 2, .place = 1, .bytes = 10});
+        hostile.set(kFilled, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, SequenceFarAhead) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.fill(0, {.echo = 1, .sequence = 1000, .place = 999, .bytes = 10});
+        hostile.set(kFilled, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, TheSamePlaceTwice) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.fill(0, {.echo = 1, .sequence = 2, .place = 1, .bytes = 10});
+        hostile.fill(1, {.echo = 3, .sequence = 2, .place = 1, .bytes = 10});
+        hostile.set(kFilled, 3);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, EndThatSaysTooLittle) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.fill(0, {.echo = 1, .sequence = 1, .bytes = 4, .kind = SlotKind::kEnd});
+        hostile.set(kFilled, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, AnnouncedSizeAboveTheLimit) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.write(kHeadBytes + sizeof(SlotHeader), std::uint64_t{1} << 60);
+        hostile.fill(0, {.echo = 1, .sequence = 1, .bytes = 8, .kind = SlotKind::kLargeStart});
+        hostile.set(kFilled, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, RingForNoSlot) {
+  expect_protocol_error([](Hostile& hostile) { hostile.ring(ring_of(3000, 0)); }, receive_nothing);
+}
+
+TEST_P(HostileToBatched, RingForAnEmptySlot) {
+  expect_protocol_error([](Hostile& hostile) { hostile.ring(ring_of(3, 0)); }, receive_nothing);
+}
+
+TEST_P(HostileToBatched, RingWithoutBeingAskedTo) {
+  expect_protocol_error([](Hostile& hostile) { hostile.ring(ring_of(3, 9)); }, receive_nothing);
+}
+
+TEST_P(HostileToBatched, NumberOfLandedMessagesThatIsNone) {
+  expect_protocol_error([](Hostile& hostile) { hostile.write(kLanded, std::uint64_t{5}); },
+                        receive_nothing);
+}
+
+TEST_P(HostileToBatched, LimitOfRingsThatIsNone) {
+  expect_protocol_error([](Hostile& hostile) { hostile.write(kRingLimit, std::uint64_t{5}); },
+                        send);
+  expect_protocol_error([](Hostile& hostile) { hostile.write(kRingLimit, sealed(1000)); }, send);
+}
+
+TEST_P(HostileToBatched, SlotsGivenBackThatWereNeverFilled) {
+  expect_protocol_error([](Hostile& hostile) { hostile.set(kGiven, ~0ULL); }, send);
+}
+
+LEAT_INSTANTIATE_VERBS_SUITE(HostileToBatched);
+
+}  // namespace
+}  // namespace leat::detail
