@@ -31,6 +31,32 @@ struct Stats {
   std::uint64_t doorbells = 0;          // batched: times an idle peer was rung
   std::uint64_t sleeps = 0;             // times a wait went to sleep in the kernel
   std::uint64_t fallbacks = 0;          // better devices given up while connecting
+
+  // The sum over several connections.
+  Stats& operator+=(const Stats& other) noexcept {
+    sent_bytes += other.sent_bytes;
+    sent_messages += other.sent_messages;
+    received_bytes += other.received_bytes;
+    received_messages += other.received_messages;
+    rounds += other.rounds;
+    flushes += other.flushes;
+    inline_sends += other.inline_sends;
+    credit_waits += other.credit_waits;
+    credit_returns += other.credit_returns;
+    reassembled_messages += other.reassembled_messages;
+    planned_writes += other.planned_writes;
+    rnr_retries += other.rnr_retries;
+    slot_memory_bytes += other.slot_memory_bytes;
+    send_requests += other.send_requests;
+    receive_requests += other.receive_requests;
+    completions += other.completions;
+    confirm_reads += other.confirm_reads;
+    slots_confirmed += other.slots_confirmed;
+    doorbells += other.doorbells;
+    sleeps += other.sleeps;
+    fallbacks += other.fallbacks;
+    return *this;
+  }
 };
 
 }  // namespace leat

@@ -381,24 +381,8 @@ Channel& MeshCore::channel(unsigned peer) {
 
 Stats MeshCore::stats() const {
   Stats sum;
-  for (const auto& link : links_) {
-    if (link == nullptr) continue;
-    const Stats one = link->channel().stats();
-    sum.sent_bytes += one.sent_bytes;
-    sum.sent_messages += one.sent_messages;
-    sum.received_bytes += one.received_bytes;
-    sum.received_messages += one.received_messages;
-    sum.rounds += one.rounds;
-    sum.flushes += one.flushes;
-    sum.inline_sends += one.inline_sends;
-    sum.credit_waits += one.credit_waits;
-    sum.credit_returns += one.credit_returns;
-    sum.reassembled_messages += one.reassembled_messages;
-    sum.planned_writes += one.planned_writes;
-    sum.rnr_retries += one.rnr_retries;
-    sum.sleeps += one.sleeps;
-    sum.fallbacks += one.fallbacks;
-  }
+  for (const auto& link : links_)
+    if (link != nullptr) sum += link->channel().stats();
   return sum;
 }
 

@@ -88,10 +88,12 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
   const auto attempt = [&] { return unless_closed(what, try_once); };
   if (try_at_once(settings_.spin, attempt)) return;
   const Deadline deadline = deadline_after(timeout);
-  if (spin_for(
-          settings_.spin, deadline, attempt, [this] { return closed(); },
-          [this] { return watches_lifeline_ && lifeline_ended(); }))
-    return;
+  const auto spin = [&] {
+    return spin_for(
+        settings_.spin, deadline, attempt, [this] { return closed(); },
+        [this] { return watches_lifeline_ && lifeline_ended(); });
+  };
+  if (spin()) return;
   std::chrono::microseconds nap = kFirstNap;
   for (;;) {
     if (closed()) throw_closed(what);
@@ -108,8 +110,8 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
                       " ms, peer " + where(),
                   "Raise the option timeout_ms, or see what the peer is waiting for.");
     if (side == Side::kSend && transport_.took_part()) {
-      if (spin(side, attempt, deadline)) return;
-      nap = std::chrono::duration_cast<std::chrono::microseconds>(kFirstNap);
+      if (spin()) return;
+      nap = kFirstNap;
     }
     sleep(side, deadline, nap);
   }

@@ -105,9 +105,11 @@ std::uint64_t PlannedChannel::try_send(unsigned context, std::uint64_t index,
   const std::uint64_t limit = transport.batch_limit(context);
   for (std::uint64_t taken = 0; taken < count;) {
     const std::uint64_t part = std::min(count - taken, limit);
-    std::memcpy(to + taken * each, from + taken * each, part * each);
-    if (!transport.try_append(context, index + taken, part)) [[unlikely]]
+    // Before the bytes, which would be copied again at each try.
+    if (!transport.try_make_way(context, index + taken, part)) [[unlikely]]
       return taken;
+    std::memcpy(to + taken * each, from + taken * each, part * each);
+    transport.try_append(context, index + taken, part);
     taken += part;
   }
   return count;

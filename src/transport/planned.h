@@ -52,6 +52,14 @@ class PlannedTransport final : public RingTransport {
     return {outgoing_ + arrays_.place(context, index, count),
             arrays_.array(context).message_bytes * count};
   }
+  // Posts what is pending unless these messages, at most batch_limit(), continue it: try_append then
+  // succeeds. False: would block, call again; for callers with many bytes to copy before.
+  bool try_make_way(Context context, std::uint64_t index, std::uint64_t count) {
+    const bool continues =
+        batch_.context == context && batch_.index + batch_.count == index &&
+        (batch_.count + count) * arrays_.array(context).message_bytes <= batch_bytes_;
+    return batch_.count == 0 || continues || post_batch();
+  }
   // How many messages of that array go into one write at most.
   std::uint64_t batch_limit(Context context) const;
   // Sends messages, at most batch_limit(), whose bytes are at outgoing(): posts what is pending if
@@ -150,14 +158,11 @@ class PlannedTransport final : public RingTransport {
 
 inline bool PlannedTransport::try_append(Context context, std::uint64_t index,
                                          std::uint64_t count) {
+  if (!try_make_way(context, index, count)) return false;
   const std::uint64_t each = arrays_.array(context).message_bytes;
-  const bool continues = batch_.count != 0 && batch_.context == context &&
-                         batch_.index + batch_.count == index &&
-                         (batch_.count + count) * each <= batch_bytes_;
-  if (continues) {
+  if (batch_.count != 0) {
     batch_.count += count;
   } else {
-    if (!try_post()) return false;
     batch_ = {context, index, count};
   }
   // Full: on its way at once. If that would block, the next call tries again.
