@@ -6,7 +6,7 @@ namespace leat::bench {
 namespace {
 
 // "4096", "4K", "1M", "1G".
-std::size_t parse_size(const std::string& text) {
+std::size_t parse_size(const std::string& text, std::size_t least) {
   std::size_t end = 0;
   std::size_t value = 0;
   try {
@@ -20,10 +20,10 @@ std::size_t parse_size(const std::string& text) {
   if (unit == "K" || unit == "k") shift = 10;
   if (unit == "M" || unit == "m") shift = 20;
   if (unit == "G" || unit == "g") shift = 30;
-  if ((shift == 0 && !unit.empty()) || value == 0 || value > (SIZE_MAX >> shift)) {
-    throw CLI::ValidationError("-s", "'" + text +
-                                         "' is no message size. Give bytes, at least 1, such as "
-                                         "64, 4K or 1M; several as 64,4K,1M.");
+  if ((shift == 0 && !unit.empty()) || value > (SIZE_MAX >> shift) || value << shift < least) {
+    throw CLI::ValidationError("-s", "'" + text + "' is no message size. Give bytes, at least " +
+                                         std::to_string(least) +
+                                         ", such as 64, 4K or 1M; several as 64,4K,1M.");
   }
   return value << shift;
 }
@@ -35,6 +35,16 @@ std::vector<std::size_t> all_sizes() {
 }
 
 }  // namespace
+
+std::string size_name(std::size_t bytes) {
+  constexpr const char* kUnits[] = {"", "K", "M", "G"};
+  unsigned unit = 0;
+  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + kUnits[unit];
+}
 
 std::chrono::microseconds parse_spin(const std::string& text) {
   if (text == "inf") return std::chrono::microseconds(-1);
@@ -49,18 +59,26 @@ Options ChannelArguments::options() const {
   return options;
 }
 
-void add_run_arguments(CLI::App& command, RunArguments& arguments) {
-  const auto set_sizes = [&arguments](const std::vector<std::string>& texts) {
-    arguments.sizes.clear();
-    for (const std::string& text : texts) arguments.sizes.push_back(parse_size(text));
+CLI::Option* add_sizes_argument(CLI::App& command, std::vector<std::size_t>& sizes,
+                                std::size_t least) {
+  const auto set_sizes = [&sizes, least](const std::vector<std::string>& texts) {
+    sizes.clear();
+    for (const std::string& text : texts) sizes.push_back(parse_size(text, least));
   };
-  CLI::Option* size =
-      command
-          .add_option_function<std::vector<std::string>>(
-              "-s,--size", set_sizes, "Bytes of a message: 64, 4K, 1M, or several: 8,64,4K")
-          ->delimiter(',')
-          ->default_str(std::to_string(arguments.sizes.front()))
-          ->type_name("BYTES");
+  std::string defaults;
+  for (const std::size_t bytes : sizes)
+    defaults += (defaults.empty() ? "" : ",") +
+                (sizes.size() == 1 ? std::to_string(bytes) : size_name(bytes));
+  return command
+      .add_option_function<std::vector<std::string>>(
+          "-s,--size", set_sizes, "Bytes of a message: 64, 4K, 1M, or several: 8,64,4K")
+      ->delimiter(',')
+      ->default_str(defaults)
+      ->type_name("BYTES");
+}
+
+void add_run_arguments(CLI::App& command, RunArguments& arguments) {
+  CLI::Option* size = add_sizes_argument(command, arguments.sizes);
   command
       .add_flag_callback(
           "-a,--all", [&arguments] { arguments.sizes = all_sizes(); }, "All sizes from 2 to 2^23")

@@ -28,6 +28,10 @@ constexpr Subcommand kSubcommands[] = {
      leat::bench::declare_stream},
     {"planned", kChannels, "Half round trips of planned messages, against the bare write",
      leat::bench::declare_planned},
+    {"confirm", kChannels, "Transport batched against confirm-each: one to one, broadcast, gather",
+     leat::bench::declare_confirm},
+    {"resnet152", kChannels, "Parameters of a training iteration: batched, confirm-each and tcp",
+     leat::bench::declare_resnet152},
     {"scml", kChannels, "Secure machine learning: the messages of a model, over every carrier",
      leat::bench::declare_scml},
     {"limits", kBounds, "What the machine allows: a cache line between two cores, and memcpy",
@@ -42,6 +46,7 @@ constexpr const char* kFooter = R"(Examples:
   leat-bench pingpong -s 8,64,4K -n 100000       latency, this program starts its own peer
   leat-bench stream -s 1M --transport ring       bandwidth over the ring transport
   leat-bench pingpong -a --verify                all sizes, each byte checked
+  leat-bench confirm --pattern gather            confirming in batches, against each by itself
   leat-bench scml --model all                    messages of secure machine learning
   leat-bench limits                              what this machine allows at best
   leat-bench stream --listen                     on two machines: first here,

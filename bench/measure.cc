@@ -22,6 +22,7 @@ Latency::Distribution distribution_of(std::vector<double> half_round_trips_us) {
           .max_us = values.back(),
           .typical_us = values[values.size() / 2],
           .stdev_us = std::sqrt(squares / count),
+          .p90_us = at_rank(0.9),
           .p99_us = at_rank(0.99),
           .p999_us = at_rank(0.999)};
 }

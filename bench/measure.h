@@ -25,7 +25,7 @@ struct Latency {
   std::uint64_t iterations = 0;
   double average_us = 0;  // total time through iterations
   struct Distribution {
-    double min_us, max_us, typical_us, stdev_us, p99_us, p999_us;
+    double min_us, max_us, typical_us, stdev_us, p90_us, p99_us, p999_us;
   };
   std::optional<Distribution> distribution;
 };

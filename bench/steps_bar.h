@@ -14,6 +14,8 @@ class StepsBar {
 
   // The fraction of the step under way.
   void update(double fraction) { bar_.update((done_ + fraction) / steps_); }
+  // Wipes the bar, so that other lines can be printed.
+  void clear() { bar_.clear(); }
   // Ends a step and wipes the bar, so that its result can be printed.
   void step_done() {
     done_ += 1;

@@ -13,6 +13,8 @@ using Run = std::function<void()>;
 Run declare_pingpong(CLI::App& command);
 Run declare_stream(CLI::App& command);
 Run declare_planned(CLI::App& command);
+Run declare_confirm(CLI::App& command);
+Run declare_resnet152(CLI::App& command);
 Run declare_scml(CLI::App& command);
 Run declare_limits(CLI::App& command);
 Run declare_tcp_pingpong(CLI::App& command);

@@ -17,6 +17,7 @@ TEST(Distribution, IsThatOfPerftest) {
   EXPECT_EQ(spread.min_us, 1);
   EXPECT_EQ(spread.max_us, 1000);
   EXPECT_EQ(spread.typical_us, 501);
+  EXPECT_EQ(spread.p90_us, 901);
   EXPECT_EQ(spread.p99_us, 991);
   EXPECT_EQ(spread.p999_us, 1000);
   EXPECT_NEAR(spread.stdev_us, 288.67, 0.01);

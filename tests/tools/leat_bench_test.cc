@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "support/devices.h"
 #include "support/program.h"
+#include "support/scratch.h"
 
 namespace leat::detail {
 namespace {
@@ -93,6 +95,128 @@ TEST(LeatBench, ScmlMovesEveryMessageOverEveryCarrier) {
   const ProgramResult unknown = bench({"scml", "--model", "nosuch"});
   EXPECT_NE(unknown.exit_code, 0);
   EXPECT_THAT(unknown.err, HasSubstr("there is no model 'nosuch'"));
+}
+
+// Where the ratios that users and docs refer to must stand.
+void expect_ratio(const json& object, const std::string& name) {
+  ASSERT_TRUE(object.at("ratios").contains(name)) << name << " in " << object.at("ratios");
+  EXPECT_TRUE(object.at("ratios").at(name).is_number()) << name;
+  EXPECT_GE(object.at("ratios").at(name), 0) << name;
+}
+
+class LeatBenchOnDevice : public testing::TestWithParam<std::string> {};
+
+TEST_P(LeatBenchOnDevice, ConfirmHasEveryFigureAndEveryRatio) {
+  const ProgramResult result = bench({"confirm", "--quick", "--pattern", "all", "--workers", "2",
+                                      "-s", "64,64K", "-d", GetParam(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json object = json::parse(result.out, nullptr, false);
+  expect_frame(object, "confirm", 3 * 2 * 2);
+  EXPECT_EQ(object.at("device"), GetParam());
+  std::size_t number = 0;
+  for (const char* pattern : {"one-to-one", "broadcast", "gather"}) {
+    for (const std::size_t bytes : {64, 65536}) {
+      for (const char* transport : {"confirm-each", "batched"}) {
+        const json& row = object.at("results")[number++];
+        EXPECT_EQ(row.at("pattern"), pattern);
+        EXPECT_EQ(row.at("transport"), transport);
+        EXPECT_EQ(row.at("bytes"), bytes);
+        for (const char* figure : {"messages", "messages_per_second", "gbytes_per_second",
+                                   "t_p50_us", "requests", "sender_cpu_us", "receiver_cpu_us"})
+          EXPECT_GT(row.at(figure), 0) << figure << row;
+        EXPECT_LE(row.at("t_p50_us"), row.at("t_p90_us"));
+        EXPECT_LE(row.at("t_p90_us"), row.at("t_p99_us"));
+        EXPECT_LE(row.at("t_p99_us"), row.at("t_p999_us"));
+        EXPECT_GE(row.at("completions"), 0);
+        EXPECT_GE(row.at("receives"), 0);
+      }
+      // A slot given back for each message and its announcement: that is the baseline.
+      EXPECT_GT(object.at("results")[number - 2].at("completions"), 1);
+    }
+  }
+  for (const char* bytes : {"64", "65536"}) {
+    for (const char* name :
+         {"throughput_", "latency_", "sender_cpu_", "receiver_cpu_", "completions_", "receives_"})
+      expect_ratio(object, std::string(name) + bytes);
+    for (const char* pattern : {"broadcast_", "gather_"})
+      for (const char* name :
+           {"throughput_", "latency_", "master_cpu_", "worker_cpu_", "completions_", "receives_"})
+        expect_ratio(object, std::string(pattern) + name + bytes);
+  }
+  EXPECT_EQ(object.at("quiet").size(), 3U);
+  expect_ratio(object, "idle_cpu");
+  expect_ratio(object, "first_after_pause_vs_ring");
+}
+
+TEST_P(LeatBenchOnDevice, Resnet152MovesEveryTensorOverEveryTransport) {
+  const ProgramResult result =
+      bench({"resnet152", "--quick", "--workers", "1", "-d", GetParam(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json object = json::parse(result.out, nullptr, false);
+  expect_frame(object, "resnet152", 2 * 3);
+  EXPECT_EQ(object.at("device"), GetParam());
+  for (const json& row : object.at("results")) EXPECT_GT(row.at("fct_ms"), 0) << row;
+  EXPECT_EQ(object.at("results")[0].at("bytes"), 4U * 60'192'808);
+  EXPECT_EQ(object.at("results")[3].at("bytes"), 2 * 4U * 60'192'808);
+  for (const char* pattern : {"", "parameter_server_"}) {
+    expect_ratio(object, std::string(pattern) + "fct_resnet152");
+    expect_ratio(object, std::string(pattern) + "fct_resnet152_vs_tcp");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LeatBenchOnDevice, testing::ValuesIn(test_devices()),
+                         [](const auto& device) { return device_label(device.param); });
+
+TEST(LeatBench, Resnet152ListsItsTensors) {
+  const ProgramResult result = bench({"resnet152", "--list", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json object = json::parse(result.out, nullptr, false);
+  EXPECT_EQ(object.at("model").at("parameters"), 60'192'808);
+  EXPECT_EQ(object.at("blocks").size(), 467U);
+  EXPECT_EQ(object.at("blocks")[0].at("shape"), json({64, 3, 7, 7}));
+  const std::string text = bench({"resnet152", "--list"}).out;
+  EXPECT_THAT(text, HasSubstr(" fc.weight "));
+  EXPECT_THAT(text, HasSubstr("467 blocks, 60192808 parameters"));
+}
+
+TEST(LeatBench, ConfirmPrintsBothTransportsAndTheirRatio) {
+  const ProgramResult result = bench({"confirm", "--quick", "-s", "64"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* text : {"one-to-one", "\n 64      confirm-each ", "\n 64      batched ",
+                           "batched/conf.-each", "idle_cpu: ", "first_after_pause_vs_ring: "})
+    EXPECT_THAT(result.out, HasSubstr(text));
+}
+
+TEST(LeatBench, PlotsAreDrawnByGnuplot) {
+  const ScratchFolder folder;
+  const std::string plots = folder.path() + "/it's here/plots";
+  const ProgramResult result = bench({"confirm", "--quick", "-s", "64,1K", "--plots", plots});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const char* what : {"throughput", "latency", "cpu"}) {
+    const std::string image =
+        read_file(plots + "/confirm-one-to-one-" + std::string(what) + ".svg");
+    EXPECT_THAT(image, HasSubstr("<svg")) << what;
+    EXPECT_THAT(image, HasSubstr("</svg>")) << what;
+    EXPECT_THAT(image, HasSubstr("confirm-each")) << what;
+    EXPECT_THAT(image, HasSubstr("batched")) << what;
+    EXPECT_THAT(image, HasSubstr("1K")) << what;
+  }
+}
+
+TEST(LeatBench, PlotsWithoutGnuplotAreRefusedBeforeAnythingIsMeasured) {
+  const ScratchFolder folder;
+  ProgramResult missing;
+  {
+    const ScratchVariable path("PATH", folder.path());
+    missing = bench({"confirm", "--quick", "--plots", folder.path()});
+  }
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.out, "");
+  EXPECT_THAT(missing.err, HasSubstr("apt-get install gnuplot-nox"));
+  const ProgramResult no_folder = bench({"resnet152", "--quick", "--plots", "/proc/nosuch"});
+  EXPECT_EQ(no_folder.exit_code, 1);
+  EXPECT_EQ(no_folder.out, "");
+  EXPECT_THAT(no_folder.err, HasSubstr("cannot write to the folder '/proc/nosuch'"));
 }
 
 TEST(LeatBench, PlainTcpHasTheSameShape) {
@@ -204,6 +328,13 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"pingpong", "-n", "0"}, "not in range 1 to 4294967296"},
       {{"stream", "--spin-us", "soon"}, "inf (never)"},
       {{"stream", "-a", "-s", "8"}, "excludes"},
+      {{"confirm", "--pattern", "scatter"}, "one-to-one"},
+      {{"confirm", "-s", "64,7"}, "at least 8"},
+      {{"confirm", "--workers", "0"}, "not in range"},
+      {{"confirm", "--seconds", "0"}, "0.001 to 3600"},
+      {{"confirm", "-r", "0"}, "not in range"},
+      {{"resnet152", "-n", "0"}, "not in range"},
+      {{"resnet152", "--workers", "17"}, "not in range"},
   };
   for (const auto& wrong : cases) {
     const ProgramResult result = bench(wrong.words);
@@ -216,6 +347,9 @@ TEST(LeatBench, WhatCannotRunExitsWithOneAndSaysWhy) {
   const ProgramResult device = bench({"pingpong", "-d", "ib:nosuch9"});
   EXPECT_EQ(device.exit_code, 1);
   EXPECT_THAT(device.err, HasSubstr("nosuch9"));
+  const ProgramResult tcp = bench({"confirm", "-d", "tcp"});
+  EXPECT_EQ(tcp.exit_code, 1);
+  EXPECT_THAT(tcp.err, HasSubstr("cannot run on device"));
   const ProgramResult core = bench({"pingpong", "--cpus", "1000"});
   EXPECT_EQ(core.exit_code, 1);
   EXPECT_THAT(core.err, HasSubstr("cannot run on core 1000"));

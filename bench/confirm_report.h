@@ -1,0 +1,79 @@
+// What leat-bench confirm found, as a table, one JSON object, and diagrams.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plots.h"
+
+namespace leat::bench {
+
+enum class Pattern { kOneToOne, kBroadcast, kGather };
+const char* to_string(Pattern pattern);
+
+// The transports that are compared, in this order everywhere.
+inline constexpr std::array<const char*, 2> kConfirmTransports = {"confirm-each", "batched"};
+
+// Of one transport at one size: of a round, or the medians of rounds.
+struct Figures {
+  double messages_per_second = 0;
+  double p50_us = 0;
+  double p90_us = 0;
+  double p99_us = 0;
+  double p999_us = 0;
+  // Per message: processor time of all senders and of all receivers; and what both sides posted
+  // and polled.
+  double sender_cpu_us = 0;
+  double receiver_cpu_us = 0;
+  double requests = 0;
+  double completions = 0;
+  double receives = 0;
+};
+Figures medians_of(const std::vector<Figures>& rounds);
+double median_of(std::vector<double> values);
+
+// What a channel costs and takes when little happens, by transport.
+struct Quiet {
+  std::string transport;
+  double idle_cpu = 0;  // of a core, both sides
+  double first_us = 0;  // a message after a pause
+};
+
+class ConfirmReport {
+ public:
+  // `settings` goes into the JSON object.
+  ConfirmReport(bool json, nlohmann::ordered_json settings)
+      : json_(json), settings_(std::move(settings)) {}
+
+  // The rows to come are of that pattern; `lines` stand above its table.
+  void begin(Pattern pattern, const std::string& device,
+             const std::vector<std::pair<std::string, std::string>>& lines);
+  void add(std::size_t bytes, std::uint64_t messages, const std::array<Figures, 2>& figures);
+  void add(const std::vector<Quiet>& quiet);
+  void finish() const;
+  void draw(const Plotter& plotter) const;
+
+ private:
+  struct Row {
+    Pattern pattern;
+    std::size_t bytes;
+    std::array<Figures, 2> figures;
+  };
+  void add_ratio(const std::string& name, double ratio);
+
+  const bool json_;
+  const nlohmann::ordered_json settings_;
+  Pattern pattern_ = Pattern::kOneToOne;
+  std::string device_;
+  std::vector<Row> rows_;
+  nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
+  nlohmann::ordered_json quiet_ = nlohmann::ordered_json::array();
+  nlohmann::ordered_json ratios_ = nlohmann::ordered_json::object();
+};
+
+}  // namespace leat::bench
