@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
-#include <stdexcept>
+#include <optional>
+#include <tuple>
 
 #include "arguments.h"
 #include "confirm_report.h"
@@ -21,8 +23,11 @@ using std::chrono::microseconds;
 
 constexpr std::size_t kTransports = kConfirmTransports.size();
 constexpr std::size_t kWordBytes = 16;  // the short side of a round trip with many
-// A measurement has at least so many messages, and a latency one at most so many.
-constexpr std::uint64_t kFewest = 64;
+// A stream fills what the receiver has room for some times over, in bytes and in slots, or it would
+// not have to wait for any.
+constexpr std::uint64_t kLeastStreamBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kLeastStream = 2048;
+constexpr std::uint64_t kLeast = 64;
 constexpr std::uint64_t kMost = std::uint64_t{1} << 22;
 constexpr std::uint64_t kMostRoundTrips = std::uint64_t{1} << 17;
 constexpr double kPauseSeconds = 0.01;
@@ -36,7 +41,7 @@ struct ConfirmArguments {
   unsigned workers = 4;
   std::vector<std::size_t> sizes{64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};
   std::uint64_t rounds = 5;
-  double seconds = 0.25;
+  double seconds = 0.2;
   double idle_seconds = 3;
   unsigned pauses = 100;
   bool quick = false;
@@ -67,17 +72,23 @@ Options options_for(const ConfirmArguments& arguments, const std::string& transp
   return options;
 }
 
-// The number of messages that take about `seconds`, found by `run`, which takes a number and
-// returns the time: a warm-up as well.
+// The number of messages, from `least` to `most`, that take about `seconds`; found by `run`, which
+// takes a number and returns the time. The faster of two runs, or one that was disturbed would
+// lead to far too few.
 template <typename Run>
-std::uint64_t count_for(double seconds, std::uint64_t most, Run&& run) {
-  for (std::uint64_t count = kFewest;; count *= 4) {
-    const double took = run(count);
+std::uint64_t count_for(double seconds, std::uint64_t least, std::uint64_t most, Run&& run) {
+  for (std::uint64_t count = least;; count *= 4) {
+    const double first = run(count);
+    const double took = std::min(first, run(count));
     if (took < seconds / 8 && count < most) continue;
     const double fits = static_cast<double>(count) * seconds / took;
     return static_cast<std::uint64_t>(
-        std::clamp(fits, static_cast<double>(kFewest), static_cast<double>(most)));
+        std::clamp(fits, static_cast<double>(least), static_cast<double>(most)));
   }
+}
+
+std::uint64_t least_stream(std::size_t bytes) {
+  return std::clamp<std::uint64_t>(kLeastStreamBytes / bytes, kLeast, kLeastStream);
 }
 
 FlowLength with_warmup(std::uint64_t count) { return {count / 5, count}; }
@@ -89,7 +100,8 @@ class PatternRun {
       : arguments_(arguments),
         pattern_(pattern),
         workers_(pattern == Pattern::kOneToOne ? 1 : arguments.workers),
-        // Where each process has a core they spin, and what they need is measured apart from that.
+        // Where each process has a core they spin, and what they need is measured once more
+        // without.
         crowded_(static_cast<long>(workers_) + 1 > sysconf(_SC_NPROCESSORS_ONLN)),
         cores_(workers_ == 1 ? choose_cores(arguments.cpus) : std::nullopt),
         star_(lanes(), workers_,
@@ -127,8 +139,8 @@ class PatternRun {
     return microseconds(crowded_ ? 0 : -1);
   }
 
-  // Both transports with the spinning of the run; and if there are cores for that, both once more,
-  // without any, in which processor time is work and not waiting.
+  // Both transports with the spinning of the run; and if that burns what they do not need, both
+  // once more without.
   std::vector<Lane> lanes() const {
     std::vector<Lane> lanes;
     for (const bool sleeping : {false, true}) {
@@ -160,7 +172,7 @@ class PatternRun {
     Counts counts{kMost, kMost, kMostRoundTrips};
     for (unsigned transport = 0; transport < kTransports; ++transport) {
       const auto stream = [&](unsigned lane) {
-        return count_for(arguments_.seconds, kMost, [&](std::uint64_t count) {
+        return count_for(arguments_.seconds, least_stream(bytes), kMost, [&](std::uint64_t count) {
           return flow(lane, bytes, with_warmup(count)).seconds;
         });
       };
@@ -171,8 +183,9 @@ class PatternRun {
         for (const double time : round_trips(transport, bytes, count)) us += time;
         return us * 1e-6;
       };
-      counts.round_trips = std::min(
-          counts.round_trips, count_for(arguments_.seconds, kMostRoundTrips, all_round_trips));
+      counts.round_trips =
+          std::min(counts.round_trips,
+                   count_for(arguments_.seconds, kLeast, kMostRoundTrips, all_round_trips));
     }
     return counts;
   }
@@ -192,8 +205,9 @@ class PatternRun {
     figures.completions = static_cast<double>(all.completions) / messages;
     figures.receives = static_cast<double>(all.receives) / messages;
 
-    add_cpu(crowded_ ? stream : flow(sleeping_lane(transport), bytes, with_warmup(counts.sleeping)),
-            figures);
+    std::tie(figures.stream_sender_cpu_us, figures.stream_receiver_cpu_us) = cpu_us(stream);
+    std::tie(figures.sender_cpu_us, figures.receiver_cpu_us) = cpu_us(
+        crowded_ ? stream : flow(sleeping_lane(transport), bytes, with_warmup(counts.sleeping)));
 
     std::vector<double> times_us = round_trips(transport, bytes, counts.round_trips);
     if (pattern_ == Pattern::kOneToOne)
@@ -206,13 +220,12 @@ class PatternRun {
     return figures;
   }
 
-  void add_cpu(const Flow& flow, Figures& figures) const {
+  // Per message, of the sending and of the receiving side.
+  std::pair<double, double> cpu_us(const Flow& flow) const {
     const auto messages = static_cast<double>(flow.messages);
-    const double master_us = flow.master.cpu_seconds * 1e6 / messages;
-    const double workers_us = flow.worker_cpu_seconds() * 1e6 / messages;
-    const bool master_sends = pattern_ != Pattern::kGather;
-    figures.sender_cpu_us = master_sends ? master_us : workers_us;
-    figures.receiver_cpu_us = master_sends ? workers_us : master_us;
+    const double master = flow.master.cpu_seconds * 1e6 / messages;
+    const double workers = flow.worker_cpu_seconds() * 1e6 / messages;
+    return pattern_ == Pattern::kGather ? std::pair(workers, master) : std::pair(master, workers);
   }
 
   std::vector<std::pair<std::string, std::string>> lines() {
@@ -227,7 +240,7 @@ class PatternRun {
                                     : processes + ": a master and its workers"},
         {"Cores", cores_ ? describe_cores(cores_) : "not pinned"},
         {"Spinning", spin + (crowded_ ? ", as there are more processes than cores"
-                                      : "; for processor time 0, so that it is work, not waiting")},
+                                      : "; for processor time 0: waits sleep at once")},
         {"Slot memory", std::to_string(each.slot_memory_bytes >> 10) + " KiB confirm-each, " +
                             std::to_string(batched.slot_memory_bytes >> 10) +
                             " KiB batched, a connection, both directions"},

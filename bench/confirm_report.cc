@@ -24,6 +24,8 @@ constexpr struct {
     {"t_p999_us", &Figures::p999_us},
     {"sender_cpu_us", &Figures::sender_cpu_us},
     {"receiver_cpu_us", &Figures::receiver_cpu_us},
+    {"stream_sender_cpu_us", &Figures::stream_sender_cpu_us},
+    {"stream_receiver_cpu_us", &Figures::stream_receiver_cpu_us},
     {"requests", &Figures::requests},
     {"completions", &Figures::completions},
     {"receives", &Figures::receives},

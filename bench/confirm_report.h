@@ -26,10 +26,12 @@ struct Figures {
   double p90_us = 0;
   double p99_us = 0;
   double p999_us = 0;
-  // Per message: processor time of all senders and of all receivers; and what both sides posted
-  // and polled.
+  // Per message: processor time of all senders and of all receivers, waits sleeping at once; the
+  // same of the stream that gave the throughput; and what both sides posted and polled in that.
   double sender_cpu_us = 0;
   double receiver_cpu_us = 0;
+  double stream_sender_cpu_us = 0;
+  double stream_receiver_cpu_us = 0;
   double requests = 0;
   double completions = 0;
   double receives = 0;

@@ -67,18 +67,16 @@ void write_script(std::ostream& file, const Chart& chart) {
   const bool lines = chart.kind == Chart::Kind::kLines;
   file << "set terminal svg size 760,480 noenhanced font 'sans-serif,13' background 'white'\n"
        << "set output " << quoted(chart.name + ".svg") << "\n"
-       << "set datafile separator '\\t'\nset datafile missing '?'\n"
+       << "set datafile separator tab\nset datafile missing '?'\n"
        << "set title " << quoted(chart.title) << "\n"
        << "set xlabel " << quoted(chart.x_label) << "\n"
        << "set ylabel " << quoted(chart.y_label) << "\n"
-       << "set grid ytics linecolor '#dddddd'\nset border 3\nset tics nomirror\n"
-       << "set xtics rotate by -35\n";
+       << "set grid ytics linecolor '#dddddd'\nset border 3\nset tics nomirror\n";
   if (lines) {
-    file << "set key outside right top\nset logscale xy\n";
+    file << "set key below\nset logscale xy\n";
   } else {
     file << "set key off\nset style data histograms\nset style fill solid 0.8\n"
          << "set boxwidth 0.8\nset yrange [0:*]\n";
-    if (chart.curves.size() > 1) file << "set key outside right top\n";
   }
   file << "plot ";
   for (std::size_t i = 0; i < chart.curves.size(); ++i) {

@@ -13,7 +13,7 @@ struct Curve {
 };
 
 struct Chart {
-  enum class Kind { kLines, kBars };  // both axes logarithmic; neither
+  enum class Kind { kLines, kBars };  // on logarithmic axes, with their names; neither
   Kind kind = Kind::kLines;
   std::string name;  // of its files
   std::string title;

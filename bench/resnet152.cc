@@ -204,15 +204,17 @@ class ResnetReport {
 
   void draw(const Plotter& plotter) const {
     plotter.draw(blocks_.chart());
-    Chart chart{Chart::Kind::kBars,
-                "resnet152-fct",
-                "Parameters of one iteration of ResNet-152 on " + device_,
-                "transport",
-                "flow completion time [ms]",
-                {},
-                curves_};
-    for (const char* carrier : kCarriers) chart.ticks.emplace_back(carrier, 0);
-    plotter.draw(chart);
+    for (const Curve& curve : curves_) {
+      Chart chart{Chart::Kind::kBars,
+                  "resnet152-" + curve.title,
+                  "Parameters of one iteration of ResNet-152, " + curve.title + " on " + device_,
+                  "transport",
+                  "flow completion time [ms]",
+                  {},
+                  {curve}};
+      for (const char* carrier : kCarriers) chart.ticks.emplace_back(carrier, 0);
+      plotter.draw(chart);
+    }
   }
 
  private:
