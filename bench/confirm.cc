@@ -31,8 +31,6 @@ constexpr std::uint64_t kLeast = 64;
 constexpr std::uint64_t kMost = std::uint64_t{1} << 22;
 constexpr std::uint64_t kMostRoundTrips = std::uint64_t{1} << 17;
 constexpr double kPauseSeconds = 0.01;
-// A message that does not come for so long is a failure, not a slow one.
-constexpr auto kHang = std::chrono::minutes(2);
 // The round trips of a message that is answered in kind are halved.
 constexpr double kHalf = 0.5;
 
@@ -62,13 +60,9 @@ void make_quick(ConfirmArguments& arguments) {
 }
 
 Options options_for(const ConfirmArguments& arguments, const std::string& transport) {
-  Options options;
-  if (!arguments.device.empty()) options.device = arguments.device;
-  options.transport = transport;
-  options.fallback = "never";
+  Options options = lane_options(arguments.device, transport);
   options.slot_bytes = arguments.slot_bytes;
   options.slot_count = arguments.slot_count;
-  options.timeout = kHang;
   return options;
 }
 

@@ -108,6 +108,7 @@ Figures medians_of(const std::vector<Figures>& rounds) {
   Figures medians;
   for (const auto& [name, value] : kFigures) {
     std::vector<double> values;
+    values.reserve(rounds.size());
     for (const Figures& round : rounds) values.push_back(round.*value);
     medians.*value = median_of(std::move(values));
   }

@@ -23,8 +23,6 @@ using nlohmann::ordered_json;
 
 constexpr const char* kCarriers[] = {"confirm-each", "batched", "tcp"};
 constexpr std::size_t kCarrierCount = std::size(kCarriers);
-// A message that does not come for so long is a failure, not a slow one.
-constexpr auto kHang = std::chrono::minutes(2);
 
 struct ResnetArguments {
   unsigned workers = 4;
@@ -237,17 +235,9 @@ class ResnetReport {
 std::vector<Lane> lanes_of(const ResnetArguments& arguments, bool crowded) {
   std::vector<Lane> lanes;
   for (const std::string carrier : kCarriers) {
-    Options options;
-    options.transport = carrier;
-    if (carrier == "tcp") {
-      options.device = "tcp";
-    } else if (!arguments.device.empty()) {
-      options.device = arguments.device;
-    }
-    options.fallback = "never";
+    Options options = lane_options(carrier == "tcp" ? "tcp" : arguments.device, carrier);
     options.spin = std::chrono::microseconds(crowded ? 0 : -1);
-    options.timeout = kHang;
-    lanes.push_back({carrier, options});
+    lanes.push_back({carrier, std::move(options)});
   }
   return lanes;
 }

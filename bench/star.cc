@@ -21,10 +21,11 @@ constexpr std::size_t kIdleBytes = 64;
 constexpr std::uint64_t kMessagesBeforePause = 64;
 
 // Orders and reports go over TCP and sleep, so that they cost next to nothing and are not counted.
+// They may take as long as what is ordered.
 Options control_options() {
-  Options options;
-  options.device = "tcp";
+  Options options = lane_options("tcp", "tcp");
   options.spin = std::chrono::microseconds(0);
+  options.timeout.reset();
   return options;
 }
 
@@ -39,6 +40,18 @@ double seconds_of(const std::vector<Usage>& workers, std::int64_t start_ns = INT
 }
 
 }  // namespace
+
+Options lane_options(const std::string& device, const std::string& transport) {
+  constexpr auto kHang = std::chrono::minutes(2);
+  Options options;
+  if (!device.empty()) options.device = device;
+  options.transport = transport;
+  options.fallback = "never";
+  options.connect_timeout = kHang;
+  options.handshake_timeout = kHang;
+  options.timeout = kHang;
+  return options;
+}
 
 double Flow::worker_cpu_seconds() const {
   double sum = 0;

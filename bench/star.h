@@ -22,6 +22,10 @@ struct Lane {
   Options options;
 };
 
+// For a lane: that transport on that device ("": the best for this host) and no other, and time to
+// connect and to wait also on a slow machine, so that only what hangs fails.
+Options lane_options(const std::string& device, const std::string& transport);
+
 // One stream of messages between the master and every worker.
 struct Flow {
   Usage master;
