@@ -38,8 +38,9 @@ struct ConfirmArguments {
   std::vector<Pattern> patterns{Pattern::kOneToOne};
   unsigned workers = 4;
   std::vector<std::size_t> sizes{64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};
-  std::uint64_t rounds = 5;
-  double seconds = 0.2;
+  // Many short rounds, so that what disturbs some of them is not in the medians.
+  std::uint64_t rounds = 9;
+  double seconds = 0.1;
   double idle_seconds = 3;
   unsigned pauses = 100;
   bool quick = false;
@@ -315,7 +316,7 @@ an idle pair costs, and how soon a message arrives after a pause, beside transpo
 
   leat-bench confirm                                the table, in a minute or two
   leat-bench confirm --pattern all --json --plots out    what docs/benchmarks.md shows
-  leat-bench confirm --pattern gather -s 64,4K -r 9      many to one, two sizes
+  leat-bench confirm --pattern gather -s 64,4K -r 25     many to one, two sizes
   leat-bench confirm --quick -d ib:rxe0             does it run at all? In seconds)";
 
 }  // namespace

@@ -62,6 +62,7 @@ class BlockList {
 
   std::vector<std::size_t> sizes() const {
     std::vector<std::size_t> sizes;
+    sizes.reserve(blocks_.size());
     for (const Block& block : blocks_) sizes.push_back(block.bytes());
     return sizes;
   }

@@ -87,6 +87,7 @@ std::vector<SizeClass> size_classes(const std::vector<Block>& blocks) {
 std::size_t size_at_rank(const std::vector<Block>& blocks, double rank) {
   if (blocks.empty()) return 0;
   std::vector<std::size_t> sizes;
+  sizes.reserve(blocks.size());
   for (const Block& block : blocks) sizes.push_back(block.bytes());
   std::ranges::sort(sizes);
   const auto index = static_cast<std::size_t>(std::ceil(static_cast<double>(sizes.size()) * rank));
