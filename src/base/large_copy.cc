@@ -10,14 +10,19 @@
 namespace leat::detail {
 namespace {
 
-// Taken in turn, so that what disturbs one way disturbs the other. Of each way the fastest counts.
-constexpr std::uint32_t kSamplesOfTrial = 8;
-// A trial costs a few copies the slower way, so trials become rare; but cores do change places.
-constexpr std::uint32_t kFirstInterval = 64;
-constexpr std::uint32_t kLongestInterval = 4096;
-// How much faster storing must be past the caches: the reader then finds nothing in its own, so
-// where both store at the same speed, through them is better.
-constexpr double kWorthIt = 1.2;
+// A trial is so many runs of so many bytes, by the two ways in turn, so that what disturbs one
+// disturbs the other. Shorter runs would be hidden by what the core buffers.
+constexpr std::uint32_t kRunsOfTrial = 4;
+constexpr std::uint64_t kRunBytes = std::uint64_t{512} << 10;
+// A trial costs two runs the slower way, so trials become rare; but cores do change places.
+constexpr std::uint64_t kFirstInterval = std::uint64_t{8} << 20;
+constexpr std::uint64_t kLongestInterval = std::uint64_t{256} << 20;
+// How much faster storing must be past the caches, on the average of the last trials: whoever
+// reads then finds nothing in its own cache, which costs it more than the difference where the two
+// share one.
+constexpr double kWorthIt = 1.75;
+constexpr double kWeightOfTrial = 0.25;
+constexpr double kMostGain = 4;  // of one trial, so that none outweighs all others
 
 #if defined(__x86_64__)
 
@@ -59,34 +64,38 @@ void copy_past(std::byte* to, const std::byte* from, std::size_t bytes) {
 void LargeCopy::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (!kCanGoPast || bytes < kLeastBytes) {
     std::memcpy(to, from, bytes);
-  } else if (until_trial_ == 0) {
-    try_both(to, from, bytes);
-  } else {
-    --until_trial_;
-    if (past_)
-      copy_past(to, from, bytes);
-    else
-      std::memcpy(to, from, bytes);
+    return;
   }
-}
-
-void LargeCopy::try_both(std::byte* to, const std::byte* from, std::size_t bytes) {
-  const bool past = samples_ % 2 != 0;
-  const auto start = Clock::now();
+  const bool on_trial = run_ < kRunsOfTrial;
+  const bool past = on_trial ? run_ % 2 != 0 : past_;
+  const auto start = on_trial ? Clock::now() : Clock::time_point();
   if (past)
     copy_past(to, from, bytes);
   else
     std::memcpy(to, from, bytes);
-  const std::chrono::duration<double, std::nano> time = Clock::now() - start;
-  best_[past] = std::max(best_[past], static_cast<double>(bytes) / std::max(time.count(), 1.0));
-  if (++samples_ < kSamplesOfTrial) return;
-  const bool wins = best_[1] > best_[0] * kWorthIt;
-  interval_ = wins == past_ ? std::clamp(interval_ * 2, kFirstInterval, kLongestInterval)
-                            : kFirstInterval;
-  past_ = wins;
-  until_trial_ = interval_;
-  samples_ = 0;
-  best_[0] = best_[1] = 0;
+  done_ += bytes;
+  if (on_trial) run_time_ += Clock::now() - start;
+  if (done_ >= (on_trial ? kRunBytes : interval_)) next_run();
+}
+
+void LargeCopy::next_run() {
+  if (run_ < kRunsOfTrial) {
+    double& best = best_[run_ % 2];
+    best = std::max(best, static_cast<double>(done_) / std::max(run_time_.count(), 1.0));
+    if (++run_ == kRunsOfTrial) {
+      const double gain = std::min(best_[1] / best_[0], kMostGain);
+      gain_ = gain_ == 0 ? gain : gain_ + (gain - gain_) * kWeightOfTrial;
+      const bool wins = gain_ > kWorthIt;
+      interval_ = wins == past_ ? std::clamp(interval_ * 2, kFirstInterval, kLongestInterval)
+                                : kFirstInterval;
+      past_ = wins;
+    }
+  } else {
+    run_ = 0;
+    best_[0] = best_[1] = 0;
+  }
+  done_ = 0;
+  run_time_ = {};
 }
 
 }  // namespace leat::detail

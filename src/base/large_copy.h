@@ -9,10 +9,10 @@ namespace leat::detail {
 
 // There are two ways, and which is faster depends on where the other core is. Through the caches:
 // best if the two share one, as what is written stays there until it is read. Past the caches: best
-// if they do not, as every line would have to be fetched from the other core's cache before it could
-// be overwritten, which can take ten times as long. No interface of the system says reliably where
-// the cores are, in a virtual machine least of all, and threads move. So this tries both ways now and
-// then, and keeps to the faster; the more often they compare the same, the rarer it tries.
+// if they do not, as every line would have to be fetched from the other core's cache before it
+// could be overwritten, which can take ten times as long. No interface of the system says reliably
+// where the cores are, in a virtual machine least of all, and threads move. So this tries both ways
+// now and then, and keeps to the faster; the more often they compare the same, the rarer it tries.
 //
 // What was copied is ordered before later stores as by memcpy. One thread at a time.
 class LargeCopy {
@@ -22,19 +22,18 @@ class LargeCopy {
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
 
-  bool goes_past_caches() const { return past_; }
-
  private:
   using Clock = std::chrono::steady_clock;
 
-  void try_both(std::byte* to, const std::byte* from, std::size_t bytes);
+  void next_run();
 
-  bool past_ = false;
-  std::uint32_t until_trial_ = 0;  // copies
-  std::uint32_t interval_ = 0;     // between two trials
-  // The trial under way: samples taken of both ways together, and the best speed of each.
-  std::uint32_t samples_ = 0;
-  double best_[2] = {};  // bytes per nanosecond: through, past
+  bool past_ = false;           // the way that won
+  double gain_ = 0;             // of going past the caches, by the last trials; 0: none yet
+  std::uint64_t interval_ = 0;  // bytes from one trial to the next
+  std::uint32_t run_ = 0;       // of the trial under way; after the last one: until the next trial
+  std::uint64_t done_ = 0;      // bytes of this run
+  std::chrono::duration<double, std::nano> run_time_{};
+  double best_[2] = {};  // bytes per nanosecond in this trial: through, past
 };
 
 }  // namespace leat::detail

@@ -26,8 +26,8 @@ std::byte* reserve_aligned(std::size_t bytes) {
   constexpr std::size_t kAlignment = MappedMemory::kHugePageBytes;
   constexpr std::size_t kPageBytes = 4096;  // at least; a peer's file may end anywhere
   bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-  std::byte* space = map(nullptr, bytes + kAlignment, PROT_NONE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  std::byte* space =
+      map(nullptr, bytes + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   const std::size_t before = -reinterpret_cast<std::uintptr_t>(space) % kAlignment;
   if (before != 0) munmap(space, before);
   munmap(space + before + bytes, kAlignment - before);
