@@ -38,16 +38,6 @@ class MessageArrays {
       throw_outside(context, index, count);
     return array.base_bytes + array.message_bytes * index;
   }
-  // The usual send in few instructions: whether `bytes` bytes are one message of an array that both
-  // sides have open; `place` is then its place. If not, the calls above and below say why.
-  bool place_of_one(unsigned context, std::uint64_t index, std::uint64_t bytes,
-                    std::uint64_t& place) const {
-    if (context >= kContextCount) return false;
-    const Slot& slot = slots_[context];
-    place = slot.array.base_bytes + bytes * index;
-    return slot.open && slot.peer_open && bytes == slot.array.message_bytes &&
-           index < slot.array.count;
-  }
   // How many messages `bytes` bytes are.
   std::uint64_t count_of(unsigned context, std::uint64_t bytes) const {
     check_open(context);

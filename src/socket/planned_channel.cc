@@ -32,8 +32,8 @@ void append(ChannelCore& core, PlannedTransport& transport, unsigned context, st
 }
 
 // Whether all of [missing, end) has arrived; `missing` becomes the first that has not.
-inline bool look(PlannedTransport& transport, unsigned context, std::uint64_t& missing,
-                 std::uint64_t end) {
+bool look(PlannedTransport& transport, unsigned context, std::uint64_t& missing,
+          std::uint64_t end) {
   transport.try_post();
   for (;;) {
     missing = transport.arrays().first_missing(context, missing, end);
@@ -117,9 +117,6 @@ std::uint64_t PlannedChannel::try_send(unsigned context, std::uint64_t index,
 void PlannedChannel::send(unsigned context, std::uint64_t index, std::span<const std::byte> bytes) {
   ChannelCore& core = *channel_.core_;
   PlannedTransport& transport = *transport_;
-  core.check_sending();
-  if (transport.try_send_one(context, index, bytes)) [[likely]]
-    return;
   const std::uint64_t count = transport.arrays().count_of(context, bytes.size());
   if (count == 1) {
     std::byte* to = outgoing(core, transport, context, index, 1).data();
@@ -186,7 +183,6 @@ std::span<const std::byte> PlannedChannel::receive(unsigned context, std::uint64
                                                    std::uint64_t count) {
   ChannelCore& core = *channel_.core_;
   core.check_open("receive");
-  transport_->try_post();  // before all else: the peer waits for it
   const std::span<const std::byte> bytes = transport_->incoming(context, index, count);
   std::uint64_t missing = index;
   const auto try_once = [&] { return look(*transport_, context, missing, index + count); };

@@ -69,17 +69,6 @@ class PlannedTransport final : public RingTransport {
         (batch_.count + count) * arrays_.array(context).message_bytes <= batch_bytes_;
     return batch_.count == 0 || continues || post_batch();
   }
-  // Sends one message if nothing stands against it. False: nothing was done; the calls around this
-  // one say why.
-  bool try_send_one(unsigned context, std::uint64_t index, std::span<const std::byte> message) {
-    std::uint64_t place = 0;
-    if (!arrays_.place_of_one(context, index, message.size(), place) ||
-        !try_make_way(context, index, 1)) [[unlikely]]
-      return false;
-    fill(outgoing_ + place, message.data(), message.size());
-    join_batch(context, index, 1, message.size());
-    return true;
-  }
   // How many messages of that array go into one write at most.
   std::uint64_t batch_limit(Context context) const;
   // Sends messages, at most batch_limit(), whose bytes are at outgoing(): posts what is pending if
@@ -137,15 +126,6 @@ class PlannedTransport final : public RingTransport {
   };
 
   bool post_batch();
-  void join_batch(Context context, std::uint64_t index, std::uint64_t count, std::uint64_t each) {
-    if (batch_.count != 0) {
-      batch_.count += count;
-    } else {
-      batch_ = {context, index, count};
-    }
-    // Full: on its way at once. If that would block, the next call tries again.
-    if ((batch_.count + 1) * each > batch_bytes_) post_batch();
-  }
   [[noreturn]] void throw_ended() const;
   bool look_at_peer(Context context);
   void take_in(Context context, std::uint32_t index, std::size_t bytes) {
@@ -189,7 +169,14 @@ class PlannedTransport final : public RingTransport {
 inline bool PlannedTransport::try_append(Context context, std::uint64_t index,
                                          std::uint64_t count) {
   if (!try_make_way(context, index, count)) return false;
-  join_batch(context, index, count, arrays_.array(context).message_bytes);
+  const std::uint64_t each = arrays_.array(context).message_bytes;
+  if (batch_.count != 0) {
+    batch_.count += count;
+  } else {
+    batch_ = {context, index, count};
+  }
+  // Full: on its way at once. If that would block, the next call tries again.
+  if ((batch_.count + 1) * each > batch_bytes_) post_batch();
   return true;
 }
 
