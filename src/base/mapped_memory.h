@@ -10,18 +10,25 @@ namespace leat::detail {
 class MappedMemory {
  public:
   enum class Protection { kReadOnly, kReadWrite };
+  static constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
   MappedMemory() = default;
   // Private zeroed pages, at least `bytes`, taken from the system as they are first touched.
   // Throws kResource.
   static MappedMemory anonymous(std::size_t bytes);
   // A shared mapping of `bytes` of `fd` from its start. The descriptor may be closed afterwards.
+  // From kHugePageBytes on it begins at a multiple of that, so that huge pages can be mapped.
   static MappedMemory of_file(int fd, std::size_t bytes, Protection protection);
 
   MappedMemory(MappedMemory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   MappedMemory& operator=(MappedMemory&& other) noexcept;
   ~MappedMemory();
+
+  // Takes the memory of the whole huge page that holds byte `offset` from the system now, as one
+  // page, for all who map the same file. False: the kernel or this mapping cannot, and goes on with
+  // small pages.
+  bool take_huge_page(std::size_t offset) noexcept;
 
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return bytes_; }

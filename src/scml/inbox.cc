@@ -38,6 +38,7 @@ LandingMemory::LandingMemory(std::uint64_t bytes) : bytes_(bytes) {
                 "Lower planned_bytes, or plan for a smaller batch.", why);
   }
   data_ = static_cast<std::byte*>(memory);
+  (void)madvise(memory, bytes, MADV_HUGEPAGE);  // a wish
 }
 
 LandingMemory::~LandingMemory() { munmap(data_, std::max<std::uint64_t>(bytes_, 1)); }

@@ -1,7 +1,6 @@
 #include "leat/planned.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "socket/channel_wait.h"
@@ -108,7 +107,7 @@ std::uint64_t PlannedChannel::try_send(unsigned context, std::uint64_t index,
     // Before the bytes, which would be copied again at each try.
     if (!transport.try_make_way(context, index + taken, part)) [[unlikely]]
       return taken;
-    std::memcpy(to + taken * each, from + taken * each, part * each);
+    transport.fill(to + taken * each, from + taken * each, part * each);
     transport.try_append(context, index + taken, part);
     taken += part;
   }
@@ -121,7 +120,7 @@ void PlannedChannel::send(unsigned context, std::uint64_t index, std::span<const
   const std::uint64_t count = transport.arrays().count_of(context, bytes.size());
   if (count == 1) {
     std::byte* to = outgoing(core, transport, context, index, 1).data();
-    std::memcpy(to, bytes.data(), bytes.size());
+    transport.fill(to, bytes.data(), bytes.size());
     append(core, transport, context, index, 1);
     return;
   }

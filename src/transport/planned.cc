@@ -111,6 +111,7 @@ void PlannedTransport::open(unsigned context, const MessageArray& array) {
                     std::to_string(limits().max_request_bytes) + " in one write",
                 "Plan more and smaller messages.");
   arrays_.open(context, array);
+  if (array.incoming != 0) region_->prepare(array.base_bytes, array.message_bytes * array.count);
 }
 
 bool PlannedTransport::try_tell(Context context) {

@@ -7,12 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/counter.h"
+#include "base/large_copy.h"
 #include "proto/message_arrays.h"
 #include "transport/ring.h"
 
@@ -52,8 +54,15 @@ class PlannedTransport final : public RingTransport {
     return {outgoing_ + arrays_.place(context, index, count),
             arrays_.array(context).message_bytes * count};
   }
-  // Posts what is pending unless these messages, at most batch_limit(), continue it: try_append then
-  // succeeds. False: would block, call again; for callers with many bytes to copy before.
+  // Copies bytes to outgoing().
+  void fill(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (direct_ && bytes >= LargeCopy::kLeastBytes)
+      large_copy_.copy(to, from, bytes);
+    else
+      std::memcpy(to, from, bytes);
+  }
+  // Posts what is pending unless these messages, at most batch_limit(), continue it: try_append
+  // then succeeds. False: would block, call again; for callers with many bytes to copy before.
   bool try_make_way(Context context, std::uint64_t index, std::uint64_t count) {
     const bool continues =
         batch_.context == context && batch_.index + batch_.count == index &&
@@ -145,6 +154,7 @@ class PlannedTransport final : public RingTransport {
 
   MessageArrays arrays_;
   Batch batch_;
+  LargeCopy large_copy_;
   bool received_last_ = false;  // for rounds_
 
   // --- statistics, of messages in arrays

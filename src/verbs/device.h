@@ -111,6 +111,12 @@ class MemoryRegion {
   virtual std::span<std::byte> memory() const = 0;
   virtual std::uint32_t local_key() const = 0;
   virtual RemoteRegion remote() const = 0;
+  // Says that this part will be written all over: a device that takes memory only when it is
+  // touched may take this part now, in larger pages. One thread at a time.
+  virtual void prepare(std::size_t offset, std::size_t bytes) noexcept {
+    (void)offset;
+    (void)bytes;
+  }
 };
 
 enum class Side { kSend, kReceive };

@@ -148,7 +148,10 @@ ShmQueuePair::Ran ShmQueuePair::run_arrival(const SendRequest& request) {
   }
   if (target != nullptr && target != local) {
     if (!local_access(request)) return fail(request, CompletionStatus::kLocalAccess);
-    copy_bytes(target, local, request.bytes);
+    if (request.bytes >= LargeCopy::kLeastBytes)
+      large_copy_.copy(target, local, request.bytes);
+    else
+      copy_bytes(target, local, request.bytes);
   }
   publish(request, request.opcode == Opcode::kSend ? kEntrySend : kEntryImmediate);
   return Ran::kDone;

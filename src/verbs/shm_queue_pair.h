@@ -12,6 +12,7 @@
 
 #include "base/counter.h"
 #include "base/fd.h"
+#include "base/large_copy.h"
 #include "base/mapped_memory.h"
 #include "verbs/device.h"
 #include "verbs/shm_layout.h"
@@ -87,6 +88,7 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
   std::uint64_t done_head_ = 0;
   std::uint64_t done_tail_ = 0;
   std::uint32_t sends_since_service_ = 0;
+  LargeCopy large_copy_;
   Counter rnr_retries_;
 
   // --- receive side

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/random.h"
 #include "base/system_error.h"
@@ -13,8 +14,14 @@
 namespace leat::detail::shm {
 namespace {
 
-std::size_t whole_pages(std::size_t bytes) {
-  return (bytes + kRegionHeaderBytes - 1) / kRegionHeaderBytes * kRegionHeaderBytes;
+constexpr std::size_t kHugePageBytes = MappedMemory::kHugePageBytes;
+
+// Whole pages; huge ones where there is at least one, as a page that the file ends in cannot be
+// huge. Takes address space, but no memory.
+std::size_t file_bytes_for(std::size_t bytes) {
+  bytes += kRegionHeaderBytes;
+  const std::size_t page = bytes < kHugePageBytes ? kRegionHeaderBytes : kHugePageBytes;
+  return (bytes + page - 1) / page * page;
 }
 
 // A descriptor of the same memory that cannot be mapped for writing.
@@ -30,7 +37,7 @@ class OwnRegions::Region final : public MemoryRegion {
  public:
   Region(std::shared_ptr<OwnRegions> table, std::size_t bytes, unsigned access)
       : table_(std::move(table)), access_(access) {
-    const std::size_t file_bytes = kRegionHeaderBytes + whole_pages(bytes);
+    const std::size_t file_bytes = file_bytes_for(bytes);
     Fd fd(check(memfd_create("leat-region", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create"));
     if (ftruncate(fd.get(), static_cast<off_t>(file_bytes)) != 0)
       throw system_error("ftruncate(memfd, " + std::to_string(file_bytes) + " bytes)", errno);
@@ -40,6 +47,7 @@ class OwnRegions::Region final : public MemoryRegion {
     mapping_ = MappedMemory::of_file(fd.get(), file_bytes, MappedMemory::Protection::kReadWrite);
     reinterpret_cast<RegionHeader*>(mapping_.data())->alive.store(1, std::memory_order_relaxed);
     memory_ = mapping_.span().subspan(kRegionHeaderBytes, bytes);
+    prepared_.resize(file_bytes / kHugePageBytes);
     fd_ = (access & kRemoteWrite) != 0 ? std::move(fd) : reopen_read_only(fd.get());
     key_ = table_->claim(memory_);
     if (access != kLocalOnly) table_->publish(*this);
@@ -62,6 +70,19 @@ class OwnRegions::Region final : public MemoryRegion {
     return {reinterpret_cast<std::uint64_t>(memory_.data()), memory_.size(), key_};
   }
 
+  void prepare(std::size_t offset, std::size_t bytes) noexcept override {
+    // A part smaller than a huge page would take more memory than it uses.
+    if (!huge_pages_ || bytes < kHugePageBytes) return;
+    const std::size_t end = kRegionHeaderBytes + offset + bytes;
+    for (std::size_t page = (kRegionHeaderBytes + offset) / kHugePageBytes;
+         page < prepared_.size() && page * kHugePageBytes < end; ++page) {
+      if (prepared_[page]) continue;
+      prepared_[page] = true;
+      huge_pages_ = mapping_.take_huge_page(page * kHugePageBytes);
+      if (!huge_pages_) return;
+    }
+  }
+
   int fd() const { return fd_.get(); }
   RegionNotice notice(bool removed) const {
     const RemoteRegion here = remote();
@@ -75,6 +96,8 @@ class OwnRegions::Region final : public MemoryRegion {
   MappedMemory mapping_;
   std::span<std::byte> memory_;
   std::uint32_t key_ = 0;
+  std::vector<bool> prepared_;  // by huge page of the mapping
+  bool huge_pages_ = true;      // until one cannot be had
 };
 
 std::unique_ptr<MemoryRegion> OwnRegions::allocate(const std::shared_ptr<OwnRegions>& table,
