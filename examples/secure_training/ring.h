@@ -4,13 +4,32 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
 #include <vector>
 
 namespace training {
 
 // An element of Z_2^32: a share, a masked value, or a signed number in two's complement.
 using Word = std::uint32_t;
-using Words = std::vector<Word>;
+
+// A vector's memory with the values that happen to be there until it is written: nearly all words
+// are, at once, and writing zeros first takes as long as many a computation.
+template <typename Value>
+struct UnsetAllocator : std::allocator<Value> {
+  template <typename Other>
+  struct rebind {
+    using other = UnsetAllocator<Other>;
+  };
+  using std::allocator<Value>::allocator;
+  void construct(Value* place) noexcept { ::new (place) Value; }
+  template <typename... Arguments>
+  void construct(Value* place, Arguments&&... arguments) {
+    ::new (place) Value(std::forward<Arguments>(arguments)...);
+  }
+};
+using Words = std::vector<Word, UnsetAllocator<Word>>;  // Words(n) are not set, Words(n, 0) are
 
 // Bits after the point. A product has twice as many until it is truncated, and must then be below
 // 2^30 (pair.h): with 11 bits products and their sums reach 256, which SecureML's network needs (a
