@@ -79,6 +79,7 @@ void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples
       return arrays.select_greater(levels);
     }
     case LayerKind::kAdd:
+    case LayerKind::kConversion:  // conversion_arrays
       return;
   }
 }

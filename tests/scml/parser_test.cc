@@ -390,6 +390,90 @@ TEST(Parser, ReplicatedSharingNeedsNoTriples) {
               ElementsAre("fc1"));
 }
 
+// Three samples through a product of 4 x 5 and a ReLU of shared bits, with a conversion between.
+Model converted_model(const std::string& conversion, const std::string& fc = "",
+                      const std::string& relu = R"("protocol": "boolean")") {
+  return read_model(
+      R"({"batch_size": 3, "input_size": 4, "num_classes": 5, "model": [
+          {"layer": "fc", "input_dim": 4, "output_dim": 5)" +
+      fc + "}, " + conversion + R"({"layer": "relu", "name": "relu", "input_dim": 5, )" + relu +
+      "}]}");
+}
+
+TEST(Parser, AConversionOfTheFileTakesThePlaceOfItsOwn) {
+  const Task task = parse(converted_model(R"({"layer": "conversion", "to": "boolean"},)"), {});
+  EXPECT_THAT(names(task), ElementsAre("fc1", "conversion2", "relu", "relu to ss"));
+  const Operation& conversion = find(task, "conversion2");
+  EXPECT_EQ(conversion.protocol, Protocol::kConversion);
+  EXPECT_THAT(conversion.inputs, ElementsAre(0));
+  EXPECT_THAT(find(task, "relu").inputs, ElementsAre(1));
+  // An adder on 3*5 = 15 words: 1, 2, 2, 2, 2, 1 ANDs of 8 bytes.
+  ASSERT_THAT(conversion.arrays, SizeIs(1));
+  expect_array(conversion, 0, 8, {15, 30, 30, 30, 30, 15}, kBothWays);
+  const Task implicit = parse(converted_model(""), {});
+  expect_array(find(implicit, "fc1 to boolean"), 0, 8, {15, 30, 30, 30, 30, 15}, kBothWays);
+}
+
+TEST(Parser, AConversionAtTheEndAndOneOfTheSamples) {
+  const Task task = parse(
+      read_model(
+          R"({"batch_size": 3, "input_size": 5, "num_classes": 5, "model": [
+          {"layer": "conversion", "to": "gc"}, {"layer": "relu", "input_dim": 5, "protocol": "gc"},
+          {"layer": "conversion", "name": "end", "to": "ss"}]})"),
+      {});
+  EXPECT_THAT(names(task), ElementsAre("conversion1", "relu2", "end"));
+  EXPECT_THAT(task.operations[0].inputs, IsEmpty());
+  EXPECT_THAT(task.operations[2].inputs, ElementsAre(1));
+  // 15 numbers: 31 gates of 32 bytes, 32 labels of 16, 32 bits to decode; one way.
+  expect_array(task.operations[2], 0, 31 * 32 + 32 * 16 + 4, {15}, {{0, 1}});
+}
+
+TEST(Parser, GradientsPassAConversion) {
+  const Task task = parse(converted_model(R"({"layer": "conversion", "to": "boolean"},)"),
+                          {.train = true});
+  EXPECT_THAT(names(task),
+              ElementsAre("fc1", "conversion2", "relu", "relu to ss", "relu bits to ss",
+                          "relu input gradient", "fc1 weight gradient"));
+  EXPECT_THAT(task.operations.back().inputs, ElementsAre(5));
+}
+
+TEST(Parser, TriplesOfAnOfflineLayerAreMadeAhead) {
+  // Only that layer's: M*N = 12 choices, of 32*16 bytes and 32*4*5 bytes.
+  const Task task = parse(converted_model("", R"(, "protocol": "offline")"), {});
+  EXPECT_THAT(names(task),
+              ElementsAre("fc1 triples", "fc1 to boolean triples", "fc1", "fc1 to boolean", "relu",
+                          "relu to ss"));
+  EXPECT_EQ(task.operations[0].pass, Pass::kOffline);
+  EXPECT_EQ(task.operations[0].protocol, Protocol::kOt);
+  ASSERT_THAT(task.operations[0].arrays, SizeIs(2));
+  expect_array(task.operations[0], 0, 512, {12}, kBothWays);
+  expect_array(task.operations[0], 1, 640, {12}, kBothWays);
+  // What the layer leaves is converted as a part of it: 10 ANDs of 15 words, of 32*16 bytes.
+  expect_array(task.operations[1], 0, 512, {150}, kBothWays);
+  EXPECT_EQ(find(task, "fc1").protocol, Protocol::kSs);
+
+  const Task he =
+      parse(converted_model("", R"(, "protocol": "offline")"), {.triples = Triples::kHe});
+  EXPECT_EQ(find(he, "fc1 triples").protocol, Protocol::kHe);
+}
+
+TEST(Parser, OfflineLayersOfBitsAndConversions) {
+  // By default this ReLU would be a garbled circuit, which takes no triples: 15 ANDs.
+  const Task relu = parse(converted_model("", "", R"("protocol": "offline")"), {});
+  EXPECT_EQ(find(relu, "relu").protocol, Protocol::kBoolean);
+  expect_array(find(relu, "relu triples"), 0, 512, {15}, kBothWays);
+  const Task conversion = parse(
+      converted_model(R"({"layer": "conversion", "to": "boolean", "protocol": "offline"},)"), {});
+  EXPECT_THAT(names(conversion),
+              ElementsAre("conversion2 triples", "fc1", "conversion2", "relu", "relu to ss"));
+  expect_array(conversion.operations[0], 0, 512, {150}, kBothWays);
+  // Both gradients need triples too: 3 operations of the layer, the other has none.
+  const Task trained =
+      parse(converted_model("", "", R"("protocol": "offline")"), {.train = true});
+  EXPECT_THAT(names(trained), testing::Contains("relu input gradient triples"));
+  EXPECT_THAT(names(trained), testing::Not(testing::Contains("fc1 weight gradient triples")));
+}
+
 // What cannot be parsed.
 
 std::string error_of(const Model& model, const ParseOptions& options, ErrorCode code) {
@@ -415,6 +499,32 @@ TEST(BadTask, TwoPartyProtocolsOfThree) {
         error_of(fc_model(protocol), {.parties = 3}, ErrorCode::kInvalidArgument),
         AllOf(HasSubstr("layer 1 (fc), field 'protocol'"), HasSubstr("for two parties, not 3")));
   }
+}
+
+TEST(BadTask, ConversionsThatChangeNothing) {
+  const auto error = [](const std::string& conversion, unsigned parties = 2) {
+    return error_of(converted_model(conversion), {.parties = parties},
+                    ErrorCode::kInvalidArgument);
+  };
+  EXPECT_THAT(error(R"({"layer": "conversion", "to": "ss"},)"),
+              AllOf(HasSubstr("layer 2 (conversion), field 'to'"),
+                    HasSubstr("is already in the form ss")));
+  EXPECT_THAT(error(R"({"layer": "conversion", "name": "a", "to": "boolean"},
+                       {"layer": "conversion", "inputs": ["fc1"], "to": "boolean"},
+                       {"layer": "add", "inputs": ["a", "conversion3"]},)"),
+              AllOf(HasSubstr("layer 3 (conversion)"), HasSubstr("was put before")));
+  EXPECT_THAT(error(R"({"layer": "conversion", "to": "gc"},)", 3),
+              HasSubstr("field 'to': gc is for two parties, not 3"));
+}
+
+TEST(BadTask, NothingToMakeAhead) {
+  EXPECT_THAT(error_of(fc_model("offline"), {.parties = 4}, ErrorCode::kInvalidArgument),
+              AllOf(HasSubstr("offline is for two parties, not 4"), HasSubstr("replicated")));
+  const Model garbled =
+      converted_model(R"({"layer": "conversion", "to": "gc", "protocol": "offline"},)", "",
+                      R"("protocol": "gc")");
+  EXPECT_THAT(error_of(garbled, {}, ErrorCode::kInvalidArgument),
+              AllOf(HasSubstr("layer 2 (conversion)"), HasSubstr("nothing to make ahead")));
 }
 
 TEST(BadTask, CountsThatOverflow) {
