@@ -12,14 +12,13 @@ constexpr std::size_t kLanes = 16;  // words of a plane that are made together
 using Block = std::array<std::array<Word, kLanes>, kWordBits>;
 
 // Swaps rows and columns of 32 x 32 bits, in each lane: blocks of 16, then of 8, ... (Warren,
-// Hacker's Delight, section 7-3).
+// Hacker's Delight).
 TRAINING_VECTORISED void transpose(Block& rows) {
   Word mask = 0x0000ffff;
   for (unsigned width = 16; width != 0; width >>= 1, mask ^= mask << width) {
     for (unsigned row = 0; row < kWordBits; row = (row + width + 1) & ~width) {
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const Word swapped =
-            ((rows[row][lane] >> width) ^ rows[row + width][lane]) & mask;
+        const Word swapped = ((rows[row][lane] >> width) ^ rows[row + width][lane]) & mask;
         rows[row][lane] ^= swapped << width;
         rows[row + width][lane] ^= swapped;
       }

@@ -28,7 +28,7 @@ class BeaverEngine final : public SecureEngine {
   Matrix share_of(const Product& product, Matrix& mask) override;
 };
 
-// Three parties: replicated shares (Araki et al., CCS 2016, section 2). Of x = x0 + x1 + x2 party i
+// Three parties: replicated shares (Araki et al., CCS 2016). Of x = x0 + x1 + x2 party i
 // knows xi and the next one, which suffices to compute, without a message, one of three summands of
 // a product. For everything else two parties hold additive shares, to which the third one deals
 // material: it sees nothing that they open (as the third one of SecureNN, PoPETs 2019, does).

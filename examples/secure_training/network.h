@@ -25,7 +25,7 @@ struct Network {
 // Throws std::invalid_argument with what is wrong.
 void check(const Network& network);
 
-// Random weights of variance 1 / inputs (LeCun et al., "Efficient BackProp", section 4.6), encoded.
+// Random weights of variance 1 / inputs (LeCun et al., "Efficient BackProp"), encoded.
 std::vector<Matrix> initial_weights(const Network& network, std::uint64_t seed);
 
 // The stages of one step, in order.

@@ -35,7 +35,7 @@ using Words = std::vector<Word, UnsetAllocator<Word>>;  // Words(n) are not set,
 // 2^30 (pair.h): with 11 bits products and their sums reach 256, which SecureML's network needs (a
 // weight gradient is a sum over 128 samples), and steps are 1/2048, which suffices because
 // truncation rounds up with the probability of what it cuts off: small gradients are not lost, but
-// arrive rarely (Gupta et al., ICML 2015, section 3). 13 bits as in SecureML need its
+// arrive rarely (Gupta et al., ICML 2015). 13 bits as in SecureML need its
 // ring of 64 bits.
 inline constexpr unsigned kFractionBits = 11;
 

@@ -43,10 +43,10 @@ Words SecureEngine::open_bits(const Words& shares, const Words& masks) {
 }
 
 // Truncation as in Escudero et al., "Improved primitives for MPC over mixed arithmetic-binary
-// circuits" (CRYPTO 2020), in a ring: x + 2^30, whose top bit is 0, is masked by all of r and opened
-// as c. Without their top bits, x + 2^30 = c - r + 2^31 v, where v, the carry into the top bit, is
-// the exclusive-or of the two top bits. Cutting off the low bits of c and r rounds up with the
-// probability of what is cut off.
+// circuits" (CRYPTO 2020), in a ring: x + 2^30, whose top bit is 0, is masked by all of r and
+// opened as c. Without their top bits, x + 2^30 = c - r + 2^31 v, where v, the carry into the top
+// bit, is the exclusive-or of the two top bits. Cutting off the low bits of c and r rounds up with
+// the probability of what is cut off.
 std::vector<Matrix> SecureEngine::multiply(std::initializer_list<Product> products) {
   struct Masks {
     Matrix minus_r;

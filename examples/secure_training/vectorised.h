@@ -1,4 +1,5 @@
-// Loops compiled for several kinds of processors, of which the program takes the best that it finds.
+// Loops compiled for several kinds of processors, of which the program takes the best that it
+// finds.
 #pragma once
 
 #if defined(__x86_64__)

@@ -159,9 +159,10 @@ void read_layer(const json& object, std::size_t number, Network& network) {
   const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds),
                                          [&](LayerKind known) { return kind == to_string(known); });
   if (found == std::end(kKinds) && kind != "res")
-    bad_field(place, "layer",
-              detail::in_quotes(kind) +
-                  " is unknown; there are cnn, maxpool, averagepool, relu, fc, ln, add, res, conversion");
+    bad_field(
+        place, "layer",
+        detail::in_quotes(kind) +
+            " is unknown; there are cnn, maxpool, averagepool, relu, fc, ln, add, res, conversion");
   Layer layer;
   layer.number = number;
   fields.set_where(place + " (" + kind + ")");

@@ -241,7 +241,8 @@ class TaskBuilder {
       const TripleDemand& demand = demands_[i];
       const Operation& reader = task_.operations[i];
       if (demand.empty()) continue;
-      if (task_.options.triples == Triples::kNone && !model_.layers[reader.layer].is_offline) continue;
+      if (task_.options.triples == Triples::kNone && !model_.layers[reader.layer].is_offline)
+        continue;
       served[reader.layer] = true;
       ArrayBuilder arrays = arrays_for(reader.layer);
       Protocol protocol = Protocol::kOt;

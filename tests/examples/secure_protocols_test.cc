@@ -118,8 +118,7 @@ std::vector<Matrix> multiply_samples(Engine& engine, std::vector<Matrix> in) {
 TEST_P(SecureProtocols, SamplesOfTheDealerAreMultiplied) {
   const Matrix y = small_matrix(30, 40, 4), z = small_matrix(4, 10, 5),
                samples = small_matrix(20, 30, 3);
-  const auto run =
-      run_protocol(GetParam(), {y, z}, multiply_samples, 1, Shares::kRandom, samples);
+  const auto run = run_protocol(GetParam(), {y, z}, multiply_samples, 1, Shares::kRandom, samples);
   const Matrix rows = rows_of(samples, some_rows(samples, z.rows));
   expect_quotient(run.results.at(0), product(rows, y), 1);
   expect_quotient(run.results.at(1), product(rows, z, Left::kTransposed), 3);
@@ -272,8 +271,8 @@ TEST_P(SecureProtocols, WhatIsOpenedLooksUniform) {
       return out;
     }),
                   "product");
-    const auto samples = run_protocol(GetParam(), {numbers, numbers}, multiply_samples, 3,
-                                      Shares::kBare, numbers);
+    const auto samples =
+        run_protocol(GetParam(), {numbers, numbers}, multiply_samples, 3, Shares::kBare, numbers);
     expect_masked(*samples.wires, "product of samples");
     expect_masked(*run(relu_and_select), "relu");
   }

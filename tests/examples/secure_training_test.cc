@@ -100,7 +100,8 @@ TEST_F(SecureTraining, GivesTheSameWeightsOverEveryTransport) {
 TEST_F(SecureTraining, CountsWhatItSends) {
   const nlohmann::json result = run_local(tiny("planned"));
   const double steps = 3 * 25;
-  // The first layer's weights under a mask, and its product to be truncated; nothing of the samples.
+  // The first layer's weights under a mask, and its product to be truncated; nothing of the
+  // samples.
   EXPECT_EQ(result.at("stages")[0].at("stage"), "fc1");
   EXPECT_EQ(result.at("stages")[0].at("sent_bytes"), steps * 4 * (12 * 16 + 32 * 16));
   EXPECT_EQ(result.at("stages")[0].at("rounds"), steps * 2);

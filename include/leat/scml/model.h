@@ -20,11 +20,11 @@ enum class LayerKind { kCnn, kMaxPool, kAveragePool, kRelu, kFc, kLn, kAdd, kCon
 
 // How messages are protected.
 enum class Protocol {
-  kSs,       // additive or replicated secret sharing over Z_2^32
-  kBoolean,  // the same of bits, 32 to a word
-  kGc,       // garbled circuits; two parties
-  kOt,       // oblivious transfer; two parties
-  kHe,       // homomorphic encryption; two parties
+  kSs,          // additive or replicated secret sharing over Z_2^32
+  kBoolean,     // the same of bits, 32 to a word
+  kGc,          // garbled circuits; two parties
+  kOt,          // oblivious transfer; two parties
+  kHe,          // homomorphic encryption; two parties
   kConversion,  // what turns the result of one protocol into what another one takes
 };
 
