@@ -25,7 +25,7 @@ class BeaverEngine final : public SecureEngine {
   Factor prepare_samples(const Matrix& samples) override;
 
  private:
-  Matrix share_of(const Product& product, Matrix& mask) override;
+  Matrix share_of(const Product& factors, Matrix& mask) override;
 };
 
 // Three parties: replicated shares (Araki et al., CCS 2016). Of x = x0 + x1 + x2 party i
@@ -46,7 +46,7 @@ class ReplicatedEngine final : public SecureEngine {
   Factor prepare_samples(const Matrix& samples) override;
 
  private:
-  Matrix share_of(const Product& product, Matrix& mask) override;
+  Matrix share_of(const Product& factors, Matrix& mask) override;
 
   Prg first_shares_, second_shares_;  // of matrices: x0 and x2
   Prg zero_;                          // what parties 0 and 2 hide their summands by

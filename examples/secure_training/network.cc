@@ -77,7 +77,7 @@ Matrix Trainer::forward(Factor samples) {
   for (std::size_t layer = 0; layer < network_.layers(); ++layer) {
     engine_.begin(stages_[2 * layer]);
     if (layer == 0) {
-      weight_factors_[0] = std::move(engine_.prepare({&weights_[0]}).front());
+      weight_factors_[0] = std::move(engine_.prepare({&weights_.front()}).front());
     } else {
       std::vector<Factor> factors = engine_.prepare({&values, &weights_[layer]});
       inputs_[layer] = std::move(factors[0]);

@@ -45,9 +45,9 @@ class SecureEngine : public Engine {
   Exchange& exchange() { return *exchange_; }
   unsigned other_party() const noexcept { return is_first() ? kSecondParty : kFirstParty; }
 
-  // A share of left * right. `mask` has the own share of what hides the product when it is opened
+  // A share of the product. `mask` has the own share of what hides it when it is opened
   // for its truncation; what the parties' products lack, the dealer adds there.
-  virtual Matrix share_of(const Product& product, Matrix& mask) = 0;
+  virtual Matrix share_of(const Product& factors, Matrix& mask) = 0;
 
   // Shows each other shares - masks; the sum is what both then know.
   void send_masked(const Words& shares, const Words& masks);

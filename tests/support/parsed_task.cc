@@ -23,9 +23,9 @@ const Operation& find(const Task& task, const std::string& name) {
   for (const Operation& operation : task.operations) {
     if (operation.name == name) return operation;
   }
-  static const Operation kNone{"none: " + name};
+  static const Operation none{"none: " + name};
   ADD_FAILURE() << "no operation " << name;
-  return kNone;
+  return none;
 }
 
 std::vector<std::string> names(const Task& task) {

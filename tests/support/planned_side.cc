@@ -12,7 +12,7 @@ std::vector<ChannelKind> planned_kinds() {
 }
 
 void PlannedTest::run(const PlannedBody& first, const PlannedBody& second,
-                      ChannelSetup setup) const {
+                      const ChannelSetup& setup) const {
   const auto over = [](const PlannedBody& body) {
     return [&body](ChannelSide& side) {
       PlannedSide planned{side.peer, PlannedChannel(std::move(side.channel))};

@@ -29,7 +29,7 @@ class PlannedTest : public ChannelTest {
   static void choose(Options& options) { options.planned_bytes = kPlannedRegionBytes; }
 
   void run(const PlannedBody& first, const PlannedBody& second,
-           ChannelSetup setup = {.first_options = choose, .second_options = choose}) const;
+           const ChannelSetup& setup = {.first_options = choose, .second_options = choose}) const;
 };
 
 // Registers the tests of a suite derived from PlannedTest on every device, in both modes.
