@@ -1,4 +1,4 @@
-// Bits of many numbers, turned so that one instruction works on one bit of 32 of them.
+// Bits of many numbers, turned so that one instruction works on one bit of 32 of them, or more.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@ namespace training {
 
 inline constexpr std::size_t kWordBits = 32;
 
-// Words of one plane: it has one bit of each of `count` numbers.
+// Words of one plane: it has one bit of each of `count` numbers. Number i has bit i / words of the
+// word i % words, so that neighbours in a plane are neighbours among the numbers.
 inline std::size_t plane_words(std::size_t count) { return (count + kWordBits - 1) / kWordBits; }
 
 // Plane i, at i * plane_words(numbers.size()), has bit i of the numbers; missing numbers are 0.

@@ -49,17 +49,6 @@ Digits read_digits(const std::string& path, std::size_t pixels, std::size_t clas
   return digits;
 }
 
-Matrix rows_of(const Matrix& matrix, const std::vector<std::size_t>& numbers) {
-  Matrix rows{numbers.size(), matrix.columns, {}};
-  if (!matrix.has_words()) return rows;
-  rows.words.reserve(rows.size());
-  for (const std::size_t number : numbers) {
-    const auto first = matrix.words.begin() + static_cast<std::ptrdiff_t>(number * matrix.columns);
-    rows.words.insert(rows.words.end(), first, first + static_cast<std::ptrdiff_t>(matrix.columns));
-  }
-  return rows;
-}
-
 Digits choose(const Digits& digits, const std::vector<std::size_t>& numbers) {
   Digits chosen{rows_of(digits.pictures, numbers), {}};
   for (const std::size_t number : numbers) chosen.labels.push_back(digits.labels.at(number));
@@ -67,7 +56,7 @@ Digits choose(const Digits& digits, const std::vector<std::size_t>& numbers) {
 }
 
 Matrix unit_vectors(const std::vector<std::uint8_t>& labels, std::size_t classes) {
-  Matrix vectors{labels.size(), classes, Words(labels.size() * classes)};
+  Matrix vectors{labels.size(), classes, Words(labels.size() * classes, 0)};
   for (std::size_t row = 0; row < labels.size(); ++row)
     vectors.words[row * classes + labels[row]] = encode(1);
   return vectors;

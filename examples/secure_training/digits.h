@@ -25,7 +25,6 @@ Digits read_digits(const std::string& path, std::size_t pixels, std::size_t clas
 Digits choose(const Digits& digits, const std::vector<std::size_t>& numbers);
 // A row per label: 1 in its column, else 0.
 Matrix unit_vectors(const std::vector<std::uint8_t>& labels, std::size_t classes);
-Matrix rows_of(const Matrix& matrix, const std::vector<std::size_t>& numbers);
 
 // 0 .. count-1, shuffled; the same everywhere for the same seed and round.
 std::vector<std::size_t> shuffled(std::size_t count, std::uint64_t seed, std::uint64_t round);

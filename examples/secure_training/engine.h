@@ -2,7 +2,9 @@
 // secret shares, at each party and at the dealer (SecureEngine).
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,7 @@ struct Factor {
   Matrix second;
 };
 Factor transposed(const Factor& factor);
+Factor rows_of(const Factor& factor, std::span<const std::size_t> numbers);
 
 // Which elements were negative; what is in it is the engine's matter.
 struct Sign {
@@ -31,9 +34,17 @@ struct Sign {
   Words mask;
 };
 
-struct Truncation {
-  Matrix& matrix;
-  unsigned bits;
+// left * right, divided by 2^bits.
+struct Product {
+  const Factor& left;
+  const Factor& right;
+  unsigned bits = kFractionBits;
+  Left turn = Left::kAsIs;
+
+  std::size_t rows() const noexcept {
+    return turn == Left::kTransposed ? left.first.columns : left.first.rows;
+  }
+  std::size_t columns() const noexcept { return right.first.columns; }
 };
 
 // Matrices of an engine are plain values, or additive shares: sums, differences and shifts to the
@@ -49,10 +60,12 @@ class Engine {
 
   // Several at once share their rounds.
   virtual std::vector<Factor> prepare(std::initializer_list<const Matrix*> matrices) = 0;
-  virtual Matrix multiply(const Factor& left, const Factor& right, Left turn = Left::kAsIs) = 0;
-  // Divides by 2^bits, rounding up with the probability of what is cut off. Numbers within
-  // kTruncationLimit.
-  virtual void truncate(std::initializer_list<Truncation> truncations) = 0;
+  // The same of samples, whose owner is the dealer: there `samples` are the numbers themselves.
+  // Once for a whole training; rows_of takes the rows of a batch.
+  virtual Factor prepare_samples(const Matrix& samples) = 0;
+  // Rounds up with the probability of what division cuts off. Before it, products must be within
+  // kTruncationLimit. Several at once share their rounds.
+  virtual std::vector<Matrix> multiply(std::initializer_list<Product> products) = 0;
   // Sets negative elements to 0 and says which they were.
   virtual Sign relu(Matrix& matrix) = 0;
   // Sets the elements to 0 that `sign` says were negative.

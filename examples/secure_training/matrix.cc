@@ -100,7 +100,7 @@ void copy_columns(const Matrix& from, Matrix& to) {
 // With columns of zeros up to whole tiles.
 Matrix widened(const Matrix& matrix) {
   const std::size_t columns = (matrix.columns + kColumns - 1) / kColumns * kColumns;
-  Matrix wide{matrix.rows, columns, Words(matrix.rows * columns)};
+  Matrix wide{matrix.rows, columns, Words(matrix.rows * columns, 0)};
   copy_columns(matrix, wide);
   return wide;
 }
@@ -127,6 +127,17 @@ Matrix transposed(const Matrix& matrix) {
   return result;
 }
 
+Matrix rows_of(const Matrix& matrix, std::span<const std::size_t> numbers) {
+  Matrix rows{numbers.size(), matrix.columns, {}};
+  if (!matrix.has_words()) return rows;
+  rows.words.reserve(rows.size());
+  for (const std::size_t number : numbers) {
+    const auto first = matrix.words.begin() + static_cast<std::ptrdiff_t>(number * matrix.columns);
+    rows.words.insert(rows.words.end(), first, first + static_cast<std::ptrdiff_t>(matrix.columns));
+  }
+  return rows;
+}
+
 void add_product(Matrix& sum, const Matrix& left, const Matrix& right, Left turn) {
   static const Adder adder = best_adder();
   const bool turned = turn == Left::kTransposed;
@@ -150,7 +161,7 @@ void add_product(Matrix& sum, const Matrix& left, const Matrix& right, Left turn
 
 Matrix product(const Matrix& left, const Matrix& right, Left turn) {
   const std::size_t rows = turn == Left::kTransposed ? left.columns : left.rows;
-  Matrix result{rows, right.columns, Words(rows * right.columns)};
+  Matrix result{rows, right.columns, Words(rows * right.columns, 0)};
   add_product(result, left, right, turn);
   return result;
 }

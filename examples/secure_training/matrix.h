@@ -20,6 +20,7 @@ struct Matrix {
 };
 
 Matrix transposed(const Matrix& matrix);
+Matrix rows_of(const Matrix& matrix, std::span<const std::size_t> numbers);
 
 // Whether the left factor of a product is turned first, which costs nothing.
 enum class Left { kAsIs, kTransposed };

@@ -7,11 +7,6 @@
 namespace training {
 namespace {
 
-// Of a product with this factor.
-std::size_t rows_of(const Factor& left, Left turn) {
-  return turn == Left::kTransposed ? left.first.columns : left.first.rows;
-}
-
 // Of the keys; material.cc has stream 0.
 constexpr std::uint64_t kShareStream = 1, kZeroStream = 2;
 
@@ -34,22 +29,22 @@ std::vector<Factor> BeaverEngine::prepare(std::initializer_list<const Matrix*> m
   return factors;
 }
 
-// (E + A)(F + B) = E (F + B) + A F + A B.
-Matrix BeaverEngine::multiply(const Factor& left, const Factor& right, Left turn) {
-  Matrix result{rows_of(left, turn), right.first.columns, {}};
-  result.words = material().determined(result.size(), [&](std::span<Word> values) {
-    const Matrix triple = product(left.second, right.second, turn);
-    std::ranges::copy(triple.words, values.begin());
-  });
-  if (!holds_share()) return {result.rows, result.columns, {}};
-  add_product(result, left.second, right.first, turn);
-  if (is_first()) {
-    Matrix sum = right.second;
-    add(sum, right.first);
-    add_product(result, left.first, sum, turn);
-  } else {
-    add_product(result, left.first, right.second, turn);
+Factor BeaverEngine::prepare_samples(const Matrix& samples) {
+  return {{samples.rows, samples.columns, {}}, samples};
+}
+
+// (E + A)(F + B) = E (F + B) + A F + A B, where E is 0 for samples.
+Matrix BeaverEngine::share_of(const Product& factors, Matrix& mask) {
+  const auto& [left, right, bits, turn] = factors;
+  if (!holds_share()) {
+    add_product(mask, left.second, right.second, turn);
+    return {mask.rows, mask.columns, {}};
   }
+  Matrix result = product(left.second, right.first, turn);
+  if (!left.first.has_words()) return result;
+  Matrix sum = right.second;
+  if (is_first()) add(sum, right.first);
+  add_product(result, left.first, sum, turn);
   return result;
 }
 
@@ -100,10 +95,15 @@ std::vector<Factor> ReplicatedEngine::prepare(std::initializer_list<const Matrix
   return factors;
 }
 
+Factor ReplicatedEngine::prepare_samples(const Matrix& samples) {
+  return std::move(prepare({&samples}).front());
+}
+
 // Party i's summand is xi (yi + y(i+1)) + x(i+1) yi. Party 2 gives its own to party 1, hidden by a
 // number that party 0 takes away again.
-Matrix ReplicatedEngine::multiply(const Factor& left, const Factor& right, Left turn) {
-  const std::size_t rows = rows_of(left, turn), columns = right.first.columns;
+Matrix ReplicatedEngine::share_of(const Product& factors, Matrix&) {
+  const auto& [left, right, bits, turn] = factors;
+  const std::size_t rows = factors.rows(), columns = factors.columns();
   if (role() == Role::kDealer) return {rows, columns, {}};
   Matrix sum = right.first;
   add(sum, right.second);

@@ -9,14 +9,15 @@
 #include <utility>
 
 namespace training {
-namespace {
 
 using leat::scml::Pass;
 
-}  // namespace
-
 Factor transposed(const Factor& factor) {
   return {transposed(factor.first), transposed(factor.second)};
+}
+
+Factor rows_of(const Factor& factor, std::span<const std::size_t> numbers) {
+  return {rows_of(factor.first, numbers), rows_of(factor.second, numbers)};
 }
 
 void check(const Network& network) {
@@ -64,20 +65,25 @@ Trainer::Trainer(const Network& network, Engine& engine, std::vector<Matrix> wei
       weight_factors_(network.layers()),
       signs_(network.layers()) {}
 
-void Trainer::step(Matrix samples, const Matrix& labels) {
+void Trainer::step(Factor samples, const Matrix& labels) {
   Matrix error = forward(std::move(samples));
   subtract(error, labels);
   backward(std::move(error));
 }
 
-Matrix Trainer::forward(Matrix values) {
+Matrix Trainer::forward(Factor samples) {
+  inputs_.front() = std::move(samples);
+  Matrix values;
   for (std::size_t layer = 0; layer < network_.layers(); ++layer) {
     engine_.begin(stages_[2 * layer]);
-    std::vector<Factor> factors = engine_.prepare({&values, &weights_[layer]});
-    inputs_[layer] = std::move(factors[0]);
-    weight_factors_[layer] = std::move(factors[1]);
-    values = engine_.multiply(inputs_[layer], weight_factors_[layer]);
-    engine_.truncate({{values, kFractionBits}});
+    if (layer == 0) {
+      weight_factors_[0] = std::move(engine_.prepare({&weights_.front()}).front());
+    } else {
+      std::vector<Factor> factors = engine_.prepare({&values, &weights_[layer]});
+      inputs_[layer] = std::move(factors[0]);
+      weight_factors_[layer] = std::move(factors[1]);
+    }
+    values = std::move(engine_.multiply({{inputs_[layer], weight_factors_[layer]}}).front());
     engine_.end();
     if (layer + 1 == network_.layers()) break;
     engine_.begin(stages_[2 * layer + 1]);
@@ -94,16 +100,17 @@ void Trainer::backward(Matrix error) {
   for (std::size_t layer = network_.layers(); layer-- > 0;) {
     engine_.begin(*stage++);
     const Factor factor = std::move(engine_.prepare({&error}).front());
-    Matrix change = engine_.multiply(inputs_[layer], factor, Left::kTransposed);
+    const Product change{inputs_[layer], factor, rate_bits, Left::kTransposed};
     if (layer == 0) {
-      engine_.truncate({{change, rate_bits}});
-    } else {
-      error = engine_.multiply(factor, transposed(weight_factors_[layer]));
-      engine_.truncate({{change, rate_bits}, {error, kFractionBits}});
+      subtract(weights_[0], engine_.multiply({change}).front());
+      engine_.end();
+      break;
     }
-    subtract(weights_[layer], change);
+    const Factor weights = transposed(weight_factors_[layer]);
+    std::vector<Matrix> products = engine_.multiply({change, {factor, weights}});
+    subtract(weights_[layer], products[0]);
+    error = std::move(products[1]);
     engine_.end();
-    if (layer == 0) break;
     engine_.begin(*stage++);
     engine_.select(error, signs_[layer - 1]);
     engine_.end();

@@ -25,7 +25,7 @@ struct Network {
 // Throws std::invalid_argument with what is wrong.
 void check(const Network& network);
 
-// Random weights of variance 1 / inputs (LeCun et al., "Efficient BackProp", section 4.6), encoded.
+// Random weights of variance 1 / inputs (LeCun et al., "Efficient BackProp"), encoded.
 std::vector<Matrix> initial_weights(const Network& network, std::uint64_t seed);
 
 // The stages of one step, in order.
@@ -37,12 +37,12 @@ class Trainer {
   // `network` and `engine` must live longer.
   Trainer(const Network& network, Engine& engine, std::vector<Matrix> weights);
 
-  // A batch of samples and the unit vectors of their labels, as the engine's matrices.
-  void step(Matrix samples, const Matrix& labels);
+  // A batch of samples, made ready by the engine, and its matrix of their labels' unit vectors.
+  void step(Factor samples, const Matrix& labels);
   const std::vector<Matrix>& weights() const noexcept { return weights_; }
 
  private:
-  Matrix forward(Matrix values);
+  Matrix forward(Factor samples);
   void backward(Matrix error);
 
   const Network& network_;

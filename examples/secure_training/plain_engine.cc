@@ -8,20 +8,23 @@ std::vector<Factor> PlainEngine::prepare(std::initializer_list<const Matrix*> ma
   return factors;
 }
 
-Matrix PlainEngine::multiply(const Factor& left, const Factor& right, Left turn) {
-  return product(left.first, right.first, turn);
+std::vector<Matrix> PlainEngine::multiply(std::initializer_list<Product> products) {
+  std::vector<Matrix> results;
+  for (const auto& [left, right, bits, turn] : products) {
+    results.push_back(product(left.first, right.first, turn));
+    truncate(results.back().words, bits);
+  }
+  return results;
 }
 
-void PlainEngine::truncate(std::initializer_list<Truncation> truncations) {
-  for (const auto& [matrix, bits] : truncations) {
-    const Words dither = rounding_.draw(matrix.words.size());
-    for (std::size_t i = 0; i < dither.size(); ++i) {
-      Word& word = matrix.words[i];
-      if (word + kTruncationLimit >= 2 * kTruncationLimit) ++overflows_;
-      const Word cut_off = (Word{1} << bits) - 1;
-      const auto number = static_cast<std::int64_t>(static_cast<std::int32_t>(word));
-      word = static_cast<Word>((number + (dither[i] & cut_off)) >> bits);
-    }
+void PlainEngine::truncate(std::span<Word> numbers, unsigned bits) {
+  const Words dither = rounding_.draw(numbers.size());
+  for (std::size_t i = 0; i < dither.size(); ++i) {
+    Word& word = numbers[i];
+    if (word + kTruncationLimit >= 2 * kTruncationLimit) ++overflows_;
+    const Word cut_off = (Word{1} << bits) - 1;
+    const auto number = static_cast<std::int64_t>(static_cast<std::int32_t>(word));
+    word = static_cast<Word>((number + (dither[i] & cut_off)) >> bits);
   }
 }
 

@@ -14,15 +14,17 @@ class PlainEngine final : public Engine {
   void begin(const Stage&) override {}
   void end() override {}
   std::vector<Factor> prepare(std::initializer_list<const Matrix*> matrices) override;
-  Matrix multiply(const Factor& left, const Factor& right, Left turn) override;
-  void truncate(std::initializer_list<Truncation> truncations) override;
+  Factor prepare_samples(const Matrix& samples) override { return {samples, {}}; }
+  std::vector<Matrix> multiply(std::initializer_list<Product> products) override;
   Sign relu(Matrix& matrix) override;
   void select(Matrix& matrix, const Sign& sign) override;
 
-  // How many numbers came to truncate() outside of what the secure protocol can do.
+  // How many products were outside of what the secure protocol can do.
   std::size_t overflows() const noexcept { return overflows_; }
 
  private:
+  void truncate(std::span<Word> numbers, unsigned bits);
+
   Prg rounding_;
   std::size_t overflows_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <list>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,7 @@ class RecordingExchange final : public Exchange {
   std::span<const Word> receive(unsigned peer, std::size_t words) override {
     received_ = true;
     if (peer == kOwner) count({peer, self_}, words, false);
-    return zeros_.emplace_back(words);
+    return zeros_.emplace_back(words, 0);
   }
 
   const std::vector<StageTraffic>& stages() const { return stages_; }
@@ -65,7 +66,7 @@ class RecordingExchange final : public Exchange {
 };
 
 Matrix zeros(std::size_t rows, std::size_t columns) {
-  return {rows, columns, Words(rows * columns)};
+  return {rows, columns, Words(rows * columns, 0)};
 }
 
 std::size_t count_corrections(const Settings& settings) {
@@ -74,8 +75,8 @@ std::size_t count_corrections(const Settings& settings) {
   const auto engine = make_engine(settings.parties, Role::kDealer, material, nullptr, keys);
   const Network& network = settings.network;
   Trainer trainer(network, *engine, weight_shapes(network));
-  trainer.step({network.batch, network.widths.front(), {}},
-               {network.batch, network.widths.back(), {}});
+  const Matrix samples = zeros(network.batch, network.widths.front());
+  trainer.step(engine->prepare_samples(samples), {network.batch, network.widths.back(), {}});
   return material.take_corrections().size();
 }
 
@@ -89,8 +90,10 @@ std::vector<StageTraffic> record(const Settings& settings, Role role, std::size_
   const auto engine = make_engine(settings.parties, role, material, &exchange, {});
   for (Matrix& weights : inputs.weights) weights = zeros(weights.rows, weights.columns);
   Trainer trainer(network, *engine, std::move(inputs.weights));
-  trainer.step(zeros(network.batch, network.widths.front()),
-               zeros(network.batch, network.widths.back()));
+  const Factor samples = prepare_samples(*engine, inputs.samples, network.batch);
+  std::vector<std::size_t> batch(network.batch);
+  std::iota(batch.begin(), batch.end(), 0);
+  trainer.step(rows_of(samples, batch), zeros(network.batch, network.widths.back()));
   give_weights(exchange, trainer.weights());
   return exchange.stages();
 }

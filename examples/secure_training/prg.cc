@@ -39,27 +39,22 @@ Prg::Prg(const Key& key, std::uint64_t stream)
                                                  key.data(), start.data()) == 1);
 }
 
-// What is encrypted is nothing but the counter.
-void Prg::encrypt_zeros(std::span<Word> zeros) {
-  constexpr std::size_t kPieceWords = std::size_t{1} << 28;  // OpenSSL counts bytes in an int
-  while (!zeros.empty()) {
-    const std::span<Word> piece = zeros.first(std::min(kPieceWords, zeros.size()));
-    auto* bytes = reinterpret_cast<unsigned char*>(piece.data());
-    int written = 0;
-    check(EVP_EncryptUpdate(cipher_.get(), bytes, &written, bytes,
-                            static_cast<int>(piece.size_bytes())) == 1);
-    zeros = zeros.subspan(piece.size());
-  }
-}
-
+// The counter encrypted, and nothing else: zeros go in, always the same, which stay in the cache.
 void Prg::fill(std::span<Word> words) {
-  std::ranges::fill(words, 0);
-  encrypt_zeros(words);
+  static constexpr std::array<unsigned char, 1 << 14> kZeros{};
+  auto* bytes = reinterpret_cast<unsigned char*>(words.data());
+  for (std::size_t left = words.size_bytes(); left != 0;) {
+    const auto piece = static_cast<int>(std::min(left, kZeros.size()));
+    int written = 0;
+    check(EVP_EncryptUpdate(cipher_.get(), bytes, &written, kZeros.data(), piece) == 1);
+    bytes += piece;
+    left -= static_cast<std::size_t>(piece);
+  }
 }
 
 Words Prg::draw(std::size_t count) {
   Words words(count);
-  encrypt_zeros(words);
+  fill(words);
   return words;
 }
 

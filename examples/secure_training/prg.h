@@ -29,8 +29,6 @@ class Prg {
   Words draw(std::size_t count);
 
  private:
-  void encrypt_zeros(std::span<Word> zeros);
-
   std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> cipher_;
 };
 

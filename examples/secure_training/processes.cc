@@ -23,13 +23,14 @@ template <typename Deal, typename Train>
 void run_epochs(leat::scml::Mesh& mesh, const Settings& settings, std::uint64_t order_seed,
                 Report& report, Deal&& deal, Train&& train) {
   for (std::size_t epoch = 1; epoch <= settings.epochs; ++epoch) {
+    const std::vector<std::size_t> order = shuffled(settings.samples, order_seed, epoch);
     mesh.barrier();
     auto start = Clock::now();
-    deal();
+    deal(order);
     mesh.barrier();
     report.offline_seconds += seconds_since(start);
     start = Clock::now();
-    train(epoch, shuffled(settings.samples, order_seed, epoch));
+    train(epoch, order);
     mesh.barrier();
     report.online_seconds += seconds_since(start);
   }
@@ -50,10 +51,11 @@ Report run_party(leat::scml::Mesh& mesh, const Settings& settings, const Trainin
       role == Role::kFirst ? Material::first_party(inputs.key) : Material::second_party(inputs.key);
   const auto engine = make_engine(settings.parties, role, material, &exchange, keys);
   Trainer trainer(network, *engine, std::move(inputs.weights));
+  const Factor samples = prepare_samples(*engine, inputs.samples, network.batch);
 
   Report report;
   std::deque<Words> corrections;
-  const auto deal = [&] {
+  const auto deal = [&](const std::vector<std::size_t>&) {
     if (role == Role::kSecond)
       for (std::size_t step = 0; step < steps; ++step)
         corrections.push_back(take_corrections(exchange, plan.corrections));
@@ -64,8 +66,8 @@ Report run_party(leat::scml::Mesh& mesh, const Settings& settings, const Trainin
         material.supply(std::move(corrections.front()));
         corrections.pop_front();
       }
-      trainer.step(batch_of(inputs.samples, order, step, network.batch),
-                   batch_of(inputs.labels, order, step, network.batch));
+      const auto batch = batch_of(order, step, network.batch);
+      trainer.step(rows_of(samples, batch), rows_of(inputs.labels, batch));
       progress(epoch, static_cast<double>(step + 1) / static_cast<double>(steps));
     }
   };
@@ -104,7 +106,6 @@ Owner::Owner(const Settings& settings, const OwnerSettings& owner) : settings_(s
 Report Owner::run(leat::scml::Mesh& mesh, const TrainingPlan& plan, const Progress& progress) {
   const Network& network = settings_.network;
   const std::size_t steps = steps_per_epoch(settings_);
-  const Matrix samples{network.batch, network.widths.front(), {}};
   const Matrix labels{network.batch, network.widths.back(), {}};
   MeshExchange exchange(mesh, plan.plan);
   share_inputs(exchange, settings_, inputs_);
@@ -115,18 +116,22 @@ Report Owner::run(leat::scml::Mesh& mesh, const TrainingPlan& plan, const Progre
   Trainer dealing(network, *dealer, weight_shapes(network));
   ReplicatedEngine helper(Role::kHelper, nullptr, &exchange, inputs_.keys);
   Trainer helping(network, helper, weight_shapes(network));
+  const Factor dealt = prepare_samples(*dealer, inputs_.digits.pictures, network.batch);
+  Factor helped;
+  if (settings_.parties == 3)
+    helped = prepare_samples(helper, inputs_.digits.pictures, network.batch);
 
   Report report;
-  const auto deal = [&] {
+  const auto deal = [&](const std::vector<std::size_t>& order) {
     for (std::size_t step = 0; step < steps; ++step) {
-      dealing.step(samples, labels);
+      dealing.step(rows_of(dealt, batch_of(order, step, network.batch)), labels);
       send_corrections(exchange, material.take_corrections());
     }
   };
-  const auto train = [&](std::size_t epoch, const std::vector<std::size_t>&) {
+  const auto train = [&](std::size_t epoch, const std::vector<std::size_t>& order) {
     if (settings_.parties == 2) return;
     for (std::size_t step = 0; step < steps; ++step) {
-      helping.step(samples, labels);
+      helping.step(rows_of(helped, batch_of(order, step, network.batch)), labels);
       progress(epoch, static_cast<double>(step + 1) / static_cast<double>(steps));
     }
   };
@@ -142,12 +147,14 @@ Outcome Owner::judge(const std::vector<Matrix>& weights) const {
   const Network& network = settings_.network;
   PlainEngine plain(key_from(seed_, 2));
   Trainer trainer(network, plain, inputs_.weights);
+  const Factor samples = prepare_samples(plain, inputs_.digits.pictures, network.batch);
   const Matrix labels = unit_vectors(inputs_.digits.labels, network.widths.back());
   for (std::size_t epoch = 1; epoch <= settings_.epochs; ++epoch) {
     const auto order = shuffled(settings_.samples, inputs_.order_seed, epoch);
-    for (std::size_t step = 0; step < steps_per_epoch(settings_); ++step)
-      trainer.step(batch_of(inputs_.digits.pictures, order, step, network.batch),
-                   batch_of(labels, order, step, network.batch));
+    for (std::size_t step = 0; step < steps_per_epoch(settings_); ++step) {
+      const auto batch = batch_of(order, step, network.batch);
+      trainer.step(rows_of(samples, batch), rows_of(labels, batch));
+    }
   }
   return {sha256_of(weights), accuracy(network, weights, test_.pictures, test_.labels),
           accuracy(network, trainer.weights(), test_.pictures, test_.labels)};

@@ -1,6 +1,7 @@
 #include "secure_engine.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -28,8 +29,7 @@ void SecureEngine::send_masked(const Words& shares, const Words& masks) {
 Words SecureEngine::open_masked(const Words& shares, const Words& masks) {
   const std::span<const Word> in = exchange_->receive(other_party(), shares.size());
   Words opened(shares.size());
-  differences(opened, shares, masks);
-  add(opened, in);
+  sums_of_differences(opened, shares, masks, in);
   return opened;
 }
 
@@ -38,46 +38,51 @@ Words SecureEngine::open_bits(const Words& shares, const Words& masks) {
   exchange_->commit(other_party());
   const std::span<const Word> in = exchange_->receive(other_party(), shares.size());
   Words opened(shares.size());
-  xors(opened, shares, masks);
-  xors(opened, opened, in);
+  xors(opened, shares, masks, in);
   return opened;
 }
 
-// Escudero et al., "Improved primitives for MPC over mixed arithmetic-binary circuits" (CRYPTO
-// 2020), their truncation in a ring: x + 2^30, whose top bit is 0, is masked by all of r and opened
-// as c. Without their top bits, x + 2^30 = c - r + 2^31 v, where v, the carry into the top bit, is
-// the exclusive-or of the two top bits. Cutting off the low bits of c and r rounds up with the
-// probability of what is cut off.
-void SecureEngine::truncate(std::initializer_list<Truncation> truncations) {
-  if (role_ == Role::kHelper) return;
+// Truncation as in Escudero et al., "Improved primitives for MPC over mixed arithmetic-binary
+// circuits" (CRYPTO 2020), in a ring: x + 2^30, whose top bit is 0, is masked by all of r and
+// opened as c. Without their top bits, x + 2^30 = c - r + 2^31 v, where v, the carry into the top
+// bit, is the exclusive-or of the two top bits. Cutting off the low bits of c and r rounds up with
+// the probability of what is cut off.
+std::vector<Matrix> SecureEngine::multiply(std::initializer_list<Product> products) {
   struct Masks {
-    Words minus_r, high, top;
+    Matrix minus_r;
+    Words high, top;
   };
+  std::vector<Matrix> results;
   std::vector<Masks> all;
-  for (const auto& [matrix, bits] : truncations) {
-    Words minus_r = material_->uniform(matrix.size());
-    Words high = material_->determined(matrix.size(), [&, cut = bits](std::span<Word> values) {
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = (-minus_r[i] & ~kTopBit) >> cut;
+  for (const Product& product : products) {
+    const std::size_t rows = product.rows(), columns = product.columns(), size = rows * columns;
+    Matrix minus_r{rows, columns, {}};
+    if (role_ != Role::kHelper) minus_r.words = material_->uniform(size);
+    results.push_back(share_of(product, minus_r));
+    if (role_ == Role::kHelper) continue;
+    Words high = material_->determined(size, [&](std::span<Word> values) {
+      for (std::size_t i = 0; i < size; ++i)
+        values[i] = (-minus_r.words[i] & ~kTopBit) >> product.bits;
     });
-    Words top = material_->determined(matrix.size(), [&](std::span<Word> values) {
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = -minus_r[i] >> 31;
+    Words top = material_->determined(size, [&](std::span<Word> values) {
+      for (std::size_t i = 0; i < size; ++i) values[i] = -minus_r.words[i] >> 31;
     });
     all.push_back({std::move(minus_r), std::move(high), std::move(top)});
   }
-  if (!holds_share()) return;
+  if (!holds_share()) return results;
 
-  auto masks = all.begin();
-  for (const auto& [matrix, bits] : truncations) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
     if (is_first())
-      for (Word& word : matrix.words) word += kTruncationLimit;
-    send_masked(matrix.words, masks++->minus_r);
+      for (Word& word : results[i].words) word += kTruncationLimit;
+    send_masked(results[i].words, all[i].minus_r.words);
   }
-  masks = all.begin();
-  for (const auto& [matrix, bits] : truncations) {
-    const auto& [minus_r, high, top] = *masks++;
-    const auto in = exchange_->receive(other_party(), matrix.size());
-    finish_truncation(matrix.words, {minus_r, high, top, in}, bits, is_first());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& [minus_r, high, top] = all[i];
+    Words& words = results[i].words;
+    const auto in = exchange_->receive(other_party(), words.size());
+    finish_truncation(words, {minus_r.words, high, top, in}, products.begin()[i].bits, is_first());
   }
+  return results;
 }
 
 namespace {

@@ -29,7 +29,7 @@ class SecureEngine : public Engine {
  public:
   void begin(const Stage& stage) final;
   void end() final;
-  void truncate(std::initializer_list<Truncation> truncations) final;
+  std::vector<Matrix> multiply(std::initializer_list<Product> products) final;
   Sign relu(Matrix& matrix) final;
   void select(Matrix& matrix, const Sign& sign) final;
 
@@ -44,6 +44,10 @@ class SecureEngine : public Engine {
   Material& material() { return *material_; }
   Exchange& exchange() { return *exchange_; }
   unsigned other_party() const noexcept { return is_first() ? kSecondParty : kFirstParty; }
+
+  // A share of the product. `mask` has the own share of what hides it when it is opened
+  // for its truncation; what the parties' products lack, the dealer adds there.
+  virtual Matrix share_of(const Product& factors, Matrix& mask) = 0;
 
   // Shows each other shares - masks; the sum is what both then know.
   void send_masked(const Words& shares, const Words& masks);

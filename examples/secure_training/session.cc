@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -38,6 +39,10 @@ std::vector<Matrix> input_shapes(const Settings& settings) {
   return shapes;
 }
 
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
 // In pieces, so that the memory for messages in flight stays small.
 template <typename Do>
 void in_pieces(std::size_t words, Do&& do_piece) {
@@ -65,6 +70,7 @@ void send(Exchange& exchange, unsigned peer, std::span<const Word> words) {
 Stage input_stage() { return {"inputs", 0, Pass::kForward}; }
 Stage dealing_stage() { return {"dealing", 0, Pass::kOffline}; }
 Stage output_stage() { return {"output", 0, Pass::kForward}; }
+Stage samples_stage() { return {"samples", 0, Pass::kForward}; }
 
 std::vector<Matrix> weight_shapes(const Network& network) {
   std::vector<Matrix> shapes;
@@ -171,10 +177,19 @@ std::unique_ptr<Engine> make_engine(unsigned parties, Role role, Material& mater
   return std::make_unique<ReplicatedEngine>(role, &material, exchange, keys);
 }
 
-Matrix batch_of(const Matrix& matrix, const std::vector<std::size_t>& order, std::size_t step,
-                std::size_t batch) {
-  const auto first = order.begin() + static_cast<std::ptrdiff_t>(step * batch);
-  return rows_of(matrix, {first, first + static_cast<std::ptrdiff_t>(batch)});
+Factor prepare_samples(Engine& engine, const Matrix& samples, std::size_t batch) {
+  Factor all{{samples.rows, samples.columns, {}}, {samples.rows, samples.columns, {}}};
+  std::vector<std::size_t> numbers(samples.rows);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  engine.begin(samples_stage());
+  for (std::size_t at = 0; at < numbers.size(); at += batch) {
+    const auto some = std::span(numbers).subspan(at, std::min(batch, numbers.size() - at));
+    const Factor piece = engine.prepare_samples(rows_of(samples, some));
+    append(all.first.words, piece.first.words);
+    append(all.second.words, piece.second.words);
+  }
+  engine.end();
+  return all;
 }
 
 std::string sha256_of(const std::vector<Matrix>& weights) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct Outcome {
 Stage input_stage();
 Stage dealing_stage();  // once for each step
 Stage output_stage();
+Stage samples_stage();  // sent in with three parties alone
 
 // --- parties 0 and 1
 Inputs take_inputs(Exchange& exchange, Role role, const Settings& settings);
@@ -75,9 +77,15 @@ std::vector<Matrix> weight_shapes(const Network& network);
 std::unique_ptr<Engine> make_engine(unsigned parties, Role role, Material& material,
                                     Exchange* exchange, const ReplicatedEngine::Keys& keys);
 
-// The samples of one step and their labels, of an epoch with this order.
-Matrix batch_of(const Matrix& matrix, const std::vector<std::size_t>& order, std::size_t step,
-                std::size_t batch);
+// Makes all samples ready, a batch at a time, so that few bytes are in flight: once for all epochs.
+// Of all processes, as Trainer::step; parties have shares, the dealer the numbers.
+Factor prepare_samples(Engine& engine, const Matrix& samples, std::size_t batch);
+
+// Which samples are those of one step, of an epoch with this order.
+inline std::span<const std::size_t> batch_of(std::span<const std::size_t> order, std::size_t step,
+                                             std::size_t batch) {
+  return order.subspan(step * batch, batch);
+}
 inline std::size_t steps_per_epoch(const Settings& settings) {
   return settings.samples / settings.network.batch;
 }

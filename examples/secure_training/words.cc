@@ -2,11 +2,7 @@
 
 #include <cstddef>
 
-#if defined(__x86_64__)
-#define TRAINING_VECTORISED [[gnu::target_clones("avx512f", "avx2", "default")]]
-#else
-#define TRAINING_VECTORISED
-#endif
+#include "vectorised.h"
 
 namespace training {
 
@@ -23,9 +19,20 @@ TRAINING_VECTORISED void differences(std::span<Word> result, std::span<const Wor
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = left[i] - right[i];
 }
 
+TRAINING_VECTORISED void sums_of_differences(std::span<Word> result, std::span<const Word> left,
+                                             std::span<const Word> right,
+                                             std::span<const Word> more) {
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = left[i] - right[i] + more[i];
+}
+
 TRAINING_VECTORISED void xors(std::span<Word> result, std::span<const Word> left,
                               std::span<const Word> right) {
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = left[i] ^ right[i];
+}
+
+TRAINING_VECTORISED void xors(std::span<Word> result, std::span<const Word> left,
+                              std::span<const Word> right, std::span<const Word> more) {
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = left[i] ^ right[i] ^ more[i];
 }
 
 TRAINING_VECTORISED void finish_truncation(std::span<Word> numbers, const TruncationWords& words,

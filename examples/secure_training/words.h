@@ -11,9 +11,14 @@ namespace training {
 void add(std::span<Word> sum, std::span<const Word> more);
 void subtract(std::span<Word> difference, std::span<const Word> less);
 
-// result = left - right, or left ^ right.
+// result = left - right, and + more.
 void differences(std::span<Word> result, std::span<const Word> left, std::span<const Word> right);
+void sums_of_differences(std::span<Word> result, std::span<const Word> left,
+                         std::span<const Word> right, std::span<const Word> more);
+// result = left ^ right, and ^ more.
 void xors(std::span<Word> result, std::span<const Word> left, std::span<const Word> right);
+void xors(std::span<Word> result, std::span<const Word> left, std::span<const Word> right,
+          std::span<const Word> more);
 
 // What a truncation is computed with; each an own share, but for `theirs`.
 struct TruncationWords {

@@ -24,14 +24,14 @@ std::vector<Flow> ring(unsigned parties) {
 //
 // Three: each sends its share of the product on (Araki et al. 2016; ABY3).
 // Four: each two parties know one cross term and input it jointly, one word to one of the other two
-// (Fantastic Four, section 3); spread such that each two parties exchange one word.
+// (Fantastic Four, USENIX Security 2021); spread such that each two parties exchange one word.
 std::vector<Flow> product_flows(unsigned parties) {
   if (parties < 4) return ring(parties);
   return {{0, 2}, {1, 3}, {3, 0}, {0, 1}, {2, 1}, {3, 2}};
 }
 
 // Three: party 0, which knows two shares, gives one of their truncated sum to the other holder
-// (ABY3, section 5.1, "trunc 1"). Four: the same with two shares known to two parties each, both
+// (ABY3, CCS 2018). Four: the same with two shares known to two parties each, both
 // input jointly.
 std::vector<Flow> truncation_flows(unsigned parties) {
   if (parties == 3) return {{0, 2}};
@@ -89,7 +89,7 @@ void ArrayBuilder::multiply_matrices(const MatrixProduct& matrices) {
 }
 
 void ArrayBuilder::truncate(const Rounds& rounds) {
-  // Two parties truncate their shares locally (SecureML, section 4.1).
+  // Two parties truncate their shares locally (SecureML, S&P 2017).
   if (options_.parties == 2) return;
   append("truncated", kWordBytes, rounds, truncation_flows(options_.parties));
 }

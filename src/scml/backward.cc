@@ -41,6 +41,7 @@ void input_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t 
       return arrays.multiply(levels);
     }
     case LayerKind::kAdd:
+    case LayerKind::kConversion:
       return;
   }
 }

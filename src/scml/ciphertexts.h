@@ -7,8 +7,8 @@
 
 namespace leat::scml::detail {
 
-// Parameters of Cheetah (Huang et al., USENIX Security 2022): degree 4096, a modulus of 109 bits,
-// plaintexts in Z_2^32. A ciphertext is two polynomials.
+// Degree 4096 and the modulus that Microsoft SEAL takes for it, 109 bits; plaintexts in Z_2^32. A
+// ciphertext is two polynomials.
 inline constexpr std::uint64_t kPolynomialDegree = 4096;
 inline constexpr std::uint64_t kModulusBits = 109;
 inline constexpr std::uint64_t kCiphertextBytes = 2 * kPolynomialDegree * kModulusBits / 8;

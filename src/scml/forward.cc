@@ -79,13 +79,14 @@ void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples
       return arrays.select_greater(levels);
     }
     case LayerKind::kAdd:
+    case LayerKind::kConversion:  // conversion_arrays
       return;
   }
 }
 
 // From ss, each party holds one summand (or, replicated, knows all but one), so that shares of bits
 // of the summands need no messages, and a circuit adds them. To ss, a circuit takes random summands
-// off and the rest is opened (ABY3, section 5.3; ABY, section IV).
+// off and the rest is opened (ABY3, CCS 2018; ABY, NDSS 2015).
 void conversion_arrays(Protocol from, Protocol to, std::uint64_t elements, ArrayBuilder& arrays) {
   constexpr std::uint64_t kInputLabels = kWordBits * kLabelBytes;
   if (from == Protocol::kSs && to == Protocol::kBoolean) {
@@ -102,7 +103,7 @@ void conversion_arrays(Protocol from, Protocol to, std::uint64_t elements, Array
     // The garbler's random summand is taken off, and the bits of the result are decoded.
     arrays.garble(elements, kGarbledAdderGates, kInputLabels + kWordBits / 8);
   }
-  // From gc to shared bits: the labels' lowest bits are the shares (ABY, section IV).
+  // From gc to shared bits: the labels' lowest bits are the shares (ABY, NDSS 2015).
 }
 
 }  // namespace leat::scml::detail

@@ -26,8 +26,9 @@ using nlohmann::json;
 // Far deeper than a model ever is.
 constexpr int kMaxDepth = 8;
 
-constexpr Protocol kProtocols[] = {Protocol::kSs, Protocol::kBoolean, Protocol::kGc, Protocol::kOt,
-                                   Protocol::kHe};
+constexpr Protocol kProtocols[] = {Protocol::kSs, Protocol::kBoolean, Protocol::kGc,
+                                   Protocol::kOt, Protocol::kHe,      Protocol::kConversion};
+constexpr std::string_view kOffline = "offline";
 
 std::vector<Protocol> allowed_protocols(LayerKind kind) {
   switch (kind) {
@@ -41,29 +42,55 @@ std::vector<Protocol> allowed_protocols(LayerKind kind) {
     case LayerKind::kLn:
     case LayerKind::kAdd:
       return {Protocol::kSs};
+    case LayerKind::kConversion:
+      return {Protocol::kConversion};
   }
   return {};
 }
 
-std::optional<Protocol> read_protocol(Fields& fields, LayerKind kind) {
-  if (!fields.has("protocol")) return std::nullopt;
+// Averages and sums are computed without triples.
+bool may_be_offline(LayerKind kind) {
+  return kind != LayerKind::kAveragePool && kind != LayerKind::kAdd;
+}
+
+[[noreturn]] void bad_protocol(const Fields& fields, const char* field, const std::string& name,
+                               LayerKind kind, const std::string& choice) {
+  const bool known =
+      name == kOffline || std::any_of(std::begin(kProtocols), std::end(kProtocols),
+                                      [&](Protocol other) { return name == to_string(other); });
+  std::string advice;
+  if (name == to_string(Protocol::kConversion))
+    advice =
+        "Write a layer of the kind conversion before this one; or leave the field out: the Parser "
+        "adds conversions where protocols differ.";
+  if (name == kOffline) advice = "There are no triples here that could be made ahead.";
+  bad_field(fields.where(), field,
+            (known ? "is " + name : detail::in_quotes(name) + " is unknown") + "; a " +
+                std::string(to_string(kind)) + " layer can have: " + choice,
+            advice);
+}
+
+void read_protocol(Fields& fields, Layer& layer) {
+  if (!fields.has("protocol")) return;
   const std::string name = fields.text("protocol");
-  if (name == "conversion" || name == "offline")
-    bad_field(fields.where(), "protocol",
-              "is " + name + ", which is no protocol of a layer of its own",
-              "Leave it out: the Parser adds conversions where protocols differ, and the making of "
-              "triples if asked to.");
-  const std::vector<Protocol> allowed = allowed_protocols(kind);
+  layer.is_offline = name == kOffline && may_be_offline(layer.kind);
+  if (layer.is_offline) return;
   std::string choice;
-  for (const Protocol protocol : allowed) {
-    if (name == to_string(protocol)) return protocol;
+  for (const Protocol protocol : allowed_protocols(layer.kind)) {
+    if (name == to_string(protocol)) layer.protocol = protocol;
     choice += (choice.empty() ? "" : ", ") + std::string(to_string(protocol));
   }
-  const bool known = std::any_of(std::begin(kProtocols), std::end(kProtocols),
-                                 [&](Protocol protocol) { return name == to_string(protocol); });
-  bad_field(fields.where(), "protocol",
-            (known ? "is " + name : detail::in_quotes(name) + " is unknown") + "; a " +
-                std::string(to_string(kind)) + " layer can have: " + choice);
+  if (may_be_offline(layer.kind)) choice += ", " + std::string(kOffline);
+  if (!layer.protocol) bad_protocol(fields, "protocol", name, layer.kind, choice);
+}
+
+// The form of data that a conversion leads to.
+Protocol read_form(Fields& fields, LayerKind kind) {
+  const std::string name = fields.text("to");
+  for (const Protocol form : {Protocol::kSs, Protocol::kBoolean, Protocol::kGc}) {
+    if (name == to_string(form)) return form;
+  }
+  bad_protocol(fields, "to", name, kind, "ss, boolean, gc");
 }
 
 std::vector<std::size_t> read_inputs(Fields& fields, const Network& network) {
@@ -128,13 +155,14 @@ void read_layer(const json& object, std::size_t number, Network& network) {
   const std::string kind = fields.text("layer");
   static constexpr LayerKind kKinds[] = {
       LayerKind::kCnn, LayerKind::kMaxPool, LayerKind::kAveragePool, LayerKind::kRelu,
-      LayerKind::kFc,  LayerKind::kLn,      LayerKind::kAdd};
+      LayerKind::kFc,  LayerKind::kLn,      LayerKind::kAdd,         LayerKind::kConversion};
   const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds),
                                          [&](LayerKind known) { return kind == to_string(known); });
   if (found == std::end(kKinds) && kind != "res")
-    bad_field(place, "layer",
-              detail::in_quotes(kind) +
-                  " is unknown; there are cnn, maxpool, averagepool, relu, fc, ln, add, res");
+    bad_field(
+        place, "layer",
+        detail::in_quotes(kind) +
+            " is unknown; there are cnn, maxpool, averagepool, relu, fc, ln, add, res, conversion");
   Layer layer;
   layer.number = number;
   fields.set_where(place + " (" + kind + ")");
@@ -144,7 +172,7 @@ void read_layer(const json& object, std::size_t number, Network& network) {
 
   layer.kind = *found;
   fields.set_where(describe(layer));
-  layer.protocol = read_protocol(fields, layer.kind);
+  read_protocol(fields, layer);
   if (layer.kind != LayerKind::kAdd && layer.inputs.size() > 1)
     bad_field(fields.where(), "inputs", "only an add layer can have several");
   switch (layer.kind) {
@@ -167,6 +195,10 @@ void read_layer(const json& object, std::size_t number, Network& network) {
     case LayerKind::kAdd:
       fields.finish();
       return network.add_sum(std::move(layer), fields.where());
+    case LayerKind::kConversion:
+      layer.to = read_form(fields, layer.kind);
+      fields.finish();
+      return network.add_conversion(std::move(layer), fields.where());
   }
 }
 

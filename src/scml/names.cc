@@ -22,6 +22,8 @@ std::string_view to_string(LayerKind kind) noexcept {
       return "ln";
     case LayerKind::kAdd:
       return "add";
+    case LayerKind::kConversion:
+      return "conversion";
   }
   return "unknown";
 }

@@ -128,9 +128,14 @@ void Network::add_sum(Layer layer, const std::string& where) {
   append(std::move(layer), where);
 }
 
+void Network::add_conversion(Layer layer, const std::string& where) {
+  layer.input = layer.output = shape(layer.inputs.front());
+  append(std::move(layer), where);
+}
+
 // One block: 3x3, 3x3 (basic) or 1x1, 3x3, 1x1 widened (bottleneck), a normalisation after each and
-// a ReLU between; the shortcut has a 1x1 convolution where shapes differ (He et al. 2016,
-// section 3.3, figures 2 and 5, option B). `planes`: channels so far.
+// a ReLU between; the shortcut has a 1x1 convolution where shapes differ (He et al.
+// 2016). `planes`: channels so far.
 void Network::add_block(const Layer& layer, const Stage& stage, std::uint64_t block,
                         std::uint64_t& planes, const std::string& where) {
   const std::string prefix = layer.name + "." + std::to_string(block + 1) + ".";

@@ -38,6 +38,7 @@ class Network {
   void add_fc(Layer layer, std::uint64_t input_dim, std::uint64_t output_dim,
               const std::string& where);
   void add_sum(Layer layer, const std::string& where);
+  void add_conversion(Layer layer, const std::string& where);
   // `layer.name` is the name of the stage's last layer.
   void add_stage(const Layer& layer, const Stage& stage, const std::string& where);
 

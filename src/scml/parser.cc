@@ -21,7 +21,14 @@ using detail::TripleDemand;
 // for.
 Protocol default_protocol(LayerKind kind, unsigned parties) {
   if (kind == LayerKind::kRelu) return parties == 2 ? Protocol::kGc : Protocol::kBoolean;
+  if (kind == LayerKind::kConversion) return Protocol::kConversion;
   return kind == LayerKind::kMaxPool ? Protocol::kBoolean : Protocol::kSs;
+}
+
+// That of such a layer which consumes triples, for which they are made ahead.
+Protocol protocol_with_triples(LayerKind kind) {
+  if (kind == LayerKind::kConversion) return Protocol::kConversion;
+  return detail::chooses(kind) ? Protocol::kBoolean : Protocol::kSs;
 }
 
 // The form in which a layer takes and leaves its data.
@@ -42,7 +49,7 @@ class TaskBuilder {
     for (std::size_t layer = 0; layer < model_.layers.size(); ++layer) add_forward(layer);
     const std::size_t result = data_of(model_.layers.size() - 1, Protocol::kSs, last_layer());
     if (task_.options.train) add_backward(result);
-    if (task_.options.parties == 2 && task_.options.triples != Triples::kNone) add_offline();
+    if (task_.options.parties == 2) add_offline();
     return std::move(task_);
   }
 
@@ -57,13 +64,33 @@ class TaskBuilder {
     if (model_.layers.empty()) throw Error(ErrorCode::kInvalidArgument, "the model has no layers");
     for (const Layer& layer : model_.layers) {
       const Protocol protocol = layer.protocol.value_or(default_protocol(layer.kind, parties));
-      if (parties != 2 && protocol != Protocol::kSs && protocol != Protocol::kBoolean)
+      if (layer.is_offline && parties != 2)
         throw Error(ErrorCode::kInvalidArgument,
-                    describe(layer) + ", field 'protocol': " + std::string(to_string(protocol)) +
-                        " is for two parties, not " + std::to_string(parties),
-                    "Leave the field out, or set ss or boolean.");
-      protocols_.push_back(protocol);
+                    describe(layer) + ", field 'protocol': offline is for two parties, not " +
+                        std::to_string(parties),
+                    "Leave the field out: replicated shares need no triples.");
+      require_parties(layer, "protocol", protocol);
+      if (layer.kind == LayerKind::kConversion) require_parties(layer, "to", layer.to);
+      protocols_.push_back(layer.is_offline ? protocol_with_triples(layer.kind) : protocol);
     }
+  }
+
+  void require_parties(const Layer& layer, const char* field, Protocol protocol) const {
+    const unsigned parties = task_.options.parties;
+    if (parties == 2 || protocol == Protocol::kSs || protocol == Protocol::kBoolean ||
+        protocol == Protocol::kConversion)
+      return;
+    throw Error(ErrorCode::kInvalidArgument,
+                describe(layer) + ", field '" + field + "': " + std::string(to_string(protocol)) +
+                    " is for two parties, not " + std::to_string(parties),
+                "Set ss or boolean, or leave the field out.");
+  }
+
+  // In which a layer, or the model's input, leaves its data.
+  Protocol form_left(std::size_t source) const {
+    if (source == kModelInput) return Protocol::kSs;
+    const Layer& layer = model_.layers[source];
+    return layer.kind == LayerKind::kConversion ? layer.to : form_of_data(protocols_[source]);
   }
 
   ArrayBuilder arrays_for(std::size_t layer) const {
@@ -81,7 +108,7 @@ class TaskBuilder {
   // added unless there is one. Shared numbers of the model's input are there before the first.
   std::optional<std::size_t> find_data(std::size_t source, Protocol form, std::size_t reader) {
     const bool is_input = source == kModelInput;
-    const Protocol left = is_input ? Protocol::kSs : form_of_data(protocols_[source]);
+    const Protocol left = form_left(source);
     if (left == form) return is_input ? std::nullopt : std::optional(forward_[source]);
     const auto [entry, is_new] = converted_.try_emplace({source, form}, 0);
     if (is_new) {
@@ -105,8 +132,32 @@ class TaskBuilder {
     return find_data(source, form, reader).value();
   }
 
+  // A layer of the file that does what find_data does by itself, and takes its place.
+  void add_conversion(std::size_t index) {
+    const Layer& layer = model_.layers[index];
+    const std::size_t source = layer.inputs.front();
+    const Protocol left = form_left(source);
+    const auto complain = [&](const std::string& problem) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  describe(layer) + ", field 'to': what it reads " + problem + " in the form " +
+                      std::string(to_string(layer.to)),
+                  "Take the layer out.");
+    };
+    if (left == layer.to) complain("is already");
+    const auto [entry, is_new] = converted_.try_emplace({source, layer.to}, 0);
+    if (!is_new) complain("was put before");
+    ArrayBuilder arrays = arrays_for(index);
+    conversion_arrays(left, layer.to,
+                      arrays.product({task_.options.batch, layer.output.elements()}), arrays);
+    Operation operation{layer.name, index, Pass::kForward, Protocol::kConversion, {}};
+    if (source != kModelInput) operation.inputs = {forward_[source]};
+    entry->second = add(std::move(operation), arrays);
+    forward_.push_back(entry->second);
+  }
+
   void add_forward(std::size_t index) {
     const Layer& layer = model_.layers[index];
+    if (layer.kind == LayerKind::kConversion) return add_conversion(index);
     const Protocol protocol = protocols_[index];
     Operation operation{layer.name, index, Pass::kForward, protocol, {}};
     for (const std::size_t source : layer.inputs) {
@@ -142,6 +193,12 @@ class TaskBuilder {
     for (std::size_t index = model_.layers.size(); index-- > 0;) {
       const Layer& layer = model_.layers[index];
       if (!trained[index]) continue;
+      // Gradients are shared numbers, whatever form the data had.
+      if (layer.kind == LayerKind::kConversion) {
+        auto& before = gradients[layer.inputs.front()];
+        before.insert(before.end(), gradients[index].begin(), gradients[index].end());
+        continue;
+      }
       if (detail::has_weights(layer.kind)) {
         ArrayBuilder arrays = arrays_for(index);
         weight_gradient_arrays(layer, protocols_[index], task_.options.batch, arrays);
@@ -175,13 +232,18 @@ class TaskBuilder {
         arrays);
   }
 
-  // Triples depend on nothing, and are made before all else.
+  // Triples depend on nothing, and are made before all else: for all operations, or those of the
+  // layers whose protocol is offline.
   void add_offline() {
     std::vector<Operation> operations;
+    std::vector<bool> served(model_.layers.size());
     for (std::size_t i = 0; i < demands_.size(); ++i) {
       const TripleDemand& demand = demands_[i];
-      if (demand.empty()) continue;
       const Operation& reader = task_.operations[i];
+      if (demand.empty()) continue;
+      if (task_.options.triples == Triples::kNone && !model_.layers[reader.layer].is_offline)
+        continue;
+      served[reader.layer] = true;
       ArrayBuilder arrays = arrays_for(reader.layer);
       Protocol protocol = Protocol::kOt;
       if (demand.matrix) {
@@ -202,6 +264,14 @@ class TaskBuilder {
                             protocol,
                             {},
                             std::move(arrays.arrays())});
+    }
+    for (std::size_t layer = 0; layer < served.size(); ++layer) {
+      if (model_.layers[layer].is_offline && !served[layer])
+        throw Error(ErrorCode::kInvalidArgument,
+                    describe(model_.layers[layer]) +
+                        ", field 'protocol': is offline, but it takes no triples, so there is "
+                        "nothing to make ahead",
+                    "Leave the field out.");
     }
     const std::size_t offline = operations.size();
     for (Operation& operation : task_.operations) {

@@ -14,33 +14,19 @@
 namespace leat::detail {
 namespace {
 
-// As ABY connects: some tries, some milliseconds from each other.
-bool connect_as_aby(CSocket& socket, const std::string& host, std::uint16_t port) {
-  const Deadline deadline = hang_deadline();
-  while (!passed(deadline)) {
-    if (socket.Connect(host, port)) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
-
 void send_pattern(CSocket& socket, std::size_t bytes, std::uint64_t seed) {
-  std::vector<std::byte> data(bytes);
-  fill_pattern(data, seed);
+  const std::vector<std::byte> data = pattern(bytes, seed);
   EXPECT_EQ(socket.Send(data.data(), bytes), bytes);
 }
 
 void expect_pattern(CSocket& socket, std::size_t bytes, std::uint64_t seed) {
   std::vector<std::byte> data(bytes);
   ASSERT_EQ(socket.Receive(data.data(), bytes), bytes);
-  ASSERT_EQ(pattern_mismatch(data, seed), bytes) << "pattern of seed " << seed;
+  leat::detail::expect_pattern(data, seed);
 }
 
-class AbyTest : public testing::TestWithParam<std::tuple<ChannelKind, PeerMode>> {
+class AbyTest : public ChannelTest {
  protected:
-  const ChannelKind& kind() const { return std::get<0>(GetParam()); }
-  PeerMode mode() const { return std::get<1>(GetParam()); }
-
   using Body = std::function<void(Peer&, CSocket&)>;
 
   // The first side is the server; its listening socket is gone when its body runs.
@@ -55,6 +41,7 @@ class AbyTest : public testing::TestWithParam<std::tuple<ChannelKind, PeerMode>>
           ASSERT_TRUE(listening->Socket());
           ASSERT_TRUE(listening->Bind("", port));
           ASSERT_TRUE(listening->Listen());
+          peer.tell("listening");
           const std::unique_ptr<CSocket> socket = listening->Accept();
           ASSERT_NE(socket, nullptr);
           listening.reset();
@@ -62,7 +49,8 @@ class AbyTest : public testing::TestWithParam<std::tuple<ChannelKind, PeerMode>>
         },
         [&](Peer& peer) {
           CSocket socket(false, channel_options(kind()));
-          ASSERT_TRUE(connect_as_aby(socket, host, port));
+          peer.hear("listening");
+          ASSERT_TRUE(socket.Connect(host, port));
           second(peer, socket);
         },
         second_ends);
@@ -78,8 +66,7 @@ TEST_P(AbyTest, OneThreadSendsWhileAnotherReceives) {
     std::uint64_t bytes = 0;
     for (std::uint64_t i = 0; i < count; ++i) bytes += size_of(i);
     std::thread receiver([&] {
-      for (std::uint64_t i = 0; i < count; ++i)
-        ASSERT_NO_FATAL_FAILURE(expect_pattern(socket, size_of(i), i));
+      for (std::uint64_t i = 0; i < count; ++i) expect_pattern(socket, size_of(i), i);
     });
     for (std::uint64_t i = 0; i < count; ++i) send_pattern(socket, size_of(i), i);
     receiver.join();

@@ -21,8 +21,7 @@ using Early = adapters::EmpCrtpChannel<stand_in::EarlyIoChannel>;
 
 template <typename Io>
 void send_pattern(Io& io, std::size_t bytes, std::uint64_t seed) {
-  std::vector<std::byte> data(bytes);
-  fill_pattern(data, seed);
+  const std::vector<std::byte> data = pattern(bytes, seed);
   io.send_data(data.data(), static_cast<int>(bytes));
 }
 
@@ -30,14 +29,11 @@ template <typename Io>
 void expect_pattern(Io& io, std::size_t bytes, std::uint64_t seed) {
   std::vector<std::byte> data(bytes);
   io.recv_data(data.data(), static_cast<int>(bytes));
-  ASSERT_EQ(pattern_mismatch(data, seed), bytes) << "pattern of seed " << seed;
+  leat::detail::expect_pattern(data, seed);
 }
 
-class EmpTest : public testing::TestWithParam<std::tuple<ChannelKind, PeerMode>> {
+class EmpTest : public ChannelTest {
  protected:
-  const ChannelKind& kind() const { return std::get<0>(GetParam()); }
-  PeerMode mode() const { return std::get<1>(GetParam()); }
-
   template <typename Io>
   using Body = std::function<void(Peer&, Io&)>;
 

@@ -20,22 +20,18 @@ namespace {
 using BmrNet = adapters::BmrNet<counter>;
 
 void send_pattern(BmrNet& net, std::size_t bytes, std::uint64_t seed, int connection) {
-  std::vector<std::byte> data(bytes);
-  fill_pattern(data, seed);
+  const std::vector<std::byte> data = pattern(bytes, seed);
   EXPECT_TRUE(net.sendMsg(data.data(), static_cast<int>(bytes), connection));
 }
 
 void expect_pattern(BmrNet& net, std::size_t bytes, std::uint64_t seed, int connection) {
   std::vector<std::byte> data(bytes);
   ASSERT_TRUE(net.receiveMsg(data.data(), static_cast<int>(bytes), connection));
-  ASSERT_EQ(pattern_mismatch(data, seed), bytes) << "pattern of seed " << seed;
+  leat::detail::expect_pattern(data, seed);
 }
 
-class PiranhaTest : public testing::TestWithParam<std::tuple<ChannelKind, PeerMode>> {
+class PiranhaTest : public ChannelTest {
  protected:
-  const ChannelKind& kind() const { return std::get<0>(GetParam()); }
-  PeerMode mode() const { return std::get<1>(GetParam()); }
-
   using Body = std::function<void(Peer&, BmrNet&)>;
 
   void run(const Body& first, const Body& second,
@@ -74,7 +70,7 @@ TEST_P(PiranhaTest, ConnectionsAndDirectionsAreIndependent) {
       });
       threads.emplace_back([&, connection, seed] {
         for (std::uint64_t i = 0; i < count; ++i)
-          ASSERT_NO_FATAL_FAILURE(expect_pattern(net, size_of(i), seed + i, connection));
+          expect_pattern(net, size_of(i), seed + i, connection);
       });
     }
     for (std::thread& thread : threads) thread.join();

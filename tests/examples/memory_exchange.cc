@@ -56,16 +56,21 @@ std::vector<Matrix> shapes_of(const std::vector<Matrix>& matrices) {
 
 }  // namespace
 
-ProtocolRun run_protocol(unsigned parties, const std::vector<Matrix>& inputs,
-                         const Protocol& protocol, std::uint64_t seed, Shares shares) {
+ProtocolRun run_protocol(unsigned parties, std::vector<Matrix> inputs, const Protocol& protocol,
+                         std::uint64_t seed, Shares shares, const Matrix& samples) {
   const ReplicatedEngine::Keys keys{key_from(seed, 0), key_from(seed, 1)};
   Material dealer = Material::dealer(keys.first, keys.second);
-  protocol(*make_engine(parties, Role::kDealer, dealer, nullptr, keys), shapes_of(inputs));
+  std::vector<Matrix> dealt = shapes_of(inputs);
+  if (samples.has_words()) {
+    inputs.push_back(samples);
+    dealt.push_back(samples);
+  }
+  protocol(*make_engine(parties, Role::kDealer, dealer, nullptr, keys), std::move(dealt));
 
   std::vector<Matrix> first = inputs, second;
   Prg prg(key_from(seed, 2), 0);
   for (Matrix& matrix : first) {
-    Matrix share{matrix.rows, matrix.columns, Words(matrix.size())};
+    Matrix share{matrix.rows, matrix.columns, Words(matrix.size(), 0)};
     if (shares == Shares::kRandom) prg.fill(share.words);
     subtract(matrix, share);
     second.push_back(std::move(share));

@@ -64,10 +64,11 @@ struct ProtocolRun {
 };
 
 // Runs it at the dealer, then at all parties, on shares of `inputs`: random ones, or the values and
-// zeros, where nothing but the protocol hides anything.
+// zeros, where nothing but the protocol hides anything. `samples`, the last input if there are any,
+// are the dealer's own: it has the numbers.
 enum class Shares { kRandom, kBare };
-ProtocolRun run_protocol(unsigned parties, const std::vector<Matrix>& inputs,
-                         const Protocol& protocol, std::uint64_t seed = 1,
-                         Shares shares = Shares::kRandom);
+ProtocolRun run_protocol(unsigned parties, std::vector<Matrix> inputs, const Protocol& protocol,
+                         std::uint64_t seed = 1, Shares shares = Shares::kRandom,
+                         const Matrix& samples = {});
 
 }  // namespace training

@@ -40,51 +40,104 @@ class SecureProtocols : public testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Parties, SecureProtocols, testing::Values(2U, 3U),
                          [](const auto& parties) { return std::to_string(parties.param); });
 
+// So small that products stay within what can be truncated.
+Matrix small_matrix(std::size_t rows, std::size_t columns, std::uint64_t seed) {
+  return {rows, columns, random_numbers(rows * columns, 11, seed).words};
+}
+
+// `result` is `product` divided by 2^bits, rounded up or down.
+void expect_quotient(const Matrix& result, const Matrix& product, unsigned bits) {
+  ASSERT_EQ(result.words.size(), product.words.size());
+  for (std::size_t i = 0; i < product.words.size(); ++i) {
+    const double exact =
+        std::ldexp(static_cast<std::int32_t>(product.words[i]), -static_cast<int>(bits));
+    ASSERT_LT(std::abs(static_cast<std::int32_t>(result.words[i]) - exact), 1) << exact;
+  }
+}
+
 TEST_P(SecureProtocols, MatricesAreMultiplied) {
   for (const auto& [rows, inner, columns] : std::to_array<std::array<std::size_t, 3>>(
            {{1, 1, 1}, {8, 16, 32}, {13, 70, 45}, {128, 129, 10}, {31, 5, 128}})) {
-    const Matrix x = random_matrix(rows, inner, 1), y = random_matrix(inner, columns, 2);
-    const auto run = run_protocol(GetParam(), {x, y}, [](Engine& engine, std::vector<Matrix> in) {
-      engine.begin({});
-      const auto factors = engine.prepare({&in.at(0), &in.at(1)});
-      std::vector<Matrix> out{engine.multiply(factors[0], factors[1])};
-      engine.end();
-      return out;
-    });
-    Matrix expected{rows, columns, Words(rows * columns)};
+    const Matrix x = small_matrix(rows, inner, 1), y = small_matrix(inner, columns, 2);
+    Matrix expected{rows, columns, Words(rows * columns, 0)};
     for (std::size_t i = 0; i < rows; ++i)
       for (std::size_t j = 0; j < columns; ++j)
         for (std::size_t k = 0; k < inner; ++k)
           expected.words[i * columns + j] += x.words[i * inner + k] * y.words[k * columns + j];
-    EXPECT_EQ(run.results.at(0).words, expected.words) << rows << "x" << inner << "x" << columns;
+    EXPECT_EQ(product(x, y).words, expected.words);
+    for (const unsigned bits : {1U, 9U}) {
+      const auto run =
+          run_protocol(GetParam(), {x, y}, [bits](Engine& engine, std::vector<Matrix> in) {
+            engine.begin({});
+            const auto factors = engine.prepare({&in.at(0), &in.at(1)});
+            auto out = engine.multiply({{factors[0], factors[1], bits}});
+            engine.end();
+            return out;
+          });
+      expect_quotient(run.results.at(0), expected, bits);
+    }
   }
 }
 
 TEST_P(SecureProtocols, OneFactorServesSeveralProducts) {
-  const Matrix x = random_matrix(20, 30, 3), y = random_matrix(30, 40, 4),
-               z = random_matrix(20, 40, 5);
+  const Matrix x = small_matrix(20, 30, 3), y = small_matrix(30, 40, 4),
+               z = small_matrix(20, 40, 5);
   const auto run = run_protocol(GetParam(), {x, y, z}, [](Engine& engine, std::vector<Matrix> in) {
     engine.begin({});
     const auto factors = engine.prepare({&in.at(0), &in.at(1), &in.at(2)});
-    std::vector<Matrix> out{engine.multiply(factors[0], factors[1]),
-                            engine.multiply(transposed(factors[0]), factors[2]),
-                            engine.multiply(factors[2], transposed(factors[1]))};
+    const Factor turned = transposed(factors[1]);
+    auto out = engine.multiply({{factors[0], factors[1], 1},
+                                {factors[0], factors[2], 5, Left::kTransposed},
+                                {factors[2], turned, 12}});
     engine.end();
     return out;
   });
-  EXPECT_EQ(run.results.at(0).words, product(x, y).words);
-  EXPECT_EQ(run.results.at(1).words, product(transposed(x), z).words);
-  EXPECT_EQ(run.results.at(2).words, product(z, transposed(y)).words);
+  expect_quotient(run.results.at(0), product(x, y), 1);
+  expect_quotient(run.results.at(1), product(x, z, Left::kTransposed), 5);
+  expect_quotient(run.results.at(2), product(z, transposed(y)), 12);
 }
 
+// So many, in any order.
+std::vector<std::size_t> some_rows(const Matrix& samples, std::size_t count) {
+  std::vector<std::size_t> numbers = shuffled(samples.rows, 1, 1);
+  numbers.resize(count);
+  return numbers;
+}
+
+// Rows of the samples as left factor, and turned.
+std::vector<Matrix> multiply_samples(Engine& engine, std::vector<Matrix> in) {
+  const Factor samples = prepare_samples(engine, in.at(2), 7);
+  const Factor rows = rows_of(samples, some_rows(in.at(2), in.at(1).rows));
+  engine.begin({});
+  const auto factors = engine.prepare({&in.at(0), &in.at(1)});
+  auto out = engine.multiply({{rows, factors[0], 1}, {rows, factors[1], 3, Left::kTransposed}});
+  engine.end();
+  return out;
+}
+
+TEST_P(SecureProtocols, SamplesOfTheDealerAreMultiplied) {
+  const Matrix y = small_matrix(30, 40, 4), z = small_matrix(4, 10, 5),
+               samples = small_matrix(20, 30, 3);
+  const auto run = run_protocol(GetParam(), {y, z}, multiply_samples, 1, Shares::kRandom, samples);
+  const Matrix rows = rows_of(samples, some_rows(samples, z.rows));
+  expect_quotient(run.results.at(0), product(rows, y), 1);
+  expect_quotient(run.results.at(1), product(rows, z, Left::kTransposed), 3);
+  // Of the samples, three parties replicate each once; two open nothing.
+  const std::size_t factors = y.size() + z.size(), products = 4 * 40 + 30 * 10;
+  EXPECT_EQ(run.wires->sent(kFirstParty, kSecondParty).size(),
+            factors + products + (GetParam() == 3 ? samples.size() : 0));
+}
+
+// Numbers times one.
 Matrix truncated(unsigned parties, const Matrix& numbers, unsigned bits, std::uint64_t seed) {
   return one(run_protocol(
-                 parties, {numbers},
+                 parties, {row_of({1}), numbers},
                  [bits](Engine& engine, std::vector<Matrix> in) {
                    engine.begin({});
-                   engine.truncate({{in[0], bits}});
+                   const auto factors = engine.prepare({&in[0], &in[1]});
+                   auto out = engine.multiply({{factors[0], factors[1], bits}});
                    engine.end();
-                   return in;
+                   return out;
                  },
                  seed)
                  .results.at(0));
@@ -123,24 +176,6 @@ TEST_P(SecureProtocols, TruncationAtTheEdges) {
       }
     }
   }
-}
-
-TEST_P(SecureProtocols, SeveralTruncationsShareARound) {
-  const Matrix x = random_numbers(100, 30, 1), y = random_numbers(7, 25, 2);
-  const auto run = run_protocol(GetParam(), {x, y}, [](Engine& engine, std::vector<Matrix> in) {
-    engine.begin({});
-    engine.truncate({{in[0], 5}, {in[1], 12}});
-    engine.end();
-    return in;
-  });
-  for (std::size_t i = 0; i < x.size(); ++i)
-    EXPECT_LE(
-        run.results[0].words[i] - static_cast<Word>(static_cast<std::int32_t>(x.words[i]) >> 5),
-        1U);
-  for (std::size_t i = 0; i < y.size(); ++i)
-    EXPECT_LE(
-        run.results[1].words[i] - static_cast<Word>(static_cast<std::int32_t>(y.words[i]) >> 12),
-        1U);
 }
 
 // ReLU, and the second input where the first one was not negative.
@@ -224,25 +259,21 @@ void expect_masked(const Wires& wires, const char* what) {
 TEST_P(SecureProtocols, WhatIsOpenedLooksUniform) {
   // Values as little random as can be, and shares that hide nothing: what looks random is masked.
   for (const std::int32_t value : {0, 1, -1, 12345678}) {
-    Matrix numbers{200, 200, Words(40'000, static_cast<Word>(value))};
+    const Matrix numbers{200, 200, Words(40'000, static_cast<Word>(value))};
     const auto run = [&](const Protocol& protocol) {
       return run_protocol(GetParam(), {numbers, numbers}, protocol, 3, Shares::kBare).wires;
     };
     expect_masked(*run([](Engine& engine, std::vector<Matrix> in) {
       engine.begin({});
       const auto factors = engine.prepare({&in.at(0), &in.at(1)});
-      std::vector<Matrix> out{engine.multiply(factors[0], factors[1])};
+      auto out = engine.multiply({{factors[0], factors[1]}});
       engine.end();
       return out;
     }),
                   "product");
-    expect_masked(*run([](Engine& engine, std::vector<Matrix> in) {
-      engine.begin({});
-      engine.truncate({{in[0], kFractionBits}});
-      engine.end();
-      return in;
-    }),
-                  "truncation");
+    const auto samples =
+        run_protocol(GetParam(), {numbers, numbers}, multiply_samples, 3, Shares::kBare, numbers);
+    expect_masked(*samples.wires, "product of samples");
     expect_masked(*run(relu_and_select), "relu");
   }
 }
@@ -336,22 +367,24 @@ TEST_P(SecureProtocols, TrainingFollowsPlainTraining) {
                                              0.3 * static_cast<double>(random() % 1000) / 1000));
   }
   std::vector<Matrix> inputs = initial_weights(network, 2);
-  inputs.push_back(digits.pictures);
   inputs.push_back(unit_vectors(digits.labels, 4));
   const Protocol training = [&](Engine& engine, std::vector<Matrix> in) {
+    const Factor pictures = prepare_samples(engine, in.back(), network.batch);
+    in.pop_back();
     const Matrix labels = std::move(in.back());
     in.pop_back();
-    const Matrix pictures = std::move(in.back());
-    in.pop_back();
     Trainer trainer(network, engine, in);
-    const auto order = shuffled(pictures.rows, 1, 1);
-    for (std::size_t step = 0; step < steps; ++step)
-      trainer.step(batch_of(pictures, order, step, network.batch),
-                   batch_of(labels, order, step, network.batch));
+    const auto order = shuffled(pictures.first.rows, 1, 1);
+    for (std::size_t step = 0; step < steps; ++step) {
+      const auto batch = batch_of(order, step, network.batch);
+      trainer.step(rows_of(pictures, batch), rows_of(labels, batch));
+    }
     return trainer.weights();
   };
-  const auto secure = run_protocol(GetParam(), inputs, training).results;
+  const auto secure =
+      run_protocol(GetParam(), inputs, training, 1, Shares::kRandom, digits.pictures).results;
   PlainEngine plain(key_from(1, 3));
+  inputs.push_back(digits.pictures);
   const auto expected = training(plain, inputs);
   EXPECT_EQ(plain.overflows(), 0U);
   EXPECT_GT(accuracy(network, secure, digits.pictures, digits.labels), 0.95);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "leat/error.h"
+#include "support/errors.h"
 #include "support/scratch.h"
 
 namespace leat::scml {
@@ -31,13 +32,7 @@ std::string fc(int input, int output, const std::string& more = "") {
 
 // The text of the error that reading gives.
 std::string error_of(const std::string& text, ErrorCode code = ErrorCode::kInvalidArgument) {
-  try {
-    read_model(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "no error";
+  return leat::detail::error_of(code, [&] { read_model(text); });
 }
 
 constexpr const char* kCnn =
@@ -235,10 +230,46 @@ TEST(BadModel, ProtocolsThatALayerCannotHave) {
   };
   EXPECT_THAT(relu("he"),
               HasSubstr("layer 2 (relu), field 'protocol': is he; a relu layer can have: "
-                        "boolean, gc"));
+                        "boolean, gc, offline"));
   EXPECT_THAT(relu("tls"), HasSubstr("\"tls\" is unknown"));
-  EXPECT_THAT(relu("conversion"), HasSubstr("the Parser adds conversions"));
-  EXPECT_THAT(relu("offline"), HasSubstr("field 'protocol': is offline"));
+  EXPECT_THAT(relu("conversion"),
+              AllOf(HasSubstr("is conversion"), HasSubstr("a layer of the kind conversion")));
+  EXPECT_THAT(
+      error_of(model_text(
+          fc(48, 10) + R"(,{"layer": "add", "inputs": ["input", "fc1"], "protocol": "offline"})")),
+      AllOf(HasSubstr("field 'protocol': is offline; a add layer can have: ss"),
+            HasSubstr("no triples")));
+}
+
+TEST(BadModel, ConversionsThatCannotBe) {
+  const auto conversion = [](const std::string& more) {
+    return error_of(model_text(fc(48, 10) + R"(,{"layer": "conversion")" + more + "}"));
+  };
+  EXPECT_THAT(conversion(""), HasSubstr("layer 2 (conversion), field 'to': is missing"));
+  EXPECT_THAT(conversion(R"(, "to": "he")"),
+              HasSubstr("field 'to': is he; a conversion layer can have: ss, boolean, gc"));
+  EXPECT_THAT(conversion(R"(, "to": "tls")"), HasSubstr("\"tls\" is unknown"));
+  EXPECT_THAT(conversion(R"(, "to": "gc", "protocol": "gc")"),
+              HasSubstr("'protocol': is gc; a conversion layer can have: conversion, offline"));
+  EXPECT_THAT(conversion(R"(, "to": "gc", "input_dim": 10)"),
+              HasSubstr("unknown field \"input_dim\""));
+  EXPECT_THAT(conversion(R"(, "to": "gc", "inputs": ["fc1", "input"])"),
+              HasSubstr("only an add layer"));
+}
+
+TEST(Model, ConversionsAndOfflineLayersAreRead) {
+  const Model model =
+      read_model(model_text(fc(48, 10, R"(, "protocol": "offline")") +
+                            R"(,{"layer": "conversion", "to": "boolean", "protocol": "conversion"})"
+                            R"(,{"layer": "conversion", "to": "ss", "protocol": "offline"})"));
+  EXPECT_TRUE(model.layers.at(0).is_offline);
+  EXPECT_EQ(model.layers[0].protocol, std::nullopt);
+  EXPECT_EQ(model.layers.at(1).kind, LayerKind::kConversion);
+  EXPECT_EQ(model.layers[1].to, Protocol::kBoolean);
+  EXPECT_FALSE(model.layers[1].is_offline);
+  EXPECT_EQ(model.layers[1].output, (Shape{10}));
+  EXPECT_EQ(model.layers.at(2).to, Protocol::kSs);
+  EXPECT_TRUE(model.layers[2].is_offline);
 }
 
 TEST(BadModel, CyclesAndUnknownNames) {
@@ -292,17 +323,12 @@ TEST(BadModel, MoreLayersThanAMachineHolds) {
 
 TEST(BadModel, FilesThatCannotBeRead) {
   const ScratchFolder folder;
-  const auto error = [](const std::string& path) -> std::string {
-    try {
-      load_model(path);
-    } catch (const Error& caught) {
-      return caught.what();
-    }
-    return "no error";
+  const auto error = [](const std::string& path, ErrorCode code = ErrorCode::kInvalidArgument) {
+    return leat::detail::error_of(code, [&] { load_model(path); });
   };
   EXPECT_THAT(error(folder.path() + "/none.json"), HasSubstr("No such file"));
   EXPECT_THAT(error(folder.path()), HasSubstr("cannot be read"));
-  EXPECT_THAT(error("/dev/zero"), HasSubstr("bytes, above"));
+  EXPECT_THAT(error("/dev/zero", ErrorCode::kTooLarge), HasSubstr("bytes, above"));
   const std::string path = folder.write("bad.json", "{");
   EXPECT_THAT(error(path), AllOf(HasSubstr(path), HasSubstr("not JSON")));
 }

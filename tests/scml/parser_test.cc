@@ -1,4 +1,5 @@
-// The Parser's counts, each computed by hand in a comment. Messages are those along one flow.
+// The Parser's counts for each kind of layer, computed by hand in a comment. Messages are those
+// along one flow.
 #include "leat/scml/parser.h"
 
 #include <gmock/gmock.h>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "leat/error.h"
+#include "support/parsed_task.h"
 
 namespace leat::scml {
 namespace {
@@ -17,50 +19,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-using Rounds = std::vector<std::uint64_t>;
-
-const std::vector<Flow> kBothWays{{0, 1}, {1, 0}};
-const std::vector<Flow> kRingOfThree{{0, 1}, {1, 2}, {2, 0}};
-
-// Three samples of 4 x 5 (a fully connected layer): M = 3, N = 4, P = 5.
-Model fc_model(const std::string& protocol = "ss") {
-  return read_model(
-      R"({"batch_size": 3, "input_size": 4, "num_classes": 5, "model": [
-          {"layer": "fc", "input_dim": 4, "output_dim": 5, "protocol": ")" +
-      protocol + R"("}]})");
-}
-
-// One layer between nothing: `layer` maps `input` numbers to `classes`; two samples.
-Model layer_model(const std::string& layer, int input, int classes) {
-  return read_model(R"({"batch_size": 2, "input_size": )" + std::to_string(input) +
-                    R"(, "num_classes": )" + std::to_string(classes) + R"(, "model": [)" + layer +
-                    "]}");
-}
-
-const Operation& find(const Task& task, const std::string& name) {
-  for (const Operation& operation : task.operations) {
-    if (operation.name == name) return operation;
-  }
-  static const Operation kNone{"none: " + name};
-  ADD_FAILURE() << "no operation " << name;
-  return kNone;
-}
-
-std::vector<std::string> names(const Task& task) {
-  std::vector<std::string> result;
-  for (const Operation& operation : task.operations) result.push_back(operation.name);
-  return result;
-}
-
-void expect_array(const Operation& operation, std::size_t index, std::uint64_t message_bytes,
-                  const Rounds& rounds, const std::vector<Flow>& flows) {
-  ASSERT_GT(operation.arrays.size(), index) << operation.name;
-  const MessageArray& array = operation.arrays[index];
-  EXPECT_EQ(array.message_bytes, message_bytes) << operation.name;
-  EXPECT_EQ(array.round_messages, rounds) << operation.name;
-  EXPECT_EQ(array.flows, flows) << operation.name;
-}
 
 TEST(Parser, WholeMatricesOfTwoParties) {
   // Both masked matrices are opened, word by word: M*N + N*P = 3*4 + 4*5 = 32.
@@ -238,173 +196,9 @@ TEST(Parser, Normalisation) {
   expect_array(three.operations[0], 1, 4, rounds, {{0, 2}});
 }
 
-TEST(Parser, ConversionsStandOnlyWhereNeighboursDiffer) {
-  const std::string layers =
-      std::string(
-          R"({"layer": "cnn", "input_hw": [3, 3], "in_channels": 1, "out_channels": 1, "filter_hw": [1, 1]},)") +
-      kPool + R"(,{"layer": "relu", "input_dim": 1, "protocol": "boolean"},)" +
-      R"({"layer": "relu", "input_dim": 1, "protocol": "gc"},)" +
-      R"({"layer": "relu", "input_dim": 1, "protocol": "boolean"})";
-  const Task task = parse(layer_model(layers, 9, 1), {});
-  EXPECT_THAT(names(task),
-              ElementsAre("cnn1", "cnn1 to boolean", "maxpool2", "relu3", "relu3 to gc", "relu4",
-                          "relu4 to boolean", "relu5", "relu5 to ss"));
-  // From shared bits to garbled: 2 numbers' choices and labels, no gates. Back: free.
-  expect_array(find(task, "relu3 to gc"), 0, 512, {2}, {{1, 0}});
-  expect_array(find(task, "relu3 to gc"), 1, 1024, {2}, {{0, 1}});
-  EXPECT_THAT(find(task, "relu4 to boolean").arrays, IsEmpty());
-}
-
-TEST(Parser, AConversionServesAllItsReaders) {
-  const std::string layers =
-      R"({"layer": "fc", "input_dim": 4, "output_dim": 5, "name": "a"},
-         {"layer": "relu", "input_dim": 5, "protocol": "boolean", "name": "b"},
-         {"layer": "relu", "input_dim": 5, "protocol": "boolean", "name": "c", "inputs": ["a"]},
-         {"layer": "add", "name": "d", "inputs": ["b", "c"]})";
-  const Task task = parse(layer_model(layers, 4, 5), {});
-  EXPECT_THAT(names(task), ElementsAre("a", "a to boolean", "b", "c", "b to ss", "c to ss", "d"));
-  EXPECT_THAT(find(task, "b").inputs, ElementsAre(1U));
-  EXPECT_THAT(find(task, "c").inputs, ElementsAre(1U));
-  EXPECT_THAT(find(task, "d").inputs, ElementsAre(4U, 5U));
-  EXPECT_THAT(find(task, "d").arrays, IsEmpty());
-}
-
-TEST(Parser, BackwardPassOfMatrices) {
-  // Two layers, 3 samples: 4 to 5, 5 to 2. dW2 = X' * dY: 5x3 times 3x2: 15 + 6 = 21.
-  // dX2 = dY * W': 3x2 times 2x5: 6 + 10 = 16. dW1: 4x3 times 3x5: 12 + 15 = 27.
-  // Nobody needs the gradient of the input.
-  const Model model = read_model(
-      R"({"batch_size": 3, "input_size": 4, "num_classes": 2, "model": [
-          {"layer": "fc", "input_dim": 4, "output_dim": 5},
-          {"layer": "fc", "input_dim": 5, "output_dim": 2}]})");
-  const Task task = parse(model, {.train = true});
-  EXPECT_THAT(names(task), ElementsAre("fc1", "fc2", "fc2 weight gradient", "fc2 input gradient",
-                                       "fc1 weight gradient"));
-  expect_array(task.operations[2], 0, 4, {21}, kBothWays);
-  expect_array(task.operations[3], 0, 4, {16}, kBothWays);
-  expect_array(task.operations[4], 0, 4, {27}, kBothWays);
-  EXPECT_THAT(task.operations[2].inputs, ElementsAre(1U));
-  EXPECT_THAT(task.operations[3].inputs, ElementsAre(1U));
-  EXPECT_THAT(task.operations[4].inputs, ElementsAre(3U));
-  EXPECT_EQ(task.operations[4].pass, Pass::kBackward);
-  // Three parties: the words of dW1 (20), truncated too.
-  const Task three = parse(model, {.parties = 3, .train = true});
-  expect_array(three.operations[4], 0, 4, {20}, kRingOfThree);
-  expect_array(three.operations[4], 1, 4, {20}, {{0, 2}});
-}
-
-TEST(Parser, BackwardPassOfConvolutions) {
-  // As in ConvolutionsAreLoweredToMatrices: M = 32, N = 27, P = 5. dW: 27x32 times 32x5: 864 + 160.
-  // dX: 32x5 times 5x27: 160 + 135.
-  const Model model = layer_model(
-      R"({"layer": "fc", "input_dim": 48, "output_dim": 48},
-         {"layer": "cnn", "input_hw": [4, 4], "in_channels": 3, "out_channels": 5, "filter_hw": [3, 3], "stride": 1, "padding": 1})",
-      48, 80);
-  const Task task = parse(model, {.train = true});
-  expect_array(find(task, "cnn2 weight gradient"), 0, 4, {1024}, kBothWays);
-  expect_array(find(task, "cnn2 input gradient"), 0, 4, {295}, kBothWays);
-}
-
-TEST(Parser, BackwardPassOfRelu) {
-  // 10 numbers. The signs, shared bits, become shared numbers: one product for two parties, two for
-  // three. Then the gradient is multiplied by them.
-  const std::string layers =
-      std::string(R"({"layer": "fc", "input_dim": 4, "output_dim": 5},)") + kRelu;
-  const Model model = layer_model(layers, 4, 5);
-  const Task two = parse(model, {.train = true});
-  expect_array(find(two, "relu2 bits to ss"), 0, 8, {10}, kBothWays);
-  EXPECT_EQ(find(two, "relu2 bits to ss").protocol, Protocol::kConversion);
-  expect_array(find(two, "relu2 input gradient"), 0, 8, {10}, kBothWays);
-  const Task three = parse(model, {.parties = 3, .train = true});
-  expect_array(find(three, "relu2 bits to ss"), 0, 4, {10, 10}, kRingOfThree);
-  expect_array(find(three, "relu2 input gradient"), 0, 4, {10}, kRingOfThree);
-}
-
-TEST(Parser, BackwardPassOfMaxPooling) {
-  // 8, 4, 2, 2 comparisons: 16 bits; gradients go down the tournament: 2, 2, 4, 8 products.
-  const Model model = layer_model(
-      std::string(R"({"layer": "fc", "input_dim": 9, "output_dim": 9},)") + kPool, 9, 1);
-  const Task task = parse(model, {.train = true});
-  expect_array(find(task, "maxpool2 bits to ss"), 0, 8, {16}, kBothWays);
-  expect_array(find(task, "maxpool2 input gradient"), 0, 8, {2, 2, 4, 8}, kBothWays);
-}
-
-TEST(Parser, BackwardPassOfNormalisationAndAveragePooling) {
-  // 10 numbers: two products of each, then one, one, one.
-  const Model norm = layer_model(R"({"layer": "ln", "input_dim": 5})", 5, 5);
-  expect_array(find(parse(norm, {.train = true}), "ln1 input gradient"), 0, 8, {20, 10, 10, 10},
-               kBothWays);
-  const Model pool = layer_model(
-      R"({"layer": "fc", "input_dim": 16, "output_dim": 16},
-         {"layer": "averagepool", "input_hw": [4, 4], "in_channels": 1, "pool_hw": [2, 2], "stride": 2})",
-      16, 4);
-  EXPECT_THAT(find(parse(pool, {.train = true}), "averagepool2 input gradient").arrays, IsEmpty());
-}
-
-TEST(Parser, GradientsMeetWhereBranchesPart) {
-  const std::string layers =
-      R"({"layer": "fc", "input_dim": 4, "output_dim": 5, "name": "a"},
-         {"layer": "fc", "input_dim": 5, "output_dim": 5, "name": "b"},
-         {"layer": "add", "name": "c", "inputs": ["a", "b"]})";
-  const Task task = parse(layer_model(layers, 4, 5), {.train = true});
-  EXPECT_THAT(names(task), ElementsAre("a", "b", "c", "c input gradient", "b weight gradient",
-                                       "b input gradient", "a weight gradient"));
-  EXPECT_THAT(find(task, "a weight gradient").inputs, ElementsAre(3U, 5U));
-}
-
-TEST(Parser, TriplesByObliviousTransfer) {
-  // The product of 3x4 and 4x5 takes a matrix triple: 12 words choose, rows of 5 words.
-  const Task matrix = parse(fc_model(), {.triples = Triples::kOt});
-  EXPECT_THAT(names(matrix), ElementsAre("fc1 triples", "fc1"));
-  EXPECT_EQ(matrix.operations[0].pass, Pass::kOffline);
-  EXPECT_EQ(matrix.operations[0].protocol, Protocol::kOt);
-  expect_array(matrix.operations[0], 0, 512, {12}, kBothWays);
-  expect_array(matrix.operations[0], 1, 640, {12}, kBothWays);
-  // 60 scalar triples, 32 transfers each (section 6.2), of 16 bytes there and 4 back.
-  const Task inner = parse(fc_model(), {.form = Form::kInnerProducts, .triples = Triples::kOt});
-  expect_array(inner.operations[0], 0, 512, {60}, kBothWays);
-  expect_array(inner.operations[0], 1, 128, {60}, kBothWays);
-}
-
-TEST(Parser, TriplesOfBits) {
-  // The ReLU's ANDs: 100, 10 and 100 words of 32 bits, a random transfer for each bit.
-  const Task task = parse(layer_model(kRelu, 5, 5), {.triples = Triples::kHe});
-  EXPECT_THAT(names(task),
-              ElementsAre("input to boolean triples", "relu1 triples", "relu1 to ss triples",
-                          "input to boolean", "relu1", "relu1 to ss"));
-  expect_array(task.operations[0], 0, 512, {100}, kBothWays);
-  expect_array(task.operations[1], 0, 512, {10}, kBothWays);
-  EXPECT_EQ(task.operations[1].protocol, Protocol::kOt);
-  EXPECT_THAT(task.operations[5].inputs, ElementsAre(4U));
-}
-
-TEST(Parser, TriplesByHomomorphicEncryption) {
-  const Task task = parse(fc_model(), {.triples = Triples::kHe});
-  EXPECT_EQ(task.operations[0].protocol, Protocol::kHe);
-  expect_array(task.operations[0], 0, 111616, {1}, kBothWays);
-  expect_array(task.operations[0], 1, 111616, {1}, kBothWays);
-}
-
-TEST(Parser, ReplicatedSharingNeedsNoTriples) {
-  EXPECT_THAT(names(parse(fc_model(), {.parties = 3, .triples = Triples::kOt})),
-              ElementsAre("fc1"));
-}
-
-// What cannot be parsed.
-
-std::string error_of(const Model& model, const ParseOptions& options, ErrorCode code) {
-  try {
-    parse(model, options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(BadTask, PartiesThatHaveNoProtocol) {
   for (const unsigned parties : {0U, 1U, 5U, 4'000'000'000U}) {
-    EXPECT_THAT(error_of(fc_model(), {.parties = parties}, ErrorCode::kInvalidArgument),
+    EXPECT_THAT(parse_error(fc_model(), {.parties = parties}, ErrorCode::kInvalidArgument),
                 HasSubstr(std::to_string(parties) + " parties"));
   }
 }
@@ -412,18 +206,18 @@ TEST(BadTask, PartiesThatHaveNoProtocol) {
 TEST(BadTask, TwoPartyProtocolsOfThree) {
   for (const char* protocol : {"ot", "he"}) {
     EXPECT_THAT(
-        error_of(fc_model(protocol), {.parties = 3}, ErrorCode::kInvalidArgument),
+        parse_error(fc_model(protocol), {.parties = 3}, ErrorCode::kInvalidArgument),
         AllOf(HasSubstr("layer 1 (fc), field 'protocol'"), HasSubstr("for two parties, not 3")));
   }
 }
 
 TEST(BadTask, CountsThatOverflow) {
-  EXPECT_THAT(error_of(fc_model(), {.batch = ~std::uint64_t{0}}, ErrorCode::kTooLarge),
+  EXPECT_THAT(parse_error(fc_model(), {.batch = ~std::uint64_t{0}}, ErrorCode::kTooLarge),
               HasSubstr("layer 1 (fc): the number of messages is above"));
   const Model huge = read_model(
       R"({"batch_size": 16777216, "input_size": 16777216, "num_classes": 16777216, "model": [
           {"layer": "fc", "input_dim": 16777216, "output_dim": 16777216}]})");
-  EXPECT_THAT(error_of(huge, {}, ErrorCode::kTooLarge), HasSubstr("layer 1 (fc)"));
+  EXPECT_THAT(parse_error(huge, {}, ErrorCode::kTooLarge), HasSubstr("layer 1 (fc)"));
 }
 
 }  // namespace

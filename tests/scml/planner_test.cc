@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "leat/error.h"
+#include "support/errors.h"
 
 namespace leat::scml {
 namespace {
@@ -50,13 +51,7 @@ std::vector<unsigned> contexts(const Plan& plan) {
 }
 
 std::string error_of(const Task& task, const PlanOptions& options, ErrorCode code) {
-  try {
-    make_plan(task, options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "no error";
+  return leat::detail::error_of(code, [&] { make_plan(task, options); });
 }
 
 TEST(Planner, PlacesFirstFitAndFreesWhenTheLastReaderHasFinished) {

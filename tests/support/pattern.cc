@@ -24,6 +24,12 @@ void fill_pattern(std::span<std::byte> bytes, std::uint64_t seed) {
   }
 }
 
+std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
+  std::vector<std::byte> filled(bytes);
+  fill_pattern(filled, seed);
+  return filled;
+}
+
 std::size_t pattern_mismatch(std::span<const std::byte> bytes, std::uint64_t seed) {
   for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
     const std::uint64_t word = pattern_word(seed, i);

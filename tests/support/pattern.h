@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace leat::detail {
 
 // Bytes that tell position and seed.
 void fill_pattern(std::span<std::byte> bytes, std::uint64_t seed);
+// So many such bytes.
+std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed);
 // The first position that differs from fill_pattern's, or bytes.size().
 std::size_t pattern_mismatch(std::span<const std::byte> bytes, std::uint64_t seed);
 // EXPECTs the whole pattern.

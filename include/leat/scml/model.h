@@ -14,17 +14,18 @@
 namespace leat::scml {
 
 // kAdd joins the branches of a residual block; "res" in a file becomes the layers of its blocks.
-enum class LayerKind { kCnn, kMaxPool, kAveragePool, kRelu, kFc, kLn, kAdd };
+// kConversion computes nothing: it hands on its input in the form of another protocol (section
+// 3.2.3).
+enum class LayerKind { kCnn, kMaxPool, kAveragePool, kRelu, kFc, kLn, kAdd, kConversion };
 
-// How messages are protected. Layers have one of the first five; the last is of the messages that
-// turn what one protocol computed into what the next one takes.
+// How messages are protected.
 enum class Protocol {
-  kSs,       // additive or replicated secret sharing over Z_2^32
-  kBoolean,  // the same of bits, 32 to a word
-  kGc,       // garbled circuits; two parties
-  kOt,       // oblivious transfer; two parties
-  kHe,       // homomorphic encryption; two parties
-  kConversion,
+  kSs,          // additive or replicated secret sharing over Z_2^32
+  kBoolean,     // the same of bits, 32 to a word
+  kGc,          // garbled circuits; two parties
+  kOt,          // oblivious transfer; two parties
+  kHe,          // homomorphic encryption; two parties
+  kConversion,  // what turns the result of one protocol into what another one takes
 };
 
 // As in the file: "cnn", "maxpool", ...; "ss", "boolean", ...
@@ -60,7 +61,12 @@ struct Layer {
   std::vector<std::size_t> inputs;   // earlier layers of the model, or kModelInput
   Shape input;
   Shape output;
-  Window window;  // of kCnn, kMaxPool, kAveragePool
+  Window window;                // of kCnn, kMaxPool, kAveragePool
+  Protocol to = Protocol::kSs;  // of kConversion: whose form its output has; kSs, kBoolean or kGc
+  // Protocol "offline" of a file, then `protocol` is empty: sharing, of numbers or bits as the kind
+  // has it, whose triples are made ahead even if ParseOptions::triples leaves out others' (section
+  // 3.2.4).
+  bool is_offline = false;
 };
 
 // Plain value. What read_model returns is consistent: shapes agree from layer to layer, inputs are

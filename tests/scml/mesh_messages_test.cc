@@ -1,0 +1,265 @@
+// Mesh: messages of any arrays, barriers, threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "support/channel_side.h"
+#include "support/mesh_side.h"
+
+namespace leat::scml {
+namespace {
+
+using leat::detail::expect_error;
+using leat::detail::run_parties;
+using leat::detail::scaled;
+
+class MeshMessages : public MeshTest {};
+LEAT_INSTANTIATE_MESH_SUITE(MeshMessages);
+
+struct Piece {
+  unsigned peer;
+  std::uint64_t index, count;
+};
+
+// [0, count) for each peer, in pieces, in random order.
+std::vector<Piece> random_pieces(const std::vector<unsigned>& peers, std::uint64_t count,
+                                 std::uint64_t most, std::mt19937& random) {
+  std::vector<Piece> pieces;
+  for (const unsigned peer : peers) {
+    for (std::uint64_t at = 0; at < count;) {
+      const std::uint64_t n = std::min<std::uint64_t>(1 + random() % most, count - at);
+      pieces.push_back({peer, at, n});
+      at += n;
+    }
+  }
+  std::shuffle(pieces.begin(), pieces.end(), random);
+  return pieces;
+}
+
+// Random arrays, flows, cuts and orders; every view is looked at once more before close.
+TEST_P(MeshMessages, AnyArraysInAnyOrder) {
+  for (const unsigned parties : {2U, 3U, 4U}) {
+    run(parties, [&](Mesh& mesh) {
+      std::mt19937 shapes(parties);  // the same at all parties
+      std::mt19937 cuts(100 + mesh.self());
+      const std::size_t rounds = scaled(30);
+      for (std::uint64_t round = 0; round < rounds; ++round) {
+        const auto context = static_cast<unsigned>(1 + shapes() % 15);
+        leat::MessageArray array;
+        const bool large = shapes() % 4 == 0;
+        array.message_bytes = static_cast<std::uint32_t>(1 + shapes() % (large ? 20'000 : 200));
+        array.count = 1 + shapes() % (large ? 20 : 1'000);
+        array.base_bytes = shapes() % ((kRegionBytes - 400'000) / 64) * 64;
+        std::vector<Flow> flows;
+        for (const Flow& flow : all_flows(parties))
+          if (shapes() % 4 != 0) flows.push_back(flow);
+        std::vector<unsigned> receivers;
+        std::vector<unsigned> senders;
+        for (const Flow& flow : flows) {
+          if (flow.sender == mesh.self()) receivers.push_back(flow.receiver);
+          if (flow.receiver == mesh.self()) senders.push_back(flow.sender);
+        }
+        mesh.open(context, array, flows);
+        mesh.select(context);
+        for (const Piece& piece :
+             random_pieces(receivers, array.count, 1 + cuts() % array.count, cuts)) {
+          const auto bytes =
+              messages(array, round, mesh.self(), piece.peer, piece.index, piece.count);
+          if (cuts() % 4 == 0) {
+            const auto room = mesh.reserve(piece.peer, piece.index, piece.count);
+            ASSERT_EQ(room.size(), bytes.size());
+            std::copy(bytes.begin(), bytes.end(), room.begin());
+            mesh.commit(piece.peer);
+          } else {
+            mesh.send(piece.peer, piece.index, bytes);
+          }
+        }
+        std::vector<std::pair<Piece, std::span<const std::byte>>> views;
+        for (const Piece& piece :
+             random_pieces(senders, array.count, 1 + cuts() % array.count, cuts))
+          views.emplace_back(piece, mesh.receive(piece.peer, piece.index, piece.count));
+        for (const unsigned peer : senders)
+          views.push_back({{peer, 0, array.count}, mesh.receive(peer, 0, array.count)});
+        for (const auto& [piece, view] : views)
+          EXPECT_TRUE(same(
+              view, messages(array, round, piece.peer, mesh.self(), piece.index, piece.count)));
+        mesh.close(context);
+        EXPECT_FALSE(mesh.is_open(context));
+      }
+      mesh.barrier();
+    });
+  }
+}
+
+// More than any buffer holds, from all to all, before anybody receives; several contexts at a time.
+TEST_P(MeshMessages, AllSendBeforeTheyReceive) {
+  const leat::MessageArray array{
+      .base_bytes = 0, .message_bytes = 64, .count = std::max<std::size_t>(1'500, scaled(5'000))};
+  run(4, [&](Mesh& mesh) {
+    const auto flows = all_flows(mesh.parties());
+    for (unsigned context = 1; context <= 3; ++context) {
+      leat::MessageArray placed = array;
+      placed.base_bytes = (context - 1) * 5'000 * 64;
+      mesh.open(context, placed, flows);
+    }
+    const auto peer_after = [&](unsigned step) { return (mesh.self() + step) % mesh.parties(); };
+    for (unsigned context = 1; context <= 3; ++context) {
+      mesh.select(context);
+      // Downwards and one by one: nothing can be merged.
+      for (std::uint64_t i = array.count; i-- > 0;)
+        for (unsigned step = 1; step < mesh.parties(); ++step)
+          mesh.send(peer_after(step), i,
+                    messages(array, context, mesh.self(), peer_after(step), i, 1));
+    }
+    for (unsigned context = 3; context >= 1; --context) {
+      mesh.select(context);
+      for (unsigned step = 1; step < mesh.parties(); ++step)
+        EXPECT_TRUE(same(mesh.receive(peer_after(step), 0, array.count),
+                         messages(array, context, peer_after(step), mesh.self(), 0, array.count)));
+      mesh.close(context);
+    }
+  });
+}
+
+// Views stay although far more than a ring comes after them.
+TEST_P(MeshMessages, ViewsLastUntilClose) {
+  const leat::MessageArray array{.base_bytes = 0, .message_bytes = 8'192, .count = 100};
+  run(2, [&](Mesh& mesh) {
+    const unsigned peer = 1 - mesh.self();
+    const std::vector<Flow> flows{{0, 1}};
+    const std::vector<Flow> back{{1, 0}};
+    for (std::uint64_t round = 0; round < 6; ++round) {
+      const leat::MessageArray other{.base_bytes = 900'032, .message_bytes = 8'192, .count = 10};
+      mesh.open(1, array, flows);
+      mesh.open(2, other, back);
+      mesh.select(1);
+      if (mesh.self() == 0) {
+        for (std::uint64_t i = 0; i < array.count; ++i)
+          mesh.send(peer, i, messages(array, round, 0, 1, i, 1));
+        mesh.select(2);
+        EXPECT_TRUE(same(mesh.receive(peer, 0, 10), messages(other, round, 1, 0, 0, 10)));
+      } else {
+        std::vector<std::span<const std::byte>> views;
+        for (std::uint64_t i = 0; i < array.count; ++i) views.push_back(mesh.receive(peer, i, 1));
+        for (std::uint64_t i = 0; i < array.count; ++i)
+          EXPECT_TRUE(same(views[i], messages(array, round, 0, 1, i, 1)));
+        mesh.select(2);
+        mesh.send(peer, 0, messages(other, round, 1, 0, 0, 10));
+      }
+      mesh.close(1);
+      mesh.close(2);
+    }
+  });
+}
+
+TEST_P(MeshMessages, LikeASocketWithoutIndexes) {
+  const leat::MessageArray array{.base_bytes = 64, .message_bytes = 4, .count = 100};
+  run(3, [&](Mesh& mesh) {
+    mesh.open(5, array, all_flows(3));
+    mesh.select(5);
+    for (const std::uint64_t n : {1, 9, 90}) {
+      for (unsigned peer = 0; peer < 3; ++peer)
+        if (peer != mesh.self())
+          mesh.send(peer, messages(array, 0, mesh.self(), peer, n / 10 * 10 / 9, n));
+      for (unsigned peer = 0; peer < 3; ++peer)
+        if (peer != mesh.self()) {
+          EXPECT_TRUE(same(mesh.receive(peer, n),
+                           messages(array, 0, peer, mesh.self(), n / 10 * 10 / 9, n)));
+        }
+    }
+    expect_error(ErrorCode::kInvalidArgument, [&] { (void)mesh.receive((mesh.self() + 1) % 3); });
+    mesh.close(5);
+    mesh.barrier();
+  });
+}
+
+TEST_P(MeshMessages, ManyParties) {
+  // On ib a connection takes a dozen descriptors, and a process has 1,024 by default.
+  const unsigned parties = is_ib(kind().device) ? 5 : kMaxParties;
+  const leat::MessageArray array{.base_bytes = 0, .message_bytes = 12, .count = 30};
+  run(parties, [&](Mesh& mesh) {
+    for (std::uint64_t round = 0; round < 3; ++round) {
+      mesh.open(1, array, all_flows(parties));
+      mesh.select(1);
+      for (unsigned peer = 0; peer < parties; ++peer)
+        if (peer != mesh.self())
+          mesh.send(peer, 0, messages(array, round, mesh.self(), peer, 0, array.count));
+      for (unsigned peer = 0; peer < parties; ++peer)
+        if (peer != mesh.self()) {
+          EXPECT_TRUE(same(mesh.receive(peer, 0, array.count),
+                           messages(array, round, peer, mesh.self(), 0, array.count)));
+        }
+      mesh.close(1);
+      mesh.barrier();
+    }
+  });
+}
+
+// One mesh per thread; the threads share an array by global indexes.
+TEST_P(MeshMessages, OneMeshForEachThread) {
+  const auto addresses = free_addresses(2, kind().device);
+  const leat::MessageArray array{
+      .base_bytes = 0, .message_bytes = 16, .count = 400, .incoming = 100};
+  run_parties(mode(), 2, [&](unsigned self) {
+    std::vector<std::thread> threads;
+    for (unsigned number = 0; number < kMaxThreads; ++number) {
+      threads.emplace_back([&, number] {
+        MeshOptions mine = options(addresses, self);
+        mine.thread = number;
+        Mesh mesh(mine);
+        EXPECT_EQ(mesh.thread(), number);
+        mesh.open(1, array, all_flows(2));
+        mesh.select(1);
+        mesh.send(1 - self, number * 100, messages(array, 0, self, 1 - self, number * 100, 100));
+        EXPECT_TRUE(same(mesh.receive(1 - self, number * 100, 100),
+                         messages(array, 0, 1 - self, self, number * 100, 100)));
+        mesh.close(1);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+TEST_P(MeshMessages, NobodyLeavesABarrierBeforeAllAreThere) {
+  const leat::MessageArray array{.base_bytes = 0, .message_bytes = 1, .count = 1};
+  run(3, [&](Mesh& mesh) {
+    for (int i = 0; i < 20; ++i) {
+      // Party 2 comes last: when both others have said that they go to the barrier.
+      mesh.open(1, array, std::vector<Flow>{{2, 0}, {2, 1}, {0, 2}, {1, 2}});
+      mesh.select(1);
+      if (mesh.self() != 2) mesh.send(2, 0, messages(array, 0, mesh.self(), 2, 0, 1));
+      if (mesh.self() == 2) {
+        for (unsigned peer = 0; peer < 2; ++peer) EXPECT_EQ(mesh.receive(peer, 1).size(), 1u);
+        for (unsigned peer = 0; peer < 2; ++peer)
+          mesh.send(peer, 0, messages(array, 0, 2, peer, 0, 1));
+      }
+      mesh.barrier();
+      // What a party sent before is here without any wait.
+      const Stats before = mesh.stats();
+      if (mesh.self() != 2) {
+        EXPECT_TRUE(same(mesh.receive(2, 1), messages(array, 0, 2, mesh.self(), 0, 1)));
+      }
+      EXPECT_EQ(mesh.stats().sleeps, before.sleeps);
+      mesh.close(1);
+    }
+  });
+}
+
+TEST_P(MeshMessages, AnyStartOrder) {
+  for (const std::vector<unsigned>& delays :
+       {std::vector<unsigned>{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {2, 0, 1}}) {
+    const auto addresses = free_addresses(3, kind().device);
+    run_parties(mode(), 3, [&](unsigned self) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(60 * delays[self]));
+      Mesh mesh(options(addresses, self));
+      mesh.barrier();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace leat::scml
