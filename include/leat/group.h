@@ -59,7 +59,7 @@ LEAT_EXPORT Options with_slot_memory(std::size_t bytes, unsigned workers,
 // for the first time, or by next_end(), whichever is called first.
 //
 // Owner: whoever made it; move-only. A process may have any number of groups. Threads: as Channel:
-// one thread may send (broadcast, send, flush, shutdown) while another receives (receive,
+// one thread may send (broadcast, resume, send, flush, shutdown) while another receives (receive,
 // try_receive, gather, next_end and the messages that these gave); each side by itself is for one
 // thread at a time. All other calls are for any thread that does not run at the same time as a
 // destructor or a move. Processes: it stays with the process that made it, as a Channel.
@@ -69,8 +69,8 @@ LEAT_EXPORT Options with_slot_memory(std::size_t bytes, unsigned workers,
 // in send().
 class LEAT_EXPORT GroupMaster {
  public:
-  // Waits at `listener` until `workers` (1 to kMaxWorkers) have come, for its option `timeout` at
-  // most (then kTimeout, saying who is missing and who was turned away). Strangers, workers that
+  // Waits at `listener` until `workers` (1 to kMaxWorkers) have come, for its option
+  // connect_timeout at most (then kTimeout, saying who is missing and who was turned away). Strangers, workers that
   // ask for a rank that is taken or too high, and those that expect a group of another size are
   // told so and logged; they hold up nobody. A worker that goes away before all are here may be
   // replaced. Afterwards the listener is free for the next group, or to be closed.
@@ -83,12 +83,17 @@ class LEAT_EXPORT GroupMaster {
   // Sends one message to every worker that is not gone; returns to how many. The bytes go to all
   // at the same time, large messages in pieces, so that a slow worker delays only the return.
   // Blocks until all have taken it: the bytes are the caller's again on return. After kTimeout the
-  // workers that were quick have it; call again with the same message to go on with the others, or
-  // drop() them: until then no other broadcast begins, nor a send to one of them.
-  // With the members of one thread only, as with sockets: a worker that does not receive because it
-  // waits for room to send, and a master that does the same, wait for each other.
+  // workers that were quick have it; resume() it for the others, or drop() those: until then no
+  // other broadcast begins, nor a send to one of them.
+  // As with sockets: a worker that does not receive because it waits for room to send, and a master
+  // of one thread that does the same, wait for each other.
   std::size_t broadcast(std::span<const std::byte> message);
   std::size_t broadcast(std::string_view message);
+  // Goes on with the broadcast that timed out, of the same message; returns how many have it in
+  // all. Returns at once if nobody is unreached.
+  std::size_t resume(std::span<const std::byte> message);
+  // The workers that have not taken the broadcast that timed out. Send side.
+  std::vector<unsigned> unreached() const;
   // To one worker, as Channel::send. kPeerDied if that worker is gone.
   void send(unsigned worker, std::span<const std::byte> message);
   void send(unsigned worker, std::string_view message);
@@ -102,6 +107,8 @@ class LEAT_EXPORT GroupMaster {
   // are gone have an element with `end` instead, in this gather and in every later one. After
   // kTimeout nothing is lost: the next gather goes on, and receive() gives what was here already.
   [[nodiscard]] std::vector<GroupMessage> gather();
+  // The workers of whom the last gather, which timed out, had nothing. Receive side.
+  std::vector<unsigned> unheard() const;
   // The next message of any worker, or the next end; blocks. False once all workers are gone and
   // all ends were reported. Workers that have something take turns, message by message, so that
   // none waits for more than one of each other.

@@ -25,7 +25,8 @@ class AnyWaiter {
   };
   enum class End { kDone, kGone, kDeadline };
 
-  // `channels` is read again after each call of `done`, which may take some out.
+  // `channels` is read again after each call of `done`, which may take some out,
+  // but add none.
   AnyWaiter(const std::span<Channel* const>& channels, const How& how)
       : channels_(channels), how_(how) {}
 

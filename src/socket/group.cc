@@ -107,6 +107,10 @@ std::size_t GroupMaster::broadcast(std::span<const std::byte> message) {
 std::size_t GroupMaster::broadcast(std::string_view message) {
   return core_->broadcast(bytes_of(message));
 }
+std::size_t GroupMaster::resume(std::span<const std::byte> message) {
+  return core_->resume(message);
+}
+std::vector<unsigned> GroupMaster::unreached() const { return core_->unreached(); }
 void GroupMaster::send(unsigned worker, std::span<const std::byte> message) {
   core_->send(worker, message);
 }
@@ -117,6 +121,7 @@ void GroupMaster::flush() { core_->flush(); }
 void GroupMaster::shutdown() { core_->shutdown(); }
 
 std::vector<GroupMessage> GroupMaster::gather() { return core_->gather(); }
+std::vector<unsigned> GroupMaster::unheard() const { return core_->unheard(); }
 GroupMessage GroupMaster::receive() { return core_->receive(); }
 std::optional<GroupMessage> GroupMaster::try_receive() { return core_->try_receive(); }
 const WorkerEnd* GroupMaster::next_end() { return core_->next_end(); }

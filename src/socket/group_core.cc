@@ -29,6 +29,13 @@ GroupCore::Member& GroupCore::member(unsigned worker) const {
   return *members_[worker];
 }
 
+std::vector<unsigned> GroupCore::ranks_of(const Members& members) {
+  std::vector<unsigned> ranks;
+  for (const Member* member : members) ranks.push_back(member->rank);
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
 std::string GroupCore::name_of(const Member& member) const {
   return "worker " + std::to_string(member.rank) + " (" +
          member.core.connection().peer_address + ")";
@@ -155,36 +162,47 @@ GroupCore::Members GroupCore::sendable() {
   return all;
 }
 
+void GroupCore::update_unfinished() {
+  std::erase_if(unfinished_, [&](Member* member) { return !may_send_to(*member); });
+}
+
 std::size_t GroupCore::broadcast(std::span<const std::byte> message) {
   check_open("broadcast");
-  std::erase_if(unfinished_, [&](Member* member) { return !may_send_to(*member); });
-  if (unfinished_.empty()) {
-    std::size_t most = SIZE_MAX;
-    for (const auto& member : members_) {
-      if (!may_send_to(*member)) continue;
-      unfinished_.push_back(member.get());
-      most = std::min(most, member->channel.max_message_bytes());
-    }
-    check_somebody_left(!unfinished_.empty());
-    if (message.size() > most || end_said_) {
-      unfinished_.clear();
-      if (end_said_) throw Error(ErrorCode::kClosed, "broadcast: sending was shut down");
-      throw Error(ErrorCode::kTooLarge,
-                  "a broadcast of " + std::to_string(message.size()) +
-                      " bytes is above max_message_bytes (" + std::to_string(most) + ")",
-                  "Send it in parts, or raise max_message_bytes on all sides.");
-    }
-    reached_ = 0;
-    unfinished_bytes_ = message.size();
-  } else if (message.size() != unfinished_bytes_) {
+  if (end_said_) throw Error(ErrorCode::kClosed, "broadcast: sending was shut down");
+  update_unfinished();
+  if (!unfinished_.empty())
     throw Error(ErrorCode::kInvalidArgument,
-                "an earlier broadcast, of " + std::to_string(unfinished_bytes_) +
-                    " bytes, has not reached " + name_of(*unfinished_.front()),
-                "Call broadcast again with the same message, or drop() the worker.");
+                "an earlier broadcast has not reached " + name_of(*unfinished_.front()),
+                "Call resume() with its message, or drop() the worker.");
+  std::size_t most = SIZE_MAX;
+  for (const auto& member : members_) {
+    if (!may_send_to(*member)) continue;
+    unfinished_.push_back(member.get());
+    most = std::min(most, member->channel.max_message_bytes());
   }
+  check_somebody_left(!unfinished_.empty());
+  if (message.size() > most) {
+    unfinished_.clear();
+    throw Error(ErrorCode::kTooLarge,
+                "a broadcast of " + std::to_string(message.size()) +
+                    " bytes is above max_message_bytes (" + std::to_string(most) + ")",
+                "Send it in parts, or raise max_message_bytes on all sides.");
+  }
+  reached_ = 0;
+  unfinished_bytes_ = message.size();
+  return resume(message);
+}
+
+std::size_t GroupCore::resume(std::span<const std::byte> message) {
+  check_open("broadcast");
+  update_unfinished();
+  if (!unfinished_.empty() && message.size() != unfinished_bytes_)
+    throw Error(ErrorCode::kInvalidArgument,
+                "a broadcast of " + std::to_string(unfinished_bytes_) +
+                    " bytes is resumed with another message, of " +
+                    std::to_string(message.size()));
   finish(Side::kSend, "broadcast", unfinished_, [&](Member& member) {
-    const bool was_lost = !may_send_to(member);
-    if (was_lost) return true;
+    if (!may_send_to(member)) return true;
     if (!sent(member, [&](ChannelCore& core) { return core.offer(message); })) return false;
     if (!member.unsendable.load(std::memory_order_relaxed)) ++reached_;
     return true;
@@ -198,7 +216,7 @@ void GroupCore::send(unsigned worker, std::span<const std::byte> message) {
   if (std::ranges::find(unfinished_, &to) != unfinished_.end() && may_send_to(to))
     throw Error(ErrorCode::kInvalidArgument,
                 "a broadcast has not reached " + name_of(to) + " yet",
-                "Call broadcast again with the same message, or drop() the worker.");
+                "Call resume() with its message, or drop() the worker.");
   if (end_said_) throw Error(ErrorCode::kClosed, "send: sending was shut down");
   Members pending{&to};
   finish(Side::kSend, "send", pending, [&](Member& member) {
@@ -222,10 +240,11 @@ void GroupCore::flush() {
 
 void GroupCore::shutdown() {
   check_open("shutdown");
+  update_unfinished();
   if (!unfinished_.empty())
     throw Error(ErrorCode::kInvalidArgument,
                 "shutdown: a broadcast has not reached " + name_of(*unfinished_.front()) + " yet",
-                "Call broadcast again with the same message, or drop() the worker.");
+                "Call resume() with its message, or drop() the worker.");
   end_said_ = true;
   Members pending = sendable();
   finish(Side::kSend, "shutdown", pending, [&](Member& member) {
@@ -304,14 +323,14 @@ bool GroupCore::look(GroupMessage& arrival) {
 
 std::vector<GroupMessage> GroupCore::gather() {
   check_open("gather");
-  Members pending;
+  awaited_.clear();
   bool somebody = false;
   for (const auto& member : members_) {
     somebody = somebody || member->early || !member->exhausted;
-    if (!member->early && !member->exhausted) pending.push_back(member.get());
+    if (!member->early && !member->exhausted) awaited_.push_back(member.get());
   }
   check_somebody_left(somebody);
-  finish(Side::kReceive, "gather", pending,
+  finish(Side::kReceive, "gather", awaited_,
          [this](Member& member) { return take_early(member) || member.exhausted; });
   std::vector<GroupMessage> messages(size());
   for (unsigned worker = 0; worker < size(); ++worker) {

@@ -25,11 +25,14 @@ class GroupCore {
   GroupCore(std::vector<Channel> channels, const Settings& settings);
 
   std::size_t broadcast(std::span<const std::byte> message);
+  std::size_t resume(std::span<const std::byte> message);
+  std::vector<unsigned> unreached() const { return ranks_of(unfinished_); }
   void send(unsigned worker, std::span<const std::byte> message);
   void flush();
   void shutdown();
 
   std::vector<GroupMessage> gather();
+  std::vector<unsigned> unheard() const { return ranks_of(awaited_); }
   GroupMessage receive();
   std::optional<GroupMessage> try_receive();
   const WorkerEnd* next_end();
@@ -69,6 +72,7 @@ class GroupCore {
   using Members = std::vector<Member*>;
 
   Member& member(unsigned worker) const;
+  static std::vector<unsigned> ranks_of(const Members& members);
   std::string name_of(const Member& member) const;
   Error went_away(const Member& member) const;
   void check_open(const char* what) const;
@@ -91,6 +95,8 @@ class GroupCore {
   bool sent(Member& member, Call&& call);
   void lose_sending(Member& member, const Error& error);
   Members sendable();
+  // Forgets those of a broadcast that timed out who are gone since.
+  void update_unfinished();
 
   // --- receive side
   // The next message of that member; false: none now, or it is exhausted.
@@ -117,6 +123,7 @@ class GroupCore {
 
   // --- receive side
   unsigned next_ = 0;  // whose turn it is
+  Members awaited_;    // by the last gather, if it timed out
 
   std::mutex mutex_;  // ends_, which grows only
   std::deque<WorkerEnd> ends_;

@@ -21,7 +21,7 @@ GroupMeeting::GroupMeeting(Listener& listener, const Settings& settings, unsigne
     : listener_(listener), settings_(settings), workers_(workers) {}
 
 std::vector<Channel> GroupMeeting::hold() {
-  const Deadline deadline = deadline_after(settings_.timeout);
+  const Deadline deadline = deadline_after(settings_.connect_timeout);
   std::vector<Channel*> all;
   std::span<Channel* const> channels;
   const auto look = [&] {
@@ -36,10 +36,12 @@ std::vector<Channel> GroupMeeting::hold() {
     if (joined() == workers_) return welcome();
     const Deadline next = std::min(deadline, earliest());
     const bool was_full = full();
+    const std::size_t had_come = have_come_;
     AnyWaiter waiter(channels, {.other_fd = was_full ? -1 : listener_.fd(), .deadline = next});
     const auto end = waiter.wait([&] {
       look();
-      return joined() == workers_ || earliest() < next || full() != was_full;
+      // The waiter knows only those who were here before.
+      return joined() == workers_ || have_come_ != had_come || full() != was_full;
     });
     if (end == AnyWaiter::End::kGone)
       std::erase_if(newcomers_, [&](Newcomer& each) { return &each.channel == waiter.gone(); });
@@ -59,6 +61,7 @@ void GroupMeeting::take_newcomers() {
     std::optional<Channel> channel = listener_.try_accept();
     if (!channel) return;
     newcomers_.push_back({std::move(*channel), deadline_after(settings_.handshake_timeout)});
+    ++have_come_;
   }
 }
 
@@ -174,9 +177,9 @@ void GroupMeeting::time_out() const {
   throw Error(ErrorCode::kTimeout,
               "only " + std::to_string(joined()) + " of " + std::to_string(workers_) +
                   " workers came to " + listener_.address() + " in " +
-                  std::to_string(settings_.timeout.count()) + " ms" + missing +
+                  std::to_string(settings_.connect_timeout.count()) + " ms" + missing +
                   (turned_away_.empty() ? "" : "; turned away was " + turned_away_),
-              "Start all workers, with the same group size, or raise the option timeout_ms.");
+              "Start all workers, with the same group size, or raise the option connect_timeout_ms.");
 }
 
 }  // namespace leat::detail

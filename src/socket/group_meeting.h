@@ -1,6 +1,7 @@
 // How the workers of a group come together at its master's listener.
 #pragma once
 
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,7 +46,8 @@ class GroupMeeting {
   Listener& listener_;
   const Settings& settings_;
   const unsigned workers_;
-  std::vector<Newcomer> newcomers_;
+  std::list<Newcomer> newcomers_;  // stays where it is
+  std::size_t have_come_ = 0;  // ever
   std::string turned_away_;  // the last one, and why
 };
 

@@ -185,7 +185,7 @@ TEST(GroupMeetingTest, WorkerThatLeavesBeforeAllAreThereIsReplaced) {
 
 TEST(GroupMeetingTest, MasterWaitsForItsTimeoutAndNamesWhoIsMissing) {
   Options options = shm_options();
-  options.timeout = std::chrono::milliseconds(500);
+  options.connect_timeout = std::chrono::milliseconds(500);
   Meeting meeting(3, options);
   auto worker = meeting.worker(wanting(1));
   try {

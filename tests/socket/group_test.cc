@@ -32,6 +32,25 @@ void echo(GroupWorker& worker) {
   while (Message message = worker.receive()) worker.send(message.bytes());
 }
 
+void short_timeout(Options& options) { options.timeout = std::chrono::milliseconds(200); }
+
+// Calls it again as long as it times out, which it may on a busy machine.
+void patiently(const std::function<void()>& call) {
+  for (const Deadline deadline = hang_deadline();;) {
+    try {
+      return call();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout || passed(deadline)) throw;
+    }
+  }
+}
+
+GroupMessage receive(GroupMaster& master) {
+  GroupMessage arrival;
+  patiently([&] { arrival = master.receive(); });
+  return arrival;
+}
+
 LEAT_INSTANTIATE_GROUP_SUITE(GroupTest);
 
 TEST_P(GroupTest, BroadcastReachesAllAndGatherBringsOneOfEach) {
@@ -224,23 +243,29 @@ TEST_P(GroupTest, GatherNamesWhoIsMissingInTimeAndGoesOn) {
       [&](GroupMaster& master) {
         EXPECT_EQ(go.hear(), "sent");
         EXPECT_EQ(go.hear(), "sent");
-        try {
-          (void)master.gather();
-          ADD_FAILURE() << "worker 1 has sent nothing";
-        } catch (const Error& error) {
-          EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-          EXPECT_THAT(error.what(), HasSubstr("worker 1 ("));
+        for (;;) {
+          try {
+            (void)master.gather();
+            FAIL() << "worker 1 has sent nothing";
+          } catch (const Error& error) {
+            ASSERT_EQ(error.code(), ErrorCode::kTimeout);
+            EXPECT_THAT(error.what(), HasSubstr("worker 1 ("));
+          }
+          if (master.unheard() == std::vector<unsigned>{1}) break;
         }
-        const GroupMessage early = master.receive();
+        const GroupMessage early = receive(master);
         EXPECT_NE(early.worker, 1u);
         expect_message(early.message, 300, early.worker);
         ASSERT_EQ(master.broadcast("go"), 3u);
-        for (const GroupMessage& arrival : master.gather())
+        std::vector<GroupMessage> gathered;
+        patiently([&] { gathered = master.gather(); });
+        EXPECT_THAT(master.unheard(), testing::IsEmpty());
+        for (const GroupMessage& arrival : gathered)
           expect_message(arrival.message, arrival.worker == early.worker ? 400 : 300,
                          arrival.worker);
         master.shutdown();
         unsigned rest = 0;
-        while (const GroupMessage arrival = master.receive()) {
+        while (const GroupMessage arrival = receive(master)) {
           if (arrival.end != nullptr) continue;
           expect_message(arrival.message, 400, arrival.worker);
           ++rest;
@@ -258,7 +283,7 @@ TEST_P(GroupTest, GatherNamesWhoIsMissingInTimeAndGoesOn) {
         worker.send(pattern(400, worker.rank()));
         EXPECT_FALSE(worker.receive());
       },
-      {.master = [](Options& options) { options.timeout = std::chrono::milliseconds(300); }});
+      {.master = short_timeout});
 }
 
 TEST_P(GroupTest, SlowWorkerDelaysNobodyAndGetsTheBroadcastInTheEnd) {
@@ -268,39 +293,34 @@ TEST_P(GroupTest, SlowWorkerDelaysNobodyAndGetsTheBroadcastInTheEnd) {
       3,
       [&](GroupMaster& master) {
         const auto message = pattern(kBytes, 7);
-        for (unsigned attempt = 0; attempt < 2; ++attempt) {
+        expect_error(ErrorCode::kTimeout, [&] { (void)master.broadcast(message); });
+        // On a busy machine the others may not be through at once.
+        while (master.unreached() != std::vector<unsigned>{1}) {
           try {
-            (void)master.broadcast(message);
-            ADD_FAILURE() << "worker 1 does not receive";
+            (void)master.resume(message);
+            FAIL() << "worker 1 does not receive";
           } catch (const Error& error) {
-            EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+            ASSERT_EQ(error.code(), ErrorCode::kTimeout);
             EXPECT_THAT(error.what(), HasSubstr("worker 1 ("));
-            // Under a sanitizer, or beside other tests, the others may not be through at once.
-            if (std::string(error.what()).find("worker 0 (") != std::string::npos ||
-                std::string(error.what()).find("worker 2 (") != std::string::npos)
-              --attempt;
           }
         }
         for (unsigned i = 0; i < 2; ++i) {
-          const GroupMessage arrival = master.receive();
+          const GroupMessage arrival = receive(master);
           EXPECT_NE(arrival.worker, 1u);
-          EXPECT_EQ(arrival.message.text(), "got it");
+          EXPECT_TRUE(arrival.message.text() == "got it");
         }
         expect_error(ErrorCode::kInvalidArgument, [&] { (void)master.broadcast("other"); });
+        expect_error(ErrorCode::kInvalidArgument,
+                     [&] { (void)master.resume(std::vector<std::byte>(8)); });
         expect_error(ErrorCode::kInvalidArgument, [&] { master.send(1, "other"); });
         expect_error(ErrorCode::kInvalidArgument, [&] { master.shutdown(); });
         master.send(0, "in between");
         words.tell("wake up");
-        for (;;) {
-          try {
-            EXPECT_EQ(master.broadcast(message), 3u);
-            break;
-          } catch (const Error& error) {
-            ASSERT_EQ(error.code(), ErrorCode::kTimeout);
-          }
-        }
+        patiently([&] { EXPECT_EQ(master.resume(message), 3u); });
+        EXPECT_EQ(master.resume({}), 3u) << "nothing is left to be done";
+        EXPECT_THAT(master.unreached(), testing::IsEmpty());
         EXPECT_EQ(master.broadcast("last"), 3u);
-        master.flush();
+        patiently([&] { master.flush(); });
         EXPECT_EQ(words.hear(), "done");
       },
       [&](GroupWorker& worker) {
@@ -310,13 +330,13 @@ TEST_P(GroupTest, SlowWorkerDelaysNobodyAndGetsTheBroadcastInTheEnd) {
         expect_message(worker.receive(), kBytes, 7);
         if (worker.rank() != 1) worker.send("got it");
         if (worker.rank() == 0) {
-          EXPECT_EQ(worker.receive().text(), "in between");
+          EXPECT_TRUE(worker.receive().text() == "in between");
         }
-        EXPECT_EQ(worker.receive().text(), "last");
+        EXPECT_TRUE(worker.receive().text() == "last");
         if (worker.rank() == 1) words.tell("done");
         EXPECT_FALSE(worker.receive());
       },
-      {.master = [](Options& options) { options.timeout = std::chrono::milliseconds(300); }});
+      {.master = short_timeout});
 }
 
 TEST_P(GroupTest, SlowWorkerCanBeDropped) {
@@ -327,30 +347,23 @@ TEST_P(GroupTest, SlowWorkerCanBeDropped) {
       [&](GroupMaster& master) {
         const auto message = pattern(kBytes, 7);
         expect_error(ErrorCode::kTimeout, [&] { (void)master.broadcast(message); });
+        EXPECT_THAT(master.unreached(), testing::Contains(1u));
         master.drop(1, "it is slow");
         words.tell("dropped");
         EXPECT_EQ(master.alive(), 2u);
-        for (;;) {
-          try {
-            EXPECT_EQ(master.broadcast(message), 2u);
-            break;
-          } catch (const Error& error) {
-            ASSERT_EQ(error.code(), ErrorCode::kTimeout);
-          }
-        }
+        patiently([&] { EXPECT_EQ(master.resume(message), 2u); });
         EXPECT_EQ(master.broadcast("last"), 2u);
         expect_error(ErrorCode::kPeerDied, [&] { master.send(1, "late"); });
         EXPECT_EQ(master.next_end(), nullptr) << "whoever drops knows";
         ASSERT_NE(master.end(1), nullptr);
         EXPECT_EQ(master.end(1)->code, ErrorCode::kClosed);
         EXPECT_THAT(master.end(1)->reason, HasSubstr("it is slow"));
-        for (const GroupMessage& arrival : master.gather()) {
+        std::vector<GroupMessage> gathered;
+        patiently([&] { gathered = master.gather(); });
+        for (const GroupMessage& arrival : gathered) {
           EXPECT_EQ(arrival.end != nullptr, arrival.worker == 1);
-          if (arrival.worker != 1) {
-            EXPECT_EQ(arrival.message.text(), "got it");
-          }
+          EXPECT_TRUE(arrival.worker == 1 || arrival.message.text() == "got it");
         }
-        master.flush();
       },
       [&](GroupWorker& worker) {
         if (worker.rank() == 1) {
@@ -359,11 +372,11 @@ TEST_P(GroupTest, SlowWorkerCanBeDropped) {
           return;
         }
         expect_message(worker.receive(), kBytes, 7);
-        EXPECT_EQ(worker.receive().text(), "last");
+        EXPECT_TRUE(worker.receive().text() == "last");
         worker.send("got it");
         EXPECT_FALSE(worker.receive());
       },
-      {.master = [](Options& options) { options.timeout = std::chrono::milliseconds(500); }});
+      {.master = short_timeout});
 }
 
 // A worker that has shut down its side still gets what is broadcast; its end comes after its
