@@ -42,8 +42,7 @@ void add_gradient(const float* parameters, Values& gradient, std::mt19937& rando
 
 double distance(const Values& parameters) {
   double sum = 0;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    sum += std::pow(parameters[i] - wanted(i), 2);
+  for (std::size_t i = 0; i < parameters.size(); ++i) sum += std::pow(parameters[i] - wanted(i), 2);
   return std::sqrt(sum / static_cast<double>(parameters.size()));
 }
 
@@ -64,6 +63,7 @@ void work(const std::string& address) {
 int lead(leat::Listener& listener, const Arguments& arguments) {
   leat::GroupMaster master = leat::GroupMaster::accept(listener, arguments.workers);
   std::printf("%s\n", master.describe().c_str());
+  std::fflush(stdout);
   Values parameters(arguments.values);
   const double before = distance(parameters);
   const auto start = std::chrono::steady_clock::now();
@@ -88,7 +88,9 @@ int lead(leat::Listener& listener, const Arguments& arguments) {
               arguments.rounds, arguments.values, arguments.workers, time.count(),
               arguments.rounds / time.count(),
               static_cast<double>(stats.sent_bytes + stats.received_bytes) / time.count() / 1e9);
-  std::printf("slots at the master: %.2f MB\n", static_cast<double>(stats.slot_memory_bytes) / 1e6);
+  if (stats.slot_memory_bytes != 0)
+    std::printf("slots at the master: %.2f MB\n",
+                static_cast<double>(stats.slot_memory_bytes) / 1e6);
   const double after = distance(parameters);
   std::printf("distance from what was wanted: %.4f, then %.4f\n", before, after);
   return after < before / 2 || arguments.rounds < 10 ? 0 : 1;
@@ -158,8 +160,9 @@ int run(int argc, char** argv) {
       app.add_option("--memory", arguments.memory,
                      "Slots for all workers together, in bytes; takes transport batched")
           ->check(CLI::PositiveNumber);
-  CLI::Option* listen = app.add_option("--listen", arguments.listen, "Be the master, at [HOST]:PORT")
-                            ->type_name("ADDRESS");
+  CLI::Option* listen =
+      app.add_option("--listen", arguments.listen, "Be the master, at [HOST]:PORT")
+          ->type_name("ADDRESS");
   app.add_option("--connect", arguments.connect, "Be a worker of the master there")
       ->type_name("ADDRESS")
       ->excludes(listen)

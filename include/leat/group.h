@@ -70,10 +70,10 @@ LEAT_EXPORT Options with_slot_memory(std::size_t bytes, unsigned workers,
 class LEAT_EXPORT GroupMaster {
  public:
   // Waits at `listener` until `workers` (1 to kMaxWorkers) have come, for its option
-  // connect_timeout at most (then kTimeout, saying who is missing and who was turned away). Strangers, workers that
-  // ask for a rank that is taken or too high, and those that expect a group of another size are
-  // told so and logged; they hold up nobody. A worker that goes away before all are here may be
-  // replaced. Afterwards the listener is free for the next group, or to be closed.
+  // connect_timeout at most (then kTimeout, saying who is missing and who was turned away).
+  // Strangers, workers that ask for a rank that is taken or too high, and those that expect a group
+  // of another size are told so and logged; they hold up nobody. A worker that goes away before all
+  // are here may be replaced. Afterwards the listener is free for the next group, or to be closed.
   static GroupMaster accept(Listener& listener, unsigned workers);
 
   GroupMaster(GroupMaster&&) noexcept;

@@ -29,7 +29,9 @@ std::size_t slot_memory(std::size_t slot_bytes, unsigned slots) {
   return detail::SlotLayout(slot_bytes, slots, sizeof(detail::SlotHeader)).bytes();
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 
 // The master's answer to our hello, within what is left of the time for connecting.
 detail::GroupAnswer await_answer(Channel& channel, const std::string& where,
@@ -37,9 +39,9 @@ detail::GroupAnswer await_answer(Channel& channel, const std::string& where,
                                  detail::Deadline deadline) {
   ChannelCore& core = ChannelCore::of(channel);
   if (deadline != detail::kNoDeadline)
-    core.set_receive_timeout(std::max(std::chrono::milliseconds(1),
-                                      std::chrono::duration_cast<std::chrono::milliseconds>(
-                                          deadline - detail::Clock::now())));
+    core.set_receive_timeout(std::max(
+        std::chrono::milliseconds(1),
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - detail::Clock::now())));
   else
     core.set_receive_timeout(std::chrono::milliseconds(-1));
   Message message;

@@ -37,8 +37,8 @@ std::vector<unsigned> GroupCore::ranks_of(const Members& members) {
 }
 
 std::string GroupCore::name_of(const Member& member) const {
-  return "worker " + std::to_string(member.rank) + " (" +
-         member.core.connection().peer_address + ")";
+  return "worker " + std::to_string(member.rank) + " (" + member.core.connection().peer_address +
+         ")";
 }
 
 Error GroupCore::went_away(const Member& member) const {
@@ -48,8 +48,9 @@ Error GroupCore::went_away(const Member& member) const {
 void GroupCore::check_open(const char* what) const {
   if (!made_here_)
     throw Error(ErrorCode::kClosed,
-                std::string(what) + ": this group belongs to the process that this one was forked "
-                                    "from",
+                std::string(what) +
+                    ": this group belongs to the process that this one was forked "
+                    "from",
                 "Make groups after fork().");
   // Relaxed: orders nothing, and the channels say so too.
   if (closed_.load(std::memory_order_relaxed))
@@ -58,8 +59,8 @@ void GroupCore::check_open(const char* what) const {
 
 void GroupCore::check_somebody_left(bool somebody) const {
   if (!somebody)
-    throw Error(ErrorCode::kPeerDied, "no worker is left of a group of " +
-                                          std::to_string(members_.size()));
+    throw Error(ErrorCode::kPeerDied,
+                "no worker is left of a group of " + std::to_string(members_.size()));
 }
 
 // --- waiting
@@ -197,10 +198,9 @@ std::size_t GroupCore::resume(std::span<const std::byte> message) {
   check_open("broadcast");
   update_unfinished();
   if (!unfinished_.empty() && message.size() != unfinished_bytes_)
-    throw Error(ErrorCode::kInvalidArgument,
-                "a broadcast of " + std::to_string(unfinished_bytes_) +
-                    " bytes is resumed with another message, of " +
-                    std::to_string(message.size()));
+    throw Error(ErrorCode::kInvalidArgument, "a broadcast of " + std::to_string(unfinished_bytes_) +
+                                                 " bytes is resumed with another message, of " +
+                                                 std::to_string(message.size()));
   finish(Side::kSend, "broadcast", unfinished_, [&](Member& member) {
     if (!may_send_to(member)) return true;
     if (!sent(member, [&](ChannelCore& core) { return core.offer(message); })) return false;
@@ -214,8 +214,7 @@ void GroupCore::send(unsigned worker, std::span<const std::byte> message) {
   check_open("send");
   Member& to = member(worker);
   if (std::ranges::find(unfinished_, &to) != unfinished_.end() && may_send_to(to))
-    throw Error(ErrorCode::kInvalidArgument,
-                "a broadcast has not reached " + name_of(to) + " yet",
+    throw Error(ErrorCode::kInvalidArgument, "a broadcast has not reached " + name_of(to) + " yet",
                 "Call resume() with its message, or drop() the worker.");
   if (end_said_) throw Error(ErrorCode::kClosed, "send: sending was shut down");
   Members pending{&to};
@@ -233,8 +232,7 @@ void GroupCore::flush() {
   check_open("flush");
   Members pending = sendable();
   finish(Side::kSend, "flush", pending, [&](Member& member) {
-    return !may_send_to(member) ||
-           sent(member, [](ChannelCore& core) { return core.try_flush(); });
+    return !may_send_to(member) || sent(member, [](ChannelCore& core) { return core.try_flush(); });
   });
 }
 
@@ -248,9 +246,8 @@ void GroupCore::shutdown() {
   end_said_ = true;
   Members pending = sendable();
   finish(Side::kSend, "shutdown", pending, [&](Member& member) {
-    return !may_send_to(member) || sent(member, [](ChannelCore& core) {
-      return core.try_shutdown() && core.try_flush();
-    });
+    return !may_send_to(member) ||
+           sent(member, [](ChannelCore& core) { return core.try_shutdown() && core.try_flush(); });
   });
 }
 
@@ -431,8 +428,8 @@ Stats GroupCore::stats() const {
 }
 
 std::string GroupCore::describe() const {
-  std::string text = "a group of " + std::to_string(size()) + " workers, " +
-                     std::to_string(alive()) + " alive";
+  std::string text =
+      "a group of " + std::to_string(size()) + " workers, " + std::to_string(alive()) + " alive";
   for (const auto& member : members_) {
     const WorkerEnd* end = member->end.load(std::memory_order_acquire);
     text += "\n  " + std::to_string(member->rank) + ": " +

@@ -9,9 +9,9 @@
 namespace leat::detail {
 namespace {
 
-constexpr std::array<std::byte, 8> kMagic = {
-    std::byte{'l'}, std::byte{'e'}, std::byte{'a'}, std::byte{'t'},
-    std::byte{'g'}, std::byte{'r'}, std::byte{'p'}, std::byte{'\n'}};
+constexpr std::array<std::byte, 8> kMagic = {std::byte{'l'}, std::byte{'e'}, std::byte{'a'},
+                                             std::byte{'t'}, std::byte{'g'}, std::byte{'r'},
+                                             std::byte{'p'}, std::byte{'\n'}};
 constexpr std::size_t kHelloPadding = 12;
 constexpr std::size_t kTextBytes = kGroupAnswerBytes - 24;
 constexpr std::uint32_t kWelcome = 0;  // else 1 + an ErrorCode's number

@@ -113,8 +113,7 @@ bool GroupMeeting::admit(Newcomer& newcomer, const Message& message) {
 // Its channel is closed by whoever destroys it; what was said arrives before.
 void GroupMeeting::turn_away(Newcomer& newcomer, ErrorCode code, const std::string& why) {
   turned_away_ = newcomer.channel.peer_address() + ": " + why;
-  log(LogLevel::kWarn,
-      "the group at " + listener_.address() + " turned away " + turned_away_);
+  log(LogLevel::kWarn, "the group at " + listener_.address() + " turned away " + turned_away_);
   GroupAnswer answer;
   answer.refused = true;
   answer.code = code;
@@ -174,12 +173,12 @@ void GroupMeeting::time_out() const {
       if (!is_taken(rank)) missing += (missing.empty() ? " " : ", ") + std::to_string(rank);
     missing = "; missing are the ranks" + missing;
   }
-  throw Error(ErrorCode::kTimeout,
-              "only " + std::to_string(joined()) + " of " + std::to_string(workers_) +
-                  " workers came to " + listener_.address() + " in " +
-                  std::to_string(settings_.connect_timeout.count()) + " ms" + missing +
-                  (turned_away_.empty() ? "" : "; turned away was " + turned_away_),
-              "Start all workers, with the same group size, or raise the option connect_timeout_ms.");
+  throw Error(
+      ErrorCode::kTimeout,
+      "only " + std::to_string(joined()) + " of " + std::to_string(workers_) + " workers came to " +
+          listener_.address() + " in " + std::to_string(settings_.connect_timeout.count()) + " ms" +
+          missing + (turned_away_.empty() ? "" : "; turned away was " + turned_away_),
+      "Start all workers, with the same group size, or raise the option connect_timeout_ms.");
 }
 
 }  // namespace leat::detail

@@ -47,8 +47,8 @@ class GroupMeeting {
   const Settings& settings_;
   const unsigned workers_;
   std::list<Newcomer> newcomers_;  // stays where it is
-  std::size_t have_come_ = 0;  // ever
-  std::string turned_away_;  // the last one, and why
+  std::size_t have_come_ = 0;      // ever
+  std::string turned_away_;        // the last one, and why
 };
 
 }  // namespace leat::detail

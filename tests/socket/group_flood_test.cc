@@ -28,8 +28,7 @@ std::vector<ChannelKind> slot_kinds() {
 
 INSTANTIATE_TEST_SUITE_P(Groups, GroupFloodTest,
                          testing::Combine(testing::ValuesIn(slot_kinds()),
-                                          testing::Values(PeerMode::kThreads,
-                                                          PeerMode::kProcesses),
+                                          testing::Values(PeerMode::kThreads, PeerMode::kProcesses),
                                           testing::Values(Spin::kDefault, Spin::kZero)),
                          group_test_name);
 

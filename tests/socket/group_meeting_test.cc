@@ -30,9 +30,9 @@ GroupWorkerOptions wanting(std::optional<unsigned> rank, std::optional<unsigned>
 class Meeting {
  public:
   explicit Meeting(unsigned workers, Options options = shm_options())
-      : listener_("127.0.0.1:0", options),
-        master_(std::async(std::launch::async,
-                           [this, workers] { return GroupMaster::accept(listener_, workers); })) {}
+      : listener_("127.0.0.1:0", options), master_(std::async(std::launch::async, [this, workers] {
+          return GroupMaster::accept(listener_, workers);
+        })) {}
 
   std::string address() const { return listener_.address(); }
   GroupMaster master() { return master_.get(); }
@@ -269,7 +269,8 @@ TEST(GroupMeetingTest, ManyGroupsInOneProcess) {
 TEST(GroupMeetingTest, WrongSizesAreNamed) {
   Listener listener("127.0.0.1:0", shm_options());
   for (const unsigned workers : {0U, kMaxWorkers + 1})
-    expect_error(ErrorCode::kInvalidArgument, [&] { (void)GroupMaster::accept(listener, workers); });
+    expect_error(ErrorCode::kInvalidArgument,
+                 [&] { (void)GroupMaster::accept(listener, workers); });
   expect_error(ErrorCode::kInvalidArgument,
                [&] { (void)GroupWorker::connect(listener.address(), wanting(4, 4)); });
   expect_error(ErrorCode::kInvalidArgument,

@@ -184,8 +184,7 @@ TEST_P(GroupTest, RandomTrafficIsAsTheModelSays) {
             model.arrived(master.receive());
           }
         }
-        while (!model.empty() && !testing::Test::HasFatalFailure())
-          model.arrived(master.receive());
+        while (!model.empty() && !testing::Test::HasFatalFailure()) model.arrived(master.receive());
         EXPECT_FALSE(master.try_receive().has_value());
       },
       [](GroupWorker& worker) {

@@ -61,7 +61,8 @@ GroupWorkerOptions GroupTest::worker_options(std::optional<unsigned> rank) const
 }
 
 void GroupTest::run(unsigned workers, const std::function<void(GroupMaster&)>& master,
-                    const std::function<void(GroupWorker&)>& worker, const GroupSetup& setup) const {
+                    const std::function<void(GroupWorker&)>& worker,
+                    const GroupSetup& setup) const {
   const Words addresses;
   run_parties(
       mode(), workers + 1,

@@ -58,12 +58,12 @@ std::string group_test_name(const testing::TestParamInfo<GroupTest::ParamType>& 
 // Every transport but planned, which for a group is ring.
 std::vector<ChannelKind> group_kinds();
 
-#define LEAT_INSTANTIATE_GROUP_SUITE(suite)                                                 \
-  INSTANTIATE_TEST_SUITE_P(                                                                 \
-      Groups, suite,                                                                        \
-      testing::Combine(testing::ValuesIn(group_kinds()),                                    \
-                       testing::Values(PeerMode::kThreads, PeerMode::kProcesses),           \
-                       testing::Values(Spin::kDefault, Spin::kZero)),                       \
+#define LEAT_INSTANTIATE_GROUP_SUITE(suite)                                       \
+  INSTANTIATE_TEST_SUITE_P(                                                       \
+      Groups, suite,                                                              \
+      testing::Combine(testing::ValuesIn(group_kinds()),                          \
+                       testing::Values(PeerMode::kThreads, PeerMode::kProcesses), \
+                       testing::Values(Spin::kDefault, Spin::kZero)),             \
       group_test_name)
 
 // SIGKILL to the calling process.
