@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t kMaxNamed = 8;  // workers in one sentence
 
+Error went_away() { return {ErrorCode::kPeerDied, "it went away without a word"}; }
+
 }  // namespace
 
 GroupCore::GroupCore(std::vector<Channel> channels, const Settings& settings)
@@ -39,10 +41,6 @@ std::vector<unsigned> GroupCore::ranks_of(const Members& members) {
 std::string GroupCore::name_of(const Member& member) const {
   return "worker " + std::to_string(member.rank) + " (" + member.core.connection().peer_address +
          ")";
-}
-
-Error GroupCore::went_away(const Member& member) const {
-  return {ErrorCode::kPeerDied, name_of(member) + " went away without a word"};
 }
 
 void GroupCore::check_open(const char* what) const {
@@ -108,8 +106,8 @@ void GroupCore::wait(Side side, const char* what, const Members& pending, Done&&
     if (end == AnyWaiter::End::kDeadline) break;
     for (Member* member : pending) {
       if (&member->channel != waiter.gone()) continue;
-      side == Side::kSend ? lose_sending(*member, went_away(*member))
-                          : lose_receiving(*member, went_away(*member));
+      side == Side::kSend ? lose_sending(*member, went_away())
+                          : lose_receiving(*member, went_away());
     }
     if (done()) return;
   }
@@ -224,8 +222,8 @@ void GroupCore::send(unsigned worker, std::span<const std::byte> message) {
   });
   if (!to.unsendable.load(std::memory_order_relaxed)) return;
   const WorkerEnd* end = to.end.load(std::memory_order_acquire);
-  throw Error(ErrorCode::kPeerDied, "send: " + name_of(to) + " is gone: " +
-                                        (end != nullptr ? end->reason : to.send_error));
+  throw Error(ErrorCode::kPeerDied,
+              "send: " + (end != nullptr ? end->reason : name_of(to) + ": " + to.send_error));
 }
 
 void GroupCore::flush() {
@@ -271,9 +269,9 @@ bool GroupCore::take(Member& member, Message& message, bool closely) {
     }
     if (taken) {
       member.exhausted = true;
-      settle(member, true, ErrorCode::kPeerDied, name_of(member) + " ended in order");
+      settle(member, true, ErrorCode::kPeerDied, "ended in order");
     } else if (gone) {
-      lose_receiving(member, went_away(member));
+      lose_receiving(member, went_away());
     }
   } catch (const Error& error) {
     lose_receiving(member, error);
@@ -384,10 +382,10 @@ const WorkerEnd* GroupCore::next_end() {
 
 // --- both
 
-void GroupCore::settle(Member& member, bool in_order, ErrorCode code, const std::string& reason) {
+void GroupCore::settle(Member& member, bool in_order, ErrorCode code, const std::string& what) {
   const std::lock_guard lock(mutex_);
   if (member.end.load(std::memory_order_relaxed) != nullptr) return;
-  ends_.push_back({member.rank, in_order, code, reason});
+  ends_.push_back({member.rank, in_order, code, name_of(member) + ": " + what});
   member.end.store(&ends_.back(), std::memory_order_release);
 }
 
@@ -395,7 +393,7 @@ void GroupCore::drop(unsigned worker, const std::string& reason) {
   check_open("drop");
   Member& dropped = member(worker);
   dropped.reported.store(true, std::memory_order_relaxed);
-  settle(dropped, false, ErrorCode::kClosed, name_of(dropped) + " was dropped: " + reason);
+  settle(dropped, false, ErrorCode::kClosed, "dropped: " + reason);
   dropped.core.reset();
 }
 

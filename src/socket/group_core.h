@@ -74,7 +74,6 @@ class GroupCore {
   Member& member(unsigned worker) const;
   static std::vector<unsigned> ranks_of(const Members& members);
   std::string name_of(const Member& member) const;
-  Error went_away(const Member& member) const;
   void check_open(const char* what) const;
   void check_somebody_left(bool somebody) const;
 
@@ -108,7 +107,7 @@ class GroupCore {
   bool look(GroupMessage& arrival);
 
   // The first end of a member counts.
-  void settle(Member& member, bool in_order, ErrorCode code, const std::string& reason);
+  void settle(Member& member, bool in_order, ErrorCode code, const std::string& what);
 
   const MadeHere made_here_;
   const Settings settings_;

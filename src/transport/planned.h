@@ -52,8 +52,8 @@ class PlannedTransport final : public RingTransport {
     return {outgoing_ + arrays_.place(context, index, count),
             arrays_.array(context).message_bytes * count};
   }
-  // Posts what is pending unless these messages, at most batch_limit(), continue it: try_append
-  // then succeeds. False: would block, call again; for callers with many bytes to copy before.
+  // Posts what is pending unless these messages, at most batch_limit(), continue it: try_append then
+  // succeeds. False: would block, call again; for callers with many bytes to copy before.
   bool try_make_way(Context context, std::uint64_t index, std::uint64_t count) {
     const bool continues =
         batch_.context == context && batch_.index + batch_.count == index &&
