@@ -44,7 +44,7 @@ std::size_t memory_of(const std::string& field) {
 // Every sender sends far more than there is memory for, without a pause, sizes from a byte to what
 // takes many slots; the master starts late and is as slow as one thread is among so many.
 TEST_P(GroupFloodTest, NothingFailsNothingIsLostMemoryStays) {
-  const std::size_t messages = std::max<std::size_t>(scaled(400), 60);
+  const std::size_t messages = std::max<std::size_t>(scaled(400), 120);
   const auto bytes_of = [](unsigned worker, std::size_t i) {
     return (i * 977 + worker * 131) % (i % 16 == 0 ? 60'000 : 2'000);
   };
