@@ -1,4 +1,4 @@
-// The example gather, run as a user would.
+// The examples of groups, run as a user would.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,6 +41,18 @@ TEST(GatherExample, WorkersOfTheirOwnAndOneIsKilled) {
   EXPECT_THAT(result.out, HasSubstr("lost: worker "));
   EXPECT_EQ(workers[0]->wait().exit_code, 0);
   EXPECT_EQ(workers[2]->wait().exit_code, 0);
+}
+
+// What docs/groups.md shows is what is in the file.
+TEST(GroupExample, EachWorkerDoesEachTask) {
+  const ProgramResult result = run_program("examples/group", {});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out,
+            "worker 0 did this\nworker 1 did this\nworker 2 did this\n"
+            "worker 0 did that\nworker 1 did that\nworker 2 did that\n");
+  std::string source = read_file(LEAT_SOURCE_FOLDER "/examples/group.cc");
+  source.erase(0, source.find("#include"));
+  EXPECT_THAT(read_file(LEAT_SOURCE_FOLDER "/docs/groups.md"), HasSubstr("```cpp\n" + source));
 }
 
 TEST(GatherExample, WrongArgumentsExitWithTwoAndTeach) {
