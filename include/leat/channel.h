@@ -18,7 +18,6 @@
 namespace leat {
 
 namespace detail {
-class AnyWaiter;
 class ChannelCore;
 struct Delivery;
 }  // namespace detail
@@ -136,7 +135,7 @@ class LEAT_EXPORT Channel {
   friend class Listener;
   friend class PlannedChannel;
   friend class Socket;
-  friend class detail::AnyWaiter;
+  friend class detail::ChannelCore;
   explicit Channel(std::unique_ptr<detail::ChannelCore> core) noexcept;
 
   detail::ChannelCore* core_ = nullptr;  // lives on while messages do

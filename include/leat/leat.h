@@ -3,6 +3,7 @@
 
 #include "leat/channel.h"
 #include "leat/error.h"
+#include "leat/group.h"
 #include "leat/listener.h"
 #include "leat/options.h"
 #include "leat/planned.h"

@@ -11,7 +11,8 @@ namespace leat {
 
 namespace detail {
 class ListenerCore;
-}
+struct Settings;
+}  // namespace detail
 
 // A real TCP socket at which channels and sockets arrive. Handshakes run side by side, each with a
 // deadline, in threads of the listener that live only while a handshake does, so a silent or
@@ -41,6 +42,9 @@ class LEAT_EXPORT Listener {
   void close() noexcept;
 
  private:
+  friend class GroupMaster;
+  const detail::Settings& settings() const;
+
   std::unique_ptr<detail::ListenerCore> core_;
 };
 

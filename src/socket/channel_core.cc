@@ -45,6 +45,13 @@ bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context)
   return false;
 }
 
+bool ChannelCore::offer(std::span<const std::byte> message) {
+  check_sending();
+  if (!transport_.try_send(message, 0)) return false;
+  count_sent(message.size());
+  return true;
+}
+
 std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
   check_usable(context);
   std::span<std::byte> memory = transport_.try_reserve(bytes, context);
@@ -93,6 +100,12 @@ void ChannelCore::shutdown() {
     if (error.code() != ErrorCode::kPeerDied) throw;
     end_said_ = true;
   }
+}
+
+bool ChannelCore::try_shutdown() {
+  check_open("shutdown");
+  if (!end_said_) end_said_ = transport_.try_end();
+  return end_said_;
 }
 
 void ChannelCore::count_sent(std::size_t bytes) {

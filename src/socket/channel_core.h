@@ -24,14 +24,20 @@ class ChannelCore {
   ChannelCore(Connection connection, const Settings& settings);
   ~ChannelCore();
 
+  static ChannelCore& of(Channel& channel) { return *channel.core_; }
+
   void send(std::span<const std::byte> message, unsigned context);
   bool try_send(std::span<const std::byte> message, unsigned context);
+  // try_send of context 0 for who waits, and so looks at the lifeline when it is time.
+  bool offer(std::span<const std::byte> message);
   std::span<std::byte> reserve(std::size_t bytes, unsigned context);
   void commit(std::size_t bytes);
   void abandon();
   void flush();
   bool try_flush();
   void shutdown();
+  // The first step of shutdown(), then try_flush(). True once it is done.
+  bool try_shutdown();
 
   Message receive(unsigned context);
   std::optional<Message> try_receive(unsigned context);
@@ -45,6 +51,9 @@ class ChannelCore {
   void set_receive_timeout(std::chrono::milliseconds timeout) { receive_timeout_ = timeout; }
   // Ends the connection at once without saying so: the peer gets an error.
   void reset() noexcept;
+
+  std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }
+  bool lifeline_ended() const noexcept;
 
   const Connection& connection() const { return connection_; }
   const Settings& settings() const { return settings_; }
@@ -82,7 +91,6 @@ class ChannelCore {
   template <typename Try>
   bool unless_closed(const char* what, Try&& try_once);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
-  bool lifeline_ended() const noexcept;
   std::string where() const;
 
   const MadeHere made_here_;

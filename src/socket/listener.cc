@@ -207,6 +207,8 @@ std::optional<Channel> Listener::try_accept() {
   return Channel(std::move(core));
 }
 
+const detail::Settings& Listener::settings() const { return core_->settings(); }
+
 std::string Listener::address() const { return core_->address(); }
 
 unsigned Listener::port() const {

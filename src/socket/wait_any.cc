@@ -1,78 +1,92 @@
 #include "leat/wait.h"
 
-#include <poll.h>
-
 #include <string>
-#include <vector>
 
+#include "socket/any_wait.h"
 #include "socket/channel_wait.h"
 
-namespace leat::detail {
-
-class AnyWaiter {
- public:
-  AnyWaiter(std::span<Channel* const> channels, WaitFor wait_for)
-      : channels_(channels), wait_for_(wait_for), settings_(core(0).settings_) {}
-
-  Channel* wait(const char* what, const std::function<bool()>& done) {
-    if (try_at_once(settings_.spin, done)) return nullptr;
-    const Deadline deadline = deadline_after(core(0).receive_timeout_);
-    if (spin_for(
-            settings_.spin, deadline, done, [] { return false; },
-            [this] { return gone_channel() != nullptr; }))
-      return nullptr;
-    std::chrono::microseconds nap = kFirstNap;
-    for (;;) {
-      for (std::size_t i = 0; i < channels_.size(); ++i) core(i).transport_.arm(Side::kReceive);
-      if (done()) return nullptr;
-      if (Channel* gone = gone_channel()) return done() ? nullptr : gone;
-      if (passed(deadline))
-        throw Error(ErrorCode::kTimeout,
-                    std::string(what) + " timed out after " +
-                        std::to_string(core(0).receive_timeout_.count()) + " ms",
-                    "Raise the option timeout_ms, or see what the peers are waiting for.");
-      sleep(deadline, nap);
-    }
-  }
-
- private:
-  ChannelCore& core(std::size_t i) const { return *channels_[i]->core_; }
-
-  Channel* gone_channel() const {
-    for (std::size_t i = 0; i < channels_.size(); ++i)
-      if (core(i).watches_lifeline_ && core(i).lifeline_ended()) return channels_[i];
-    return nullptr;
-  }
-
-  void sleep(Deadline deadline, std::chrono::microseconds& nap) {
-    polled_.clear();
-    bool naps = wait_for_ == WaitFor::kRoom;
-    for (std::size_t i = 0; i < channels_.size(); ++i) {
-      core(i).receive_sleeps_.add(1);
-      naps = naps || core(i).transport_.receiving_waits_for_room();
-      polled_.push_back({core(i).transport_.event_fd(Side::kReceive), POLLIN, 0});
-      if (core(i).watches_lifeline_)
-        polled_.push_back({core(i).connection_.stream->fd(), POLLIN, 0});
-    }
-    sleep_on(polled_, naps, deadline, nap);
-  }
-
-  const std::span<Channel* const> channels_;
-  const WaitFor wait_for_;
-  const Settings& settings_;
-  std::vector<pollfd> polled_;
-};
-
-}  // namespace leat::detail
-
 namespace leat {
+namespace detail {
+
+AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
+  if (try_at_once(how_.spin, done)) return End::kDone;
+  const auto spin = [&] {
+    return spin_for(
+        how_.spin, how_.deadline, done, [] { return false; }, [this] { return find_gone(); });
+  };
+  if (spin()) return End::kDone;
+  std::chrono::microseconds nap = kFirstNap;
+  for (;;) {
+    for (Channel* channel : channels_) ChannelCore::of(*channel).transport_.arm(how_.side);
+    if (done()) return End::kDone;
+    if (find_gone()) return done() ? End::kDone : End::kGone;
+    if (passed(how_.deadline)) return End::kDeadline;
+    if (how_.side == Side::kSend && took_part()) {
+      if (spin()) return End::kDone;
+      nap = kFirstNap;
+    }
+    sleep(nap);
+  }
+}
+
+bool AnyWaiter::find_gone() {
+  for (Channel* channel : channels_) {
+    const ChannelCore& core = ChannelCore::of(*channel);
+    if (!core.watches_lifeline_ || !core.lifeline_ended()) continue;
+    gone_ = channel;
+    return true;
+  }
+  return false;
+}
+
+bool AnyWaiter::took_part() const {
+  for (Channel* channel : channels_)
+    if (ChannelCore::of(*channel).transport_.took_part()) return true;
+  return false;
+}
+
+void AnyWaiter::sleep(std::chrono::microseconds& nap) {
+  polled_.clear();
+  bool naps = how_.naps;
+  for (Channel* channel : channels_) {
+    ChannelCore& core = ChannelCore::of(*channel);
+    if (how_.side == Side::kSend) {
+      core.send_sleeps_.add(1);
+      naps = naps || core.transport_.room_comes_silently();
+    } else {
+      core.receive_sleeps_.add(1);
+      naps = naps || core.transport_.receiving_waits_for_room();
+    }
+    polled_.push_back({core.transport_.event_fd(how_.side), POLLIN, 0});
+    if (core.watches_lifeline_) polled_.push_back({core.connection_.stream->fd(), POLLIN, 0});
+  }
+  if (how_.other_fd >= 0) polled_.push_back({how_.other_fd, POLLIN, 0});
+  sleep_on(polled_, naps, how_.deadline, nap);
+}
+
+}  // namespace detail
 
 Channel* wait_any(std::span<Channel* const> channels, WaitFor wait_for, const char* what,
                   const std::function<bool()>& done) {
   if (channels.empty())
     throw Error(ErrorCode::kInvalidArgument,
                 std::string(what) + ": there is no channel to wait for");
-  return detail::AnyWaiter(channels, wait_for).wait(what, done);
+  const detail::ChannelCore& first = detail::ChannelCore::of(*channels[0]);
+  detail::AnyWaiter waiter(channels, {.naps = wait_for == WaitFor::kRoom,
+                                      .spin = first.settings().spin,
+                                      .deadline = detail::deadline_after(first.receive_timeout())});
+  switch (waiter.wait(done)) {
+    case detail::AnyWaiter::End::kDone:
+      return nullptr;
+    case detail::AnyWaiter::End::kGone:
+      return waiter.gone();
+    case detail::AnyWaiter::End::kDeadline:
+      break;
+  }
+  throw Error(ErrorCode::kTimeout,
+              std::string(what) + " timed out after " +
+                  std::to_string(first.receive_timeout().count()) + " ms",
+              "Raise the option timeout_ms, or see what the peers are waiting for.");
 }
 
 }  // namespace leat

@@ -276,7 +276,11 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
     } else if (!state.large.add({frame.payload.get(), frame.bytes})) {
       fail(ErrorCode::kProtocol, "the peer sent more bytes than it announced");
     }
-    take_back(context, cost(frame.bytes));
+    try {
+      take_back(context, cost(frame.bytes));
+    } catch (const Error&) {
+      // The peer may have ended and gone; as above.
+    }
     const bool wants_more = state.waiting.empty() && !state.large.ready();
     if (wants_more && error_.empty()) pump_input(Side::kReceive);
   }

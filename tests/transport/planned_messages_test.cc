@@ -154,6 +154,33 @@ TEST_P(PlannedMessages, LargeSendsAreCutAtMessages) {
   run(body(true), body(false));
 }
 
+// Arrays that span huge pages and begin inside of one, sent in pieces so large, and so often, that
+// both ways of copying are used; the small one lies in a page that the large one takes as well.
+TEST_P(PlannedMessages, LargeArraysBesideSmallOnesInOnePage) {
+  const MessageArray small{.base_bytes = 0, .message_bytes = 16, .count = 1000};
+  const MessageArray large{.base_bytes = 1'000'000 / 64 * 64, .message_bytes = 999, .count = 5000};
+  const auto choose_large = [](Options& options) { options.planned_bytes = 6 << 20; };
+  const auto body = [&](bool first) {
+    return [&, first](PlannedSide& side) {
+      std::mt19937 random(first ? 1 : 2);
+      side.channel.open(2, small);
+      side.channel.send(2, 0, messages(small, 2, 0, first, 0, small.count));
+      for (std::uint64_t round = 0; round < scaled(4); ++round) {
+        side.channel.open(1, large);
+        for (const Piece& piece : random_cuts(large.count, 100, random))
+          side.channel.send(1, piece.index,
+                            messages(large, 1, round, first, piece.index, piece.count));
+        expect_messages(side.channel.receive(1, 0, large.count), large, 1, round, !first, 0,
+                        large.count);
+        side.channel.close(1);
+      }
+      expect_messages(side.channel.receive(2, 0, small.count), small, 2, 0, !first, 0, small.count);
+      side.channel.close(2);
+    };
+  };
+  run(body(true), body(false), {.first_options = choose_large, .second_options = choose_large});
+}
+
 TEST_P(PlannedMessages, SixteenArraysLiveAtOnceBesideOrdinaryMessages) {
   const auto array_of = [](unsigned context) {
     return MessageArray{.base_bytes = context * 4096, .message_bytes = 1 + context, .count = 200};
