@@ -25,6 +25,7 @@ class ConfirmSender {
   std::optional<SlotRun> find(unsigned count) const { return pool_.find(count); }
   // What the run's word of our bitmap is to be, once its message is there.
   std::uint64_t flipped(const SlotRun& run) const { return mine_[run.word()] ^ run.bits(); }
+  std::uint64_t published(unsigned word) const { return mine_[word]; }
   // Takes a run that find() gave.
   void take(const SlotRun& run) {
     pool_.take(run);
@@ -86,6 +87,15 @@ class ConfirmReceiver {
     at.early |= run.bits();
     return true;
   }
+  // The same where the sender flips before it tells in any way: that is as good as having seen it.
+  [[nodiscard]] bool take_flipped(const SlotRun& run) {
+    if (run.word() >= words_.size()) return false;
+    Word& at = words_[run.word()];
+    if ((run.bits() & (at.held | ~at.all)) != 0) return false;
+    at.held |= run.bits();
+    at.seen ^= run.bits();
+    return true;
+  }
   // A run whose message was consumed; once. The word of our bitmap to publish.
   std::uint64_t release(const SlotRun& run) {
     Word& at = words_[run.word()];
@@ -95,6 +105,8 @@ class ConfirmReceiver {
   }
 
   std::uint64_t published(unsigned word) const { return words_[word].mine; }
+  // The sender's word as it was last learned.
+  std::uint64_t seen(unsigned word) const { return words_[word].seen; }
   bool carries(unsigned slot) const {
     return (words_[slot / kWordSlots].held >> slot % kWordSlots & 1) != 0;
   }

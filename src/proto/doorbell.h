@@ -19,17 +19,22 @@ class DoorbellReceiver {
 
   // How often the sender may ring before the receiver reads again: so that single messages, each
   // waited for, cost one allowance for many.
-  static constexpr std::uint32_t kAllowance = 16;
+  static constexpr std::uint32_t kAllowance = 32;
   // Fruitless reads before it allows. Where a read takes a round trip the next message does not
   // wait for one. Where it is a look at memory it depends: if the rings of the last allowance were
   // waited for, as in a conversation, it allows at once; if they came in a burst, later and later.
   static constexpr unsigned kSlowPatience = 1;
   static constexpr unsigned kFirstPatience = 8;
   static constexpr unsigned kMostPatience = 4096;
-  // A ring after so many polls was waited for.
+  // A ring after so many polls, and after we sent something, was waited for: an answer.
   static constexpr unsigned kPollsOfAWait = 6;
+  // Polls between two reads while no barrier was passed since the allowance.
+  static constexpr unsigned kPollsPerOpenRead = 256;
   // Polls between two reads that only serve to give slots back.
   static constexpr unsigned kPollsPerOwedRead = 256;
+
+  // `renews`: allowing costs next to nothing, so that it is done again before the rings are used.
+  explicit DoorbellReceiver(bool renews = false) : renews_(renews) {}
 
   // Nothing is left of what was found. `arrived`: messages found ever. `owes`: slots wait for a
   // read before they can be given back.
@@ -40,7 +45,11 @@ class DoorbellReceiver {
                                                                                     : Step::kAllow;
     }
     ++polls_;
-    if (!checked_ || expects(arrived)) return Step::kRead;
+    if (expects(arrived)) return Step::kRead;
+    // More in time, while there is time.
+    if (renews_ && talking_ && polls_ == kPollsOfAWait && limit_ - rung_ <= kAllowance / 2)
+      return Step::kAllow;
+    if (!checked_) return fenced_ || polls_ % kPollsPerOpenRead == 0 ? Step::kRead : Step::kNothing;
     return owes && polls_ % kPollsPerOwedRead == 0 ? Step::kRead : Step::kNothing;
   }
   // Whether nothing can come without an event, and nothing of us is missing at the sender.
@@ -52,6 +61,7 @@ class DoorbellReceiver {
   void read_posted() {
     reading_ = true;
     missed_ = false;
+    read_fenced_ = fenced_;
   }
   bool reading() const { return reading_; }
   // It is here: the sender's number. `quick`: it was here at once.
@@ -61,29 +71,37 @@ class DoorbellReceiver {
     posted_ = posted;
     quick_ = quick;
     // It was posted after the allowance, as there is one read at a time.
-    checked_ = allowed() && !missed_ && !expects(arrived);
+    checked_ = allowed() && read_fenced_ && !missed_ && !expects(arrived);
   }
   // The new limit, to be written into the sender's memory before the next read. Requires
   // !reading().
   std::uint32_t allow() {
     checked_ = false;
+    fenced_ = false;
     idle_reads_ = 0;
     polls_ = 0;
     waits_ = 0;
     return limit_ = rung_ + kAllowance;
   }
+  // The limit is written, and a full barrier was passed since: what is read from now on counts. May
+  // wait until the caller wants to sleep; until then it looks for what was not rung for now and
+  // then.
+  void fenced() { fenced_ = true; }
+  bool checked() const { return checked_; }
   // Its caller looks rarely from now on: what is owed is read at the next look.
   void hurry() { polls_ = kPollsPerOwedRead - 1; }
   bool allowed() const { return limit_ != rung_; }
   std::uint32_t limit() const { return limit_; }
   // The sender rang. `found`: the message that it rang for was found by that, so nothing is missing
-  // but for what the next ring tells. False: more often than it may.
-  [[nodiscard]] bool rang(bool found) {
+  // but for what the next ring tells. `answered`: our side has sent since the ring before. False:
+  // more often than it may.
+  [[nodiscard]] bool rang(bool found, bool answered) {
     if (!allowed()) return false;
     ++rung_;
     if (!found) missed_ = true;
     checked_ = checked_ && found;
-    if (polls_ >= kPollsOfAWait) ++waits_;
+    talking_ = answered && polls_ >= kPollsOfAWait;
+    if (talking_) ++waits_;
     polls_ = 0;
     idle_reads_ = 0;
     if (!allowed()) {
@@ -98,17 +116,21 @@ class DoorbellReceiver {
     return static_cast<std::int32_t>(posted_ - arrived) > 0;
   }
 
+  bool renews_;
   std::uint32_t limit_ = 0;
   std::uint32_t rung_ = 0;
   std::uint32_t posted_ = 0;  // the sender's number as last read
   unsigned idle_reads_ = 0;
   unsigned patience_ = kFirstPatience;
-  unsigned waits_ = 0;  // rings of this allowance that were waited for
-  bool quick_ = false;  // reads are here at once
+  unsigned waits_ = 0;    // rings of this allowance that were waited for, in a conversation
+  bool talking_ = false;  // the last one was
+  bool quick_ = false;    // reads are here at once
   unsigned polls_ = 0;
   bool reading_ = false;
-  bool checked_ = false;  // a read after the allowance found that all had arrived
-  bool missed_ = false;   // since the last read was posted it rang for what was not found
+  bool fenced_ = false;       // a barrier was passed after the allowance
+  bool read_fenced_ = false;  // and before the last read was posted
+  bool checked_ = false;      // such a read found that all had arrived
+  bool missed_ = false;       // since the last read was posted it rang for what was not found
 };
 
 class DoorbellSender {

@@ -42,6 +42,10 @@ class SlotOrder {
 
   bool waiting() const { return next_ != edge_; }
   const Entry& front() const { return entries_[next_ & mask_]; }
+  // The one `ahead` behind the front, or null.
+  const Entry* waiting(std::uint32_t ahead) const {
+    return edge_ - next_ > ahead ? &entries_[(next_ + ahead) & mask_] : nullptr;
+  }
   // Requires waiting().
   Entry take() {
     Entry& at = entries_[next_++ & mask_];

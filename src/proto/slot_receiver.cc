@@ -4,12 +4,15 @@
 #include <atomic>
 #include <bit>
 
+#include "base/prefetch.h"
+
 namespace leat::detail {
 
 // Copied once, word by word, as the peer may write at any time.
 SlotHeader SlotReceiver::header_of(unsigned slot) const {
   std::array<std::uint64_t, sizeof(SlotHeader) / sizeof(std::uint64_t)> words;
-  auto* source = reinterpret_cast<std::uint64_t*>(at(slot));
+  auto* source = headers_ != nullptr ? reinterpret_cast<std::uint64_t*>(headers_ + slot)
+                                     : reinterpret_cast<std::uint64_t*>(at(slot));
   // Relaxed: whoever told us of this slot has ordered that before, by the acquire of a read or of a
   // completion.
   for (std::uint64_t& word : words)
@@ -17,13 +20,15 @@ SlotHeader SlotReceiver::header_of(unsigned slot) const {
   return std::bit_cast<SlotHeader>(words);
 }
 
-bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
-  const std::size_t count = layout_.slots_of(context_, header.bytes);
-  if (header.check != check_of(header, key_) || count > layout_.longest_run(context_) ||
-      slot % kWordSlots + count > kWordSlots)
-    return false;
+bool SlotReceiver::run_at(unsigned slot, std::size_t bytes, SlotRun& run) const {
+  const std::size_t count = layout_.slots_of(context_, bytes);
+  if (count > layout_.longest_run(context_) || slot % kWordSlots + count > kWordSlots) return false;
   run = {slot, static_cast<unsigned>(count)};
   return true;
+}
+
+bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
+  return header.check == check_of(header, key_) && run_at(slot, header.bytes, run);
 }
 
 const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t& found) {
@@ -31,8 +36,11 @@ const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t
   if (!confirm_.see(word, theirs, fresh))
     return "a bitmap in which a bit flipped twice, or that has bits of no slot";
   // Their first lines are fetched all at once; one after the other each would be waited for.
-  for (std::uint64_t left = fresh; left != 0; left &= left - 1)
-    __builtin_prefetch(at(word * kWordSlots + static_cast<unsigned>(std::countr_zero(left))));
+  for (std::uint64_t left = fresh; left != 0; left &= left - 1) {
+    const unsigned slot = word * kWordSlots + static_cast<unsigned>(std::countr_zero(left));
+    prefetch_for_reading(at(slot));
+    if (headers_ != nullptr) prefetch_for_reading(headers_ + slot);
+  }
   while (fresh != 0) {
     SlotRun run;
     const auto first = static_cast<unsigned>(std::countr_zero(fresh));
@@ -65,6 +73,18 @@ bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
   return true;
 }
 
+// Whoever takes a message of `bytes` reads it, and then those that wait behind it.
+void SlotReceiver::fetch_ahead(std::size_t bytes) const {
+  const FetchAhead ahead(bytes);
+  const SlotOrder::Entry* soon = order_.waiting(ahead.messages);
+  if (soon != nullptr) fetch(soon->run.first, ahead.lines);
+}
+
+void SlotReceiver::fetch(unsigned slot, unsigned lines) const {
+  const std::byte* first = at(slot);
+  for (unsigned i = 0; i < lines; ++i) prefetch_for_reading(first + i * FetchAhead::kLineBytes);
+}
+
 const char* SlotReceiver::read_done() {
   if (!order_.has_hole() || order_.edge() != hole_) {
     hole_ = order_.edge();
@@ -77,23 +97,24 @@ const char* SlotReceiver::read_done() {
 const char* SlotReceiver::rang(unsigned slot, std::uint32_t place, std::size_t bytes,
                                std::uint32_t& found, bool& known) {
   constexpr std::uint32_t kMask = (1U << kRingPlaceBits) - 1;
+  if (slot < layout_.slots(context_)) fetch(slot, FetchAhead(bytes).lines);
   // What was found is before the edge, or a little beyond; far less than half of what the bits
   // tell.
   const std::uint32_t ahead = (place - order_.edge()) & kMask;
   known = ahead > kMask / 2;
   if (ahead != 0) return nullptr;  // a read shows it, with those before it
   SlotHeader header;
+  SlotRun run;
   if (bytes == 0) {
     header = header_of(slot);
+    if (header.place != order_.edge() || !run_of(slot, header, run))
+      return "a slot with an impossible header";
   } else {
-    if (bytes < sizeof header || bytes > UINT32_MAX) return "a message without a header";
+    if (bytes < layout_.header_bytes() || bytes > UINT32_MAX) return "a message without a header";
     header.place = order_.edge();
-    header.bytes = static_cast<std::uint32_t>(bytes - sizeof header);
-    header.check = check_of(header, key_);
+    header.bytes = static_cast<std::uint32_t>(bytes - layout_.header_bytes());
+    if (!run_at(slot, header.bytes, run)) return "a message beyond the slots";
   }
-  SlotRun run;
-  if (header.place != order_.edge() || !run_of(slot, header, run))
-    return "a slot with an impossible header";
   known = true;
   ++found;
   return take_early(run, header);
@@ -116,7 +137,8 @@ const char* SlotReceiver::landed(std::uint32_t sequence, std::uint32_t& found) {
 }
 
 const char* SlotReceiver::take_early(const SlotRun& run, const SlotHeader& header) {
-  if (!confirm_.take_early(run)) return "a message in slots that are in use";
+  if (!(headers_ != nullptr ? confirm_.take_flipped(run) : confirm_.take_early(run)))
+    return "a message in slots that are in use";
   if (!put(run, header)) return "a slot with an impossible sequence number";
   return nullptr;
 }

@@ -25,11 +25,14 @@ constexpr unsigned slot_of_ring(std::uint32_t ring) { return ring >> kRingPlaceB
 class SlotReceiver {
  public:
   SlotReceiver() = default;
-  // `memory`: the slots of all contexts. `key`: of their headers.
-  SlotReceiver(const SlotLayout& layout, Context context, std::byte* memory, std::uint64_t key)
+  // `memory`: the slots of all contexts. `key`: of their headers. `headers`: where they stand, by
+  // slots counted over all contexts; null: each at the start of its slot.
+  SlotReceiver(const SlotLayout& layout, Context context, std::byte* memory, std::uint64_t key,
+               SlotHeader* headers = nullptr)
       : layout_(layout),
         context_(context),
         memory_(memory),
+        headers_(headers == nullptr ? nullptr : headers + layout.first_slot(context)),
         key_(key),
         confirm_(layout.slots(context)),
         order_(layout.slots(context)) {}
@@ -51,8 +54,14 @@ class SlotReceiver {
 
   // --- messages in order
   bool waiting() const { return order_.waiting(); }
-  SlotOrder::Entry take() { return order_.take(); }
-  const std::byte* bytes_of(const SlotRun& run) const { return at(run.first) + sizeof(SlotHeader); }
+  SlotOrder::Entry take() {
+    const SlotOrder::Entry entry = order_.take();
+    fetch_ahead(entry.bytes);
+    return entry;
+  }
+  const std::byte* bytes_of(const SlotRun& run) const {
+    return at(run.first) + layout_.header_bytes();
+  }
   // The next place that was not found: how many there were if nothing is missing.
   std::uint32_t found_places() const { return order_.edge(); }
   bool has_hole() const { return order_.has_hole(); }
@@ -64,6 +73,7 @@ class SlotReceiver {
   // The word of our bitmap to publish.
   std::uint64_t release(const SlotRun& run) { return confirm_.release(run); }
   std::uint64_t published(unsigned word) const { return confirm_.published(word); }
+  std::uint64_t seen(unsigned word) const { return confirm_.seen(word); }
   bool owes(unsigned word) const { return confirm_.owes(word); }
 
  private:
@@ -73,15 +83,20 @@ class SlotReceiver {
 
   std::byte* at(unsigned slot) const { return memory_ + layout_.offset(context_, slot); }
   SlotHeader header_of(unsigned slot) const;
+  // The run of a message of `bytes` at `slot`. False: there is none.
+  bool run_at(unsigned slot, std::size_t bytes, SlotRun& run) const;
   // The run that a header at `slot` describes. False: none.
   bool run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const;
   const char* found_at(unsigned slot, std::uint64_t fresh, SlotRun& run);
   const char* take_early(const SlotRun& run, const SlotHeader& header);
   bool put(const SlotRun& run, const SlotHeader& header);
+  void fetch_ahead(std::size_t bytes) const;
+  void fetch(unsigned slot, unsigned lines) const;
 
   SlotLayout layout_;
   Context context_ = 0;
   std::byte* memory_ = nullptr;
+  SlotHeader* headers_ = nullptr;
   std::uint64_t key_ = 0;
   ConfirmReceiver confirm_;
   SlotOrder order_;

@@ -19,11 +19,30 @@ namespace leat::detail {
 inline constexpr unsigned kWordSlots = 64;
 inline constexpr unsigned kMinSlots = 16;
 inline constexpr unsigned kMaxSlots = 1024;  // of context 0
+inline constexpr unsigned kMaxAllSlots = kMaxSlots + (kContextCount - 1) * kWordSlots;
 inline constexpr unsigned kMaxSlotWords = kMaxSlots / kWordSlots + kContextCount - 1;
 inline constexpr std::size_t kMinSlotBytes = 64;
 inline constexpr std::size_t kMaxSlotBytes = std::size_t{1} << 24;
 // A message above this share of its set's slots travels in pieces.
 inline constexpr unsigned kRunShare = 4;
+
+// Slots are used in turn and messages are often of one size, so each side fetches the cache lines
+// of a message that comes soon: how many messages ahead, and how many lines of it. Longer ones the
+// processor itself fetches well.
+struct FetchAhead {
+  static constexpr std::size_t kLineBytes = 64;
+  static constexpr unsigned kMostMessages = 8;
+  static constexpr unsigned kMostLines = 16;
+
+  explicit constexpr FetchAhead(std::size_t bytes) {
+    const std::size_t needed = bytes == 0 ? 1 : (bytes - 1) / kLineBytes + 1;
+    if (needed > kMostLines) return;
+    lines = static_cast<unsigned>(needed);
+    messages = std::min(kMostLines >> std::bit_width(lines - 1), kMostMessages);
+  }
+  unsigned messages = 1;
+  unsigned lines = 0;
+};
 
 // Neighbouring slots of one set.
 struct SlotRun {
@@ -55,6 +74,7 @@ class SlotLayout {
   unsigned first_word(Context context) const { return context == 0 ? 0 : words(0) + context - 1; }
   unsigned all_words() const { return first_word(kContextCount); }
   unsigned all_slots() const { return first_slot(kContextCount); }
+  Context context_of_word(unsigned word) const { return word < words(0) ? 0 : word - words(0) + 1; }
   // Counted over all sets: how a slot is named in immediate data.
   unsigned first_slot(Context context) const {
     return context == 0 ? 0 : slots_ + (context - 1) * kWordSlots;
@@ -102,10 +122,14 @@ class SlotPool {
       free_.push_back(SlotRun{0, std::min(kWordSlots, slots - at)}.bits());
   }
 
-  // The first free run of `count` slots, at most kWordSlots.
+  // A free run of `count` slots, at most kWordSlots: the next one behind what was taken last. So
+  // slots are used in turn, neighbours one after the other, and each rests for as long as it can:
+  // what was read of it is out of the reader's way by then.
   std::optional<SlotRun> find(unsigned count) const {
-    for (unsigned word = 0; word < free_.size(); ++word) {
-      std::uint64_t starts = free_[word];  // where a run of `have` slots starts
+    unsigned word = next_ / kWordSlots;
+    std::uint64_t behind = ~std::uint64_t{0} << next_ % kWordSlots;
+    for (std::size_t tries = 0; tries <= free_.size(); ++tries) {
+      std::uint64_t starts = free_[word] & behind;  // where a run of `have` slots starts
       for (unsigned have = 1; have < count && starts != 0;) {
         const unsigned step = std::min(have, count - have);
         starts &= starts >> step;
@@ -113,10 +137,13 @@ class SlotPool {
       }
       if (starts != 0)
         return SlotRun{word * kWordSlots + static_cast<unsigned>(std::countr_zero(starts)), count};
+      word = word + 1 == free_.size() ? 0 : word + 1;
+      behind = ~std::uint64_t{0};
     }
     return std::nullopt;
   }
   void take(const SlotRun& run) {
+    next_ = run.first + run.count < slots_ ? run.first + run.count : 0;
     free_[run.word()] &= ~run.bits();
     free_count_ -= run.count;
   }
@@ -139,6 +166,7 @@ class SlotPool {
  private:
   unsigned slots_;
   unsigned free_count_;
+  unsigned next_ = 0;
   std::vector<std::uint64_t> free_;
 };
 

@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/asymmetric_barrier.h"
+#include "base/prefetch.h"
+
 namespace leat::detail {
 namespace {
 
@@ -37,9 +40,11 @@ BatchedTransport::BatchedTransport(std::unique_ptr<Device> device,
 void BatchedTransport::started(std::uint64_t peer_key) {
   peer_header_key_ = peer_key;
   words_ = layout().all_words();
+  doorbell_ = DoorbellReceiver(peer() != nullptr);
   for (Context context = 0; context < kContextCount; ++context) {
     senders_[context] = ConfirmSender(layout().slots(context));
-    receivers_[context] = SlotReceiver(layout(), context, slots(), own_key());
+    receivers_[context] = SlotReceiver(layout(), context, slots(), own_key(),
+                                       shares_memory() ? head().headers.data() : nullptr);
     look_below_[context] = layout().slots(context) * options().confirm_threshold / 100;
   }
 }
@@ -69,6 +74,11 @@ std::optional<SlotRun> BatchedTransport::find_run(Context context, unsigned coun
 // Takes in what an earlier read brought, and posts another.
 void BatchedTransport::look_at_given(Context context) {
   Head& ours = head();
+  if (peer() != nullptr) {
+    given_reads_.add(1);
+    take_given();
+    return set_given_threshold(context);
+  }
   if (!reading_given_) {
     atomic(ours.peer_given_back).store(kUnread, std::memory_order_relaxed);
     SendRequest request;
@@ -87,43 +97,88 @@ void BatchedTransport::look_at_given(Context context) {
   if (atomic(ours.peer_given_back).load(std::memory_order_acquire) == kUnread) return;
   reading_given_ = false;
   take_given();
-  // If little came back the next look waits until half of what is left was used.
+  set_given_threshold(context);
+}
+
+// If little came back the next look waits until half of what is left was used.
+void BatchedTransport::set_given_threshold(Context context) {
   const unsigned threshold = senders_[context].slots() * options().confirm_threshold / 100;
   const unsigned free = senders_[context].free();
   look_below_[context] = free >= threshold ? threshold : free / 2;
 }
 
 void BatchedTransport::take_given() {
-  Head& ours = head();
-  for (Context context = 0; context < kContextCount; ++context) {
-    for (unsigned word = 0; word < layout().words(context); ++word) {
-      const unsigned at = layout().first_word(context) + word;
-      const std::uint64_t given =
-          atomic(ours.peer_given[at]).load(std::memory_order_acquire);  // as above
-      if (given == given_seen_[at]) continue;
-      given_seen_[at] = given;
-      unsigned freed = 0;
-      if (!senders_[context].see(word, given, freed))
-        fail_sending("slots given back that it did not have");
-      look_below_[context] = senders_[context].slots() * options().confirm_threshold / 100;
-    }
+  auto& theirs = peer() != nullptr ? peer()->given : head().peer_given;
+  for (unsigned at = 0; at < words_; ++at) {
+    const std::uint64_t given = atomic(theirs[at]).load(std::memory_order_acquire);  // as above
+    if (given == given_seen_[at]) continue;
+    given_seen_[at] = given;
+    const Context context = layout().context_of_word(at);
+    unsigned freed = 0;
+    if (!senders_[context].see(at - layout().first_word(context), given, freed))
+      fail_sending("slots given back that it did not have");
+    look_below_[context] = senders_[context].slots() * options().confirm_threshold / 100;
   }
 }
 
-bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
-  if (!post_rest()) return false;
-  look_at_limit();
-  ConfirmSender& sender = senders_[context];
+SlotHeader BatchedTransport::next_header(Context context, const SlotRun& run, SlotKind kind,
+                                         std::size_t bytes) const {
   SlotHeader header;
-  header.echo = sender.flipped(run);
+  header.echo = senders_[context].flipped(run);
   header.sequence = sequence_ + 1;
   header.place = places_[context];
   header.bytes = static_cast<std::uint32_t>(bytes);
   header.kind = kind;
   header.check = check_of(header, peer_header_key_);
+  return header;
+}
+
+bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
+  if (!rest_.empty() && !post_rest()) [[unlikely]]
+    return false;
+  if (peer() == nullptr) return post_by_requests(context, run, kind, bytes);
+  const unsigned slot = layout().first_slot(context) + run.first;
+  peer()->headers[slot] = next_header(context, run, kind, bytes);
+  ConfirmSender& sender = senders_[context];
+  sender.take(run);
+  const std::uint32_t place = places_[context]++;
+  ++sequence_;
+  // Release: the slot and its header come before the flip, and that before the number, which is
+  // what the receiver looks at.
+  atomic(head().filled[layout().first_word(context) + run.word()])
+      .store(sender.published(run.word()), std::memory_order_release);
+  atomic(head().posted).store(sequence_, std::memory_order_release);
+  // The receiver that allows rings has us all pass a full barrier before it believes that number.
+  light_barrier(asymmetric_barriers());
+  look_at_limit();
+  if (bell_.may_ring()) [[unlikely]] {
+    SendRequest request;
+    // Only a plain message is told with its length: its receiver then does not look at the header.
+    if (kind == SlotKind::kMessage) request = write_of(context, run, bytes);
+    request.immediate = ring_of(slot, place);
+    ring(request);
+  }
+  fetch_ahead(context, run, bytes);
+  return true;
+}
+
+// Takes the lines of a slot that comes soon from the receiver's cache, while others are filled.
+void BatchedTransport::fetch_ahead(Context context, const SlotRun& run, std::size_t bytes) const {
+  const FetchAhead ahead(bytes);
+  unsigned soon = run.first + ahead.messages * run.count;
+  if (soon >= layout().slots(context)) soon = 0;
+  const std::byte* at = outgoing(context, {soon, 1});
+  for (unsigned i = 0; i < ahead.lines; ++i) prefetch_for_writing(at + i * FetchAhead::kLineBytes);
+  prefetch_for_writing(&peer()->headers[layout().first_slot(context) + soon]);
+}
+
+bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, SlotKind kind,
+                                        std::size_t bytes) {
+  look_at_limit();
+  const SlotHeader header = next_header(context, run, kind, bytes);
   std::memcpy(outgoing(context, run), &header, sizeof header);
 
-  // Only a plain message rings by itself: its receiver then does not look at the header.
+  // As in post().
   const bool rings = bell_.may_ring() && kind == SlotKind::kMessage;
   std::array<SendRequest, 2> requests;
   requests[0] = write_of(context, run, sizeof header + bytes);
@@ -141,7 +196,7 @@ bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, 
   const std::size_t accepted = post_sends(requests);
   if (accepted == 0) return false;
 
-  sender.take(run);
+  senders_[context].take(run);
   ++places_[context];
   ++sequence_;
   if (accepted == 1) rest_.push_back(requests[1]);
@@ -154,26 +209,40 @@ bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, 
     rings_.add(1);
   } else {
     look_at_limit();
-    if (bell_.may_ring()) [[unlikely]]
-      ring(ring_of(layout().first_slot(context) + run.first, header.place));
+    if (bell_.may_ring()) [[unlikely]] {
+      SendRequest request;
+      request.immediate = ring_of(layout().first_slot(context) + run.first, header.place);
+      ring(request);
+    }
   }
   if (!rest_.empty()) [[unlikely]]
     post_rest();
   return true;
 }
 
-// Rings for a message that went without.
-void BatchedTransport::ring(std::uint32_t ring) {
-  SendRequest request;
+// Stores into memory of a peer that is gone say nothing: so ask by a request that moves nothing.
+std::size_t BatchedTransport::poll_sends(std::span<Completion> completions) {
+  if (peer() != nullptr) {
+    SendRequest request;
+    request.signaled = false;
+    request.inlined = true;
+    request.remote_address = peer_head();
+    request.remote_key = peer_key();
+    post_sends({&request, 1});
+  }
+  return SlotTransport::poll_sends(completions);
+}
+
+// Rings for a message that went without, with its place as immediate data.
+void BatchedTransport::ring(SendRequest& request) {
   request.opcode = Opcode::kWriteWithImmediate;
   request.signaled = false;
   request.inlined = true;
-  request.remote_address = peer_head();
   request.remote_key = peer_key();
-  request.immediate = ring;
+  if (request.bytes == 0) request.remote_address = peer_head();
   bell_.ring();
   rings_.add(1);
-  rest_.push_back(request);
+  if (!rest_.empty() || post_sends({&request, 1}) == 0) rest_.push_back(request);
 }
 
 // What must go before anything else, as the send queue took only part of it.
@@ -192,6 +261,10 @@ void BatchedTransport::arm(Side side) {
     skip_looks_ = 0;  // who sleeps between looks needs no other pause
   } else {
     if (!doorbell_.allowed() && !doorbell_.reading()) allow();
+    if (peer() != nullptr && !doorbell_.checked()) {
+      heavy_barrier(asymmetric_barriers());  // pairs with light_barrier in the peer's post()
+      doorbell_.fenced();
+    }
     if (owes()) doorbell_.hurry();
   }
 }
@@ -212,7 +285,7 @@ bool BatchedTransport::post_end() {
   if (!run) return false;
   std::array<std::uint32_t, kContextCount> places = places_;
   ++places[0];  // itself
-  std::memcpy(outgoing(0, *run) + sizeof(SlotHeader), places.data(), sizeof places);
+  std::memcpy(outgoing(0, *run) + layout().header_bytes(), places.data(), sizeof places);
   if (!post(0, *run, SlotKind::kEnd, sizeof places)) return false;
   prepare_flush();
   return true;

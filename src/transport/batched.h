@@ -5,7 +5,9 @@
 // A message is two requests of the sender: the write that fills the slot, and behind it a read of
 // that slot's header word `echo` into the sender's own bitmap. A device executes requests in order,
 // so the answer of the read comes after the write is complete; the answer itself flips the bit,
-// whatever the sender's processor does meanwhile. docs/transports/batched.md has the whole.
+// whatever the sender's processor does meanwhile. Where both sides share memory (Limits) there are
+// no requests: stores fill the slot and flip the bit, loads read the bitmaps.
+// docs/transports/batched.md has the whole.
 #pragma once
 
 #include <array>
@@ -49,6 +51,9 @@ class BatchedTransport final : public SlotTransport {
     std::array<std::uint64_t, kMaxSlotWords> peer_filled;
     alignas(64) std::uint64_t peer_given_back;
     std::array<std::uint64_t, kMaxSlotWords> peer_given;
+    // Where memory is shared: of our slots, side by side, so that a line tells of several.
+    // Written by the peer.
+    alignas(64) std::array<SlotHeader, kMaxAllSlots> headers;
   };
 
   // --- SlotTransport
@@ -56,36 +61,50 @@ class BatchedTransport final : public SlotTransport {
   std::optional<SlotRun> find_run(Context context, unsigned count) override;
   bool post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) override;
   bool post_end() override;
+  std::size_t poll_sends(std::span<Completion> completions) override;
   bool prepare_flush() override;
   bool look() override;
   bool waiting(Context context) const override { return receivers_[context].waiting(); }
-  SlotOrder::Entry take(Context context) override { return receivers_[context].take(); }
+  SlotOrder::Entry take(Context context) override {
+    ++taken_;
+    return receivers_[context].take();
+  }
   void give_back(Context context, const SlotRun& run) noexcept override;
   bool ended(Context context) const override;
 
   // --- send side
+  bool post_by_requests(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes);
+  SlotHeader next_header(Context context, const SlotRun& run, SlotKind kind,
+                         std::size_t bytes) const;
+  void fetch_ahead(Context context, const SlotRun& run, std::size_t bytes) const;
+  void set_given_threshold(Context context);
   bool post_rest();
   void look_at_limit();
-  void ring(std::uint32_t ring);
+  void ring(SendRequest& request);
   void look_at_given(Context context);
   void take_given();
 
   // --- receive side
   std::size_t post_from_receiver(const SendRequest& request) noexcept;
   bool hear();
-  void heard(std::uint32_t immediate, std::size_t bytes);
+  void heard(const Completion& completion);
   bool look_at_landed();
   bool look_at_filled();
-  bool take_filled(bool quick);
+  bool load_filled();
+  bool take_filled(std::uint64_t posted, bool quick);
   void allow() noexcept;
   void tell_limit() noexcept;
   // Whether a read is needed though nothing new is expected.
-  bool owes() const { return owed_words_ != 0 || has_hole_; }
+  bool owes() const { return (owed_words_ | holes_) != 0; }
   bool may_sleep() const;
+  // Whether our side has sent since the last call.
+  bool answered();
   void check(const char* why);
   void found_end();
 
   Head& head() const { return *reinterpret_cast<Head*>(SlotTransport::head()); }
+  // The peer's, where memory is shared; else null.
+  Head* peer() const { return reinterpret_cast<Head*>(shared_head()); }
 
   // --- set once
   std::uint64_t peer_header_key_ = 0;
@@ -108,13 +127,20 @@ class BatchedTransport final : public SlotTransport {
 
   // --- receive side
   alignas(64) std::array<SlotReceiver, kContextCount> receivers_;
-  std::array<std::uint64_t, kMaxSlotWords> filled_seen_{};
   DoorbellReceiver doorbell_;
-  std::uint32_t arrived_ = 0;      // messages found ever
-  std::uint64_t owed_words_ = 0;   // bit i: that word has slots that wait for a read
-  std::uint64_t landed_seen_ = 0;  // the word
-  bool has_hole_ = false;          // a message is missing between others
-  bool limit_untold_ = false;      // it found no room in the send queue
+  std::uint32_t arrived_ = 0;        // messages found ever
+  std::uint32_t taken_ = 0;          // messages handed out ever
+  std::uint64_t owed_words_ = 0;     // bit i: that word has slots that wait for a read
+  std::uint64_t landed_seen_ = 0;    // the word
+  std::uint64_t holes_ = 0;          // bit c: in context c a message is missing between others
+  std::uint64_t posted_seen_ = 0;    // where memory is shared: the sender's number
+  std::uint64_t own_posted_ = 0;     // our own number, at the last answered()
+  unsigned slots_found_ = 0;         // by the last read
+  unsigned skip_reads_ = 0;          // polls left until the next read
+  unsigned pace_ = 0;                // polls between two reads
+  std::size_t used_receives_ = 0;    // by rings, not replaced yet
+  std::array<Completion, 4> heard_;  // scratch of hear, so that no call initialises it
+  bool limit_untold_ = false;        // it found no room in the send queue
   bool has_end_ = false;
   std::array<std::uint32_t, kContextCount> end_places_{};
   Counter filled_reads_;

@@ -1,8 +1,11 @@
 // The receive side of transport batched: reading the sender's bitmap, being rung, giving back.
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "transport/batched.h"
 
@@ -10,6 +13,11 @@ namespace leat::detail {
 namespace {
 
 constexpr std::uint64_t kUnread = ~std::uint64_t{0};  // as in batched.cc
+// A read that finds fewer messages came too early: more polls until the next one, up to the second
+// number. With less than one message in so many polls waiting longer does not help.
+constexpr std::uint32_t kGoodBatch = 32;
+constexpr unsigned kMostPace = 127;
+constexpr std::uint32_t kPacePerMessage = 16;
 
 std::atomic_ref<std::uint64_t> atomic(std::uint64_t& word) { return std::atomic_ref(word); }
 
@@ -25,34 +33,40 @@ bool BatchedTransport::look() {
 // Rings, and the end of the queue pair. True: there was something, and so may be more; who is about
 // to sleep must see all, also rings for what was found already.
 bool BatchedTransport::hear() {
-  std::array<Completion, 4> completions;
-  const std::size_t count = queue_pair().poll_receives(completions);
+  rode_along_ = nullptr;
+  const std::size_t count = queue_pair().poll_receives(heard_);
+  if (count == 0) [[likely]]
+    return false;
   receive_completions_.add(count);
   for (std::size_t i = 0; i < count && receive_error_.empty(); ++i) {
-    const Completion& completion = completions[i];
+    const Completion& completion = heard_[i];
     if (completion.status != CompletionStatus::kSuccess) {
       if (!has_end_)
         receive_error_ = std::string("receiving failed: ") + to_string(completion.status) + " (" +
                          queue_pair().describe() + ")";
       break;
     }
-    const ReceiveRequest again;
-    receive_requests_.add(queue_pair().post_receive({&again, 1}));
+    ++used_receives_;
     if (completion.kind != CompletionKind::kImmediate) nonsense("a message without a slot");
-    heard(completion.immediate, completion.bytes);
+    heard(completion);
   }
-  return count != 0;
+  return true;
 }
 
 // The immediate names the slot of the message for which it rang, or that it was.
-void BatchedTransport::heard(std::uint32_t immediate, std::size_t bytes) {
+void BatchedTransport::heard(const Completion& completion) {
+  const std::uint32_t before = arrived_;
+  const std::uint32_t immediate = completion.immediate;
   const unsigned slot = slot_of_ring(immediate);
   if (slot >= layout().all_slots()) nonsense("a ring for a slot that there is not");
   const Context context = layout().context_of(slot);
   bool known = false;
-  check(receivers_[context].rang(slot - layout().first_slot(context), immediate, bytes, arrived_,
-                                 known));
-  if (!doorbell_.rang(known)) nonsense("more rings than were allowed");
+  check(receivers_[context].rang(slot - layout().first_slot(context), immediate, completion.bytes,
+                                 arrived_, known));
+  // If it is the only one that waits it will be handed out next.
+  if (arrived_ != before && arrived_ - taken_ == 1 && layout().header_bytes() == 0)
+    rode_along_ = completion.payload;
+  if (!doorbell_.rang(known, answered())) nonsense("more rings than were allowed");
   found_end();
 }
 
@@ -75,8 +89,8 @@ bool BatchedTransport::look_at_filled() {
   Head& ours = head();
   if (doorbell_.reading()) {
     // Acquire: the words that came with it, and the slots that they speak of.
-    if (atomic(ours.peer_posted).load(std::memory_order_acquire) == kUnread) return false;
-    return take_filled(false);
+    const std::uint64_t posted = atomic(ours.peer_posted).load(std::memory_order_acquire);
+    return posted != kUnread && take_filled(posted, false);
   }
   if (limit_untold_) [[unlikely]]
     tell_limit();
@@ -89,6 +103,7 @@ bool BatchedTransport::look_at_filled() {
     case DoorbellReceiver::Step::kRead:
       break;
   }
+  if (peer() != nullptr) return load_filled();
   atomic(ours.peer_posted).store(kUnread, std::memory_order_relaxed);
   SendRequest request;
   request.opcode = Opcode::kRead;
@@ -101,35 +116,69 @@ bool BatchedTransport::look_at_filled() {
   if (post_from_receiver(request) == 0) return false;
   doorbell_.read_posted();
   filled_reads_.add(1);
-  if (atomic(ours.peer_posted).load(std::memory_order_acquire) == kUnread) return false;
-  return take_filled(true);
+  const std::uint64_t posted = atomic(ours.peer_posted).load(std::memory_order_acquire);
+  return posted != kUnread && take_filled(posted, true);
 }
 
-bool BatchedTransport::take_filled(bool quick) {
-  Head& ours = head();
-  const std::uint32_t before = arrived_;
-  has_hole_ = false;
-  for (Context context = 0; context < kContextCount; ++context) {
-    bool flipped = false;
-    for (unsigned word = 0; word < layout().words(context); ++word) {
-      const unsigned at = layout().first_word(context) + word;
-      const std::uint64_t filled =
-          atomic(ours.peer_filled[at]).load(std::memory_order_acquire);  // the slots, as above
-      if (filled == filled_seen_[at]) continue;
-      filled_seen_[at] = filled;
-      flipped = true;
-      check(receivers_[context].see(word, filled, arrived_));
-      if ((owed_words_ >> at & 1) == 0) continue;
-      if (!receivers_[context].owes(word)) owed_words_ &= ~(1ULL << at);
-      // Release: we are done with those slots' bytes.
-      atomic(ours.given[at]).store(receivers_[context].published(word), std::memory_order_release);
-    }
-    if (flipped || receivers_[context].has_hole()) check(receivers_[context].read_done());
-    has_hole_ |= receivers_[context].has_hole();
+// Where a read is a load: of the number alone, until it changes. Each takes the line away from the
+// sender, which stores into it at every message; so as long as reads find little there are fewer.
+bool BatchedTransport::load_filled() {
+  if (skip_reads_ != 0 && !doorbell_.allowed()) {
+    --skip_reads_;
+    return false;
   }
-  const auto posted = static_cast<std::uint32_t>(
-      atomic(ours.peer_posted).load(std::memory_order_relaxed));  // it was acquired
-  doorbell_.read_done(posted, arrived_, quick);
+  doorbell_.read_posted();
+  filled_reads_.add(1);
+  // Acquire: the bitmap, and the slots that it speaks of.
+  const std::uint64_t posted = atomic(peer()->posted).load(std::memory_order_acquire);
+  skip_reads_ = pace_;
+  if (posted == posted_seen_ && !owes()) {
+    doorbell_.read_done(static_cast<std::uint32_t>(posted), arrived_, true);
+    return false;
+  }
+  posted_seen_ = posted;
+  const std::uint32_t before = arrived_;
+  slots_found_ = 0;
+  const bool found = take_filled(posted, true);
+  const std::uint32_t batch = arrived_ - before;
+  if (slots_found_ > 2 * batch) {
+    pace_ = 0;  // large messages: one is worth a read
+  } else if (batch >= kGoodBatch) {
+    pace_ /= 2;
+  } else if (batch * kPacePerMessage <= pace_ && !doorbell_.allowed() && answered()) {
+    allow();  // each is an answer that is waited for: let them ring
+  } else {
+    pace_ = std::min(2 * pace_ + 1, kMostPace);
+  }
+  return found;
+}
+
+bool BatchedTransport::take_filled(std::uint64_t posted, bool quick) {
+  Head& ours = head();
+  auto& theirs = peer() != nullptr ? peer()->filled : ours.peer_filled;
+  const std::uint32_t before = arrived_;
+  std::uint64_t looked_at = holes_;
+  for (unsigned at = 0; at < words_; ++at) {
+    const std::uint64_t filled =
+        atomic(theirs[at]).load(std::memory_order_acquire);  // the slots, as above
+    const Context context = layout().context_of_word(at);
+    const unsigned word = at - layout().first_word(context);
+    if (filled == receivers_[context].seen(word)) continue;
+    looked_at |= 1ULL << context;
+    slots_found_ += static_cast<unsigned>(std::popcount(filled ^ receivers_[context].seen(word)));
+    check(receivers_[context].see(word, filled, arrived_));
+    if ((owed_words_ >> at & 1) == 0) continue;
+    if (!receivers_[context].owes(word)) owed_words_ &= ~(1ULL << at);
+    // Release: we are done with those slots' bytes.
+    atomic(ours.given[at]).store(receivers_[context].published(word), std::memory_order_release);
+  }
+  holes_ = 0;
+  for (; looked_at != 0; looked_at &= looked_at - 1) {
+    SlotReceiver& receiver = receivers_[static_cast<Context>(std::countr_zero(looked_at))];
+    check(receiver.read_done());
+    if (receiver.has_hole()) holes_ |= looked_at & -looked_at;
+  }
+  doorbell_.read_done(static_cast<std::uint32_t>(posted), arrived_, quick);
   confirmed_.add(arrived_ - before);
   found_end();
   return arrived_ != before;
@@ -160,6 +209,12 @@ void BatchedTransport::give_back(Context context, const SlotRun& run) noexcept {
   if (receiver.owes(run.word())) owed_words_ |= 1ULL << at;
 }
 
+bool BatchedTransport::answered() {
+  // Relaxed: only a guess at what our sending thread does.
+  const std::uint64_t posted = atomic(head().posted).load(std::memory_order_relaxed);
+  return std::exchange(own_posted_, posted) != posted;
+}
+
 void BatchedTransport::check(const char* why) {
   if (why != nullptr) [[unlikely]]
     nonsense(why);
@@ -179,12 +234,24 @@ bool BatchedTransport::pending() const {
 }
 
 void BatchedTransport::allow() noexcept {
+  // All rings of the last allowance were heard, so their receives are replaced together.
+  const std::array<ReceiveRequest, DoorbellReceiver::kAllowance> blank{};
+  used_receives_ = std::min(used_receives_, blank.size());
+  const std::size_t posted = queue_pair().post_receive(std::span(blank).first(used_receives_));
+  receive_requests_.add(posted);
+  used_receives_ -= posted;
+  pace_ = 0;
   doorbell_.allow();
   tell_limit();
 }
 
 void BatchedTransport::tell_limit() noexcept {
   std::uint64_t word = sealed(doorbell_.limit());
+  if (peer() != nullptr) {
+    // Relaxed: arm() passes the barrier.
+    atomic(peer()->ring_limit).store(word, std::memory_order_relaxed);
+    return;
+  }
   SendRequest request;
   request.opcode = Opcode::kWrite;
   request.signaled = false;
@@ -197,6 +264,7 @@ void BatchedTransport::tell_limit() noexcept {
   // Where requests run as they are posted, the write is a store of ours and the read that follows
   // a load: this is the full barrier between them.
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  doorbell_.fenced();
 }
 
 std::size_t BatchedTransport::post_from_receiver(const SendRequest& request) noexcept {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "base/asymmetric_barrier.h"
 #include "base/random.h"
 
 namespace leat::detail {
@@ -22,7 +24,9 @@ struct Setup {
   std::uint64_t max_message_bytes;
   std::uint64_t header_key;
   std::uint32_t region_key;
-  std::uint32_t header_bytes;
+  std::uint16_t header_bytes;
+  std::uint8_t shares_memory;        // 1: if both say so
+  std::uint8_t asymmetric_barriers;  // the same
 };
 
 std::uint64_t random_word() {
@@ -45,6 +49,7 @@ SlotTransport::SlotTransport(const char* name, std::unique_ptr<Device> device,
       options_(options),
       head_bytes_(head_bytes),
       header_bytes_(header_bytes),
+      asymmetric_barriers_(register_for_heavy_barriers()),
       own_key_(random_word()),
       max_message_bytes_(options.max_message_bytes),
       layout_(options.slot_bytes, options.slot_count, header_bytes) {
@@ -55,10 +60,16 @@ SlotTransport::SlotTransport(const char* name, std::unique_ptr<Device> device,
 
 std::vector<std::byte> SlotTransport::setup() const {
   const RemoteRegion region = region_->remote();
-  const Setup setup{region.address,      region.bytes,
-                    options_.slot_bytes, options_.slot_count,
-                    max_message_bytes_,  own_key_,
-                    region.key,          static_cast<std::uint32_t>(header_bytes_)};
+  const Setup setup{region.address,
+                    region.bytes,
+                    options_.slot_bytes,
+                    options_.slot_count,
+                    max_message_bytes_,
+                    own_key_,
+                    region.key,
+                    static_cast<std::uint16_t>(header_bytes_),
+                    limits_.shares_memory,
+                    asymmetric_barriers_};
   const auto bytes = std::as_bytes(std::span(&setup, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -70,11 +81,13 @@ void SlotTransport::start(std::span<const std::byte> peer_setup) {
   if (peer.slot_bytes < kMinSlotBytes || peer.slot_bytes > kMaxSlotBytes ||
       peer.slot_count < kMinSlots || peer.slot_count > kMaxSlots)
     nonsense("slots of impossible sizes");
+  const bool shares_memory = limits_.shares_memory && peer.shares_memory == 1;
+  asymmetric_barriers_ = asymmetric_barriers_ && peer.asymmetric_barriers == 1;
   // Both sides use the smaller of their sizes, so that slots and staging mirror each other.
   layout_ = SlotLayout(
       std::min<std::size_t>(options_.slot_bytes, peer.slot_bytes),
       static_cast<unsigned>(std::min<std::uint64_t>(options_.slot_count, peer.slot_count)),
-      header_bytes_);
+      shares_memory ? 0 : header_bytes_);
   if (peer.header_bytes != header_bytes_ || peer.max_message_bytes == 0 ||
       peer.region_bytes < head_bytes_ + layout_.bytes() ||
       peer.region_address % alignof(std::uint64_t) != 0 ||
@@ -84,6 +97,8 @@ void SlotTransport::start(std::span<const std::byte> peer_setup) {
   peer_region_ = {peer.region_address, peer.region_bytes, peer.region_key};
   std::byte* peer_memory = queue_pair_->peer_memory(peer_region_);
   direct_ = peer_memory != nullptr;
+  shares_memory_ = shares_memory;
+  if (shares_memory) shared_head_ = peer_memory;
   if (!direct_ && staging_ == nullptr) staging_ = device_->allocate(layout_.bytes(), kLocalOnly);
   outgoing_ = direct_ ? peer_memory + head_bytes_ : staging_->memory().data();
   started(peer.header_key);
@@ -105,7 +120,7 @@ bool SlotTransport::send_one(std::span<const std::byte> message, Context context
   if (!send_error_.empty()) [[unlikely]]
     poll_send_errors();
   if (!message.empty())
-    std::memcpy(outgoing(context, run) + header_bytes_, message.data(), message.size());
+    std::memcpy(outgoing(context, run) + layout_.header_bytes(), message.data(), message.size());
   if (!post(context, run, kind, message.size())) [[unlikely]] {
     poll_send_errors();
     return false;
@@ -183,7 +198,7 @@ std::span<std::byte> SlotTransport::try_reserve(std::size_t bytes, Context conte
     no_room();
     return {};
   }
-  reservation_ = {{outgoing(context, *run) + header_bytes_, bytes}, context, *run};
+  reservation_ = {{outgoing(context, *run) + layout_.header_bytes(), bytes}, context, *run};
   return reservation_.memory;
 }
 
@@ -306,7 +321,9 @@ bool SlotTransport::hand_out(Context context, Delivery& delivery) {
   if (receive_is_nonsense_) [[unlikely]]
     throw Error(ErrorCode::kProtocol, receive_error_);
   const SlotOrder::Entry entry = take(context);
-  const std::byte* bytes = slots() + layout_.offset(context, entry.run.first) + header_bytes_;
+  const std::byte* rode_along = std::exchange(rode_along_, nullptr);
+  const std::byte* bytes =
+      slots() + layout_.offset(context, entry.run.first) + layout_.header_bytes();
   Reassembly& large = large_[context];
   if (entry.kind == SlotKind::kMessage && !large.active()) [[likely]] {
     delivery.context = context;
@@ -317,7 +334,9 @@ bool SlotTransport::hand_out(Context context, Delivery& delivery) {
       delivery.ticket = std::uint64_t{entry.run.first} << 32 | entry.run.count;
     } else {
       // Copied, so its slot is free at once, however long it is kept.
-      if (entry.bytes != 0) std::memcpy(delivery.small.data(), bytes, Delivery::kSmallBytes);
+      if (entry.bytes != 0)
+        std::memcpy(delivery.small.data(), rode_along != nullptr ? rode_along : bytes,
+                    Delivery::kSmallBytes);
       delivery.data = nullptr;
       give_back(context, entry.run);
     }

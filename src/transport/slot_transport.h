@@ -52,7 +52,7 @@ class SlotTransport : public Transport {
 
  protected:
   // `head_bytes`: of our region before the slots, for the transport's own use; a multiple of a
-  // cache line. `header_bytes`: of each slot before its message.
+  // cache line. `header_bytes`: of each slot before its message, where memory is not shared.
   SlotTransport(const char* name, std::unique_ptr<Device> device,
                 std::unique_ptr<QueuePair> queue_pair, const SlotOptions& options,
                 std::size_t head_bytes, std::size_t header_bytes);
@@ -100,6 +100,13 @@ class SlotTransport : public Transport {
   const SlotOptions& options() const { return options_; }
   std::byte* head() const { return region_->memory().data(); }
   std::byte* slots() const { return head() + head_bytes_; }
+  // After start(): whether both sides share memory. Then slots have no headers: the transport keeps
+  // them in its head, and stores and loads in the peer's by itself.
+  bool shares_memory() const { return shares_memory_; }
+  // The peer's head; null if memory is not shared, or the peer is gone already.
+  std::byte* shared_head() const { return shared_head_; }
+  // After start(): whether both processes have registered for each other's heavy barriers.
+  bool asymmetric_barriers() const { return asymmetric_barriers_; }
   std::uint32_t local_key() const { return region_->local_key(); }
   // The peer's region: head, then slots.
   std::uint64_t peer_head() const { return peer_region_.address; }
@@ -108,9 +115,12 @@ class SlotTransport : public Transport {
   std::uint64_t own_key() const { return own_key_; }
 
   std::string receive_error_;  // receive side
-  Counter requests_;           // send requests of the send side
-  Counter side_requests_;      // of the receive side
-  Counter receive_requests_;   // receives posted, but for the first ones
+  // Receive side: the bytes of the message that is handed out next, if they came with a completion.
+  // Valid until the next look().
+  const std::byte* rode_along_ = nullptr;
+  Counter requests_;          // send requests of the send side
+  Counter side_requests_;     // of the receive side
+  Counter receive_requests_;  // receives posted, but for the first ones
   Counter send_completions_;
   Counter receive_completions_;
   Counter credit_waits_;    // send side
@@ -138,6 +148,9 @@ class SlotTransport : public Transport {
   const SlotOptions options_;
   const std::size_t head_bytes_;
   const std::size_t header_bytes_;
+  bool asymmetric_barriers_;  // after start(), of both sides
+  bool shares_memory_ = false;
+  std::byte* shared_head_ = nullptr;
   const std::uint64_t own_key_;            // random; for the headers of the peer's messages
   std::size_t max_message_bytes_;          // after start(), the smaller of both sides'
   SlotLayout layout_;                      // of our slots; after start(), of both sides'

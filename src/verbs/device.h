@@ -93,6 +93,10 @@ struct Limits {
   std::size_t max_receive_requests = 0;  // posted on one queue pair
   std::size_t max_request_bytes = 0;     // one request
   bool pins_memory = false;              // allocated memory counts against the locked-memory limit
+  // A request has run when post_send returns, and regions are memory that both processes address:
+  // what one stores at peer_memory(), and then into a region of its own, by a release store, the
+  // other loads in that order. So bytes can be moved and words read without any request.
+  bool shares_memory = false;
 };
 
 struct DeviceInfo {

@@ -221,6 +221,7 @@ class ShmDevice final : public Device {
     limits.max_inline_bytes = limits.max_request_bytes;  // every request runs as it is posted
     limits.max_send_requests = kMaxDepth;
     limits.max_receive_requests = kMaxDepth;
+    limits.shares_memory = true;
     return limits;
   }
 

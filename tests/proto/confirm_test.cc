@@ -22,6 +22,7 @@ struct Schedule {
   unsigned bells = 0;     // in a hundred messages: the receiver is told of them
   unsigned landings = 0;  // in a hundred messages: it is told that all so far has landed
   unsigned longest = 1;   // slots of a message
+  bool shared = false;    // memory: headers apart, stores instead of requests
 };
 
 // Both ends of context 0 and what is between them. Each step does one thing, chosen at random.
@@ -30,11 +31,12 @@ class World {
   World(const Schedule& schedule, std::uint64_t seed)
       : schedule_(schedule),
         random_(seed),
-        layout_(64, schedule.slots, sizeof(SlotHeader)),
+        layout_(64, schedule.slots, schedule.shared ? 0 : sizeof(SlotHeader)),
         memory_(layout_.bytes()),
+        headers_(layout_.all_slots()),
         sender_(layout_.slots(0)),
         flags_(layout_.words(0)),
-        receiver_(layout_, 0, memory_.data(), kKey),
+        receiver_(layout_, 0, memory_.data(), kKey, schedule.shared ? headers_.data() : nullptr),
         given_(layout_.words(0)) {}
 
   // Until every message was delivered and every slot is back.
@@ -109,8 +111,20 @@ class World {
     write.header.place = sent_++;
     write.header.bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, run->count));
     write.header.check = check_of(write.header, kKey);
+    if (schedule_.shared) return store(write);
     wire_.push_back({Request::kWrite, write});
     wire_.push_back({Request::kEcho, {}, run->first});
+  }
+
+  // Where memory is shared: the message, the flip, and what tells of it, visible in that order.
+  void store(const Write& write) {
+    const std::vector<std::uint32_t> body(write.header.bytes / sizeof(std::uint32_t),
+                                          write.header.place);
+    std::memcpy(at(write.run.first), body.data(), body.size() * sizeof(std::uint32_t));
+    headers_[write.run.first] = write.header;
+    flags_[write.run.word()] = write.header.echo;
+    if (write.bell) events_.push_back({write.run.first, write.header.place});
+    if (write.landed) events_.push_back({~0u, write.header.sequence});
   }
 
   // The receiver's device executes the sender's requests in order; a write takes a while.
@@ -172,6 +186,13 @@ class World {
   }
 
   void read_flags() {
+    if (schedule_.shared) {  // words are loaded, one after the other
+      for (unsigned word = 0; word < flags_.size(); ++word)
+        ASSERT_NO_FATAL_FAILURE(see_flag(word, flags_[word]));
+      const char* why = receiver_.read_done();
+      ASSERT_EQ(why, nullptr) << why;
+      return;
+    }
     if (!advance(flags_read_, flags_)) return;
     for (const unsigned word : flags_read_.unlanded) {
       ASSERT_NO_FATAL_FAILURE(see_flag(word, flags_read_.values[word]));
@@ -225,6 +246,7 @@ class World {
   std::mt19937_64 random_;
   const SlotLayout layout_;
   std::vector<std::byte> memory_;
+  std::vector<SlotHeader> headers_;
 
   ConfirmSender sender_;
   std::vector<std::uint64_t> flags_;  // the sender's bitmap
@@ -258,9 +280,21 @@ TEST(Confirm, EveryMessageOnceAndInOrderInAHundredThousandSchedules) {
                 scaled(20'000));
 }
 
+TEST(Confirm, SharedMemoryInAHundredThousandSchedules) {
+  run_schedules({.slots = 16, .messages = 30, .shared = true}, scaled(40'000));
+  run_schedules({.slots = 16, .messages = 30, .bells = 50, .shared = true}, scaled(20'000));
+  run_schedules({.slots = 16, .messages = 30, .bells = 20, .landings = 30, .shared = true},
+                scaled(20'000));
+  run_schedules(
+      {.slots = 16, .messages = 30, .bells = 20, .landings = 20, .longest = 4, .shared = true},
+      scaled(20'000));
+}
+
 TEST(Confirm, ManyWordsAndLongRunsForMillionsOfSteps) {
   run_schedules({.slots = 200, .messages = 3000, .longest = 16}, scaled(100));
   run_schedules({.slots = 130, .messages = 3000, .bells = 30, .landings = 5, .longest = 30},
+                scaled(100));
+  run_schedules({.slots = 130, .messages = 3000, .bells = 30, .longest = 30, .shared = true},
                 scaled(100));
 }
 

@@ -297,6 +297,7 @@ class FaultDevice final : public Device {
   const DeviceInfo& info() const override { return inner_->info(); }
   Limits limits() const override {
     Limits limits = inner_->limits();
+    limits.shares_memory = false;  // what is done by no request cannot go wrong
     if (profile_.like_hardware) {
       limits.max_inline_bytes = std::min(limits.max_inline_bytes, kHardwareInlineBytes);
     }

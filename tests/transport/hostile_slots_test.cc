@@ -22,26 +22,32 @@ namespace {
 
 constexpr std::size_t kSlotBytes = 256;
 constexpr unsigned kSlots = 16;
-constexpr std::size_t kHeadBytes = 1152;
-constexpr std::size_t kFilled = 8, kGiven = 264, kRingLimit = 512, kLanded = 576;
+constexpr std::size_t kHeaders = 1152;
+constexpr std::size_t kHeadBytes = kHeaders + kMaxAllSlots * sizeof(SlotHeader);
+constexpr std::size_t kPosted = 0, kFilled = 8, kGiven = 264, kRingLimit = 512, kLanded = 576;
 
 struct SetupBlob {
   std::uint64_t region_address, region_bytes, slot_bytes, slot_count, max_message_bytes, header_key;
-  std::uint32_t region_key, header_bytes;
+  std::uint32_t region_key;
+  std::uint16_t header_bytes;
+  std::uint8_t shares_memory, asymmetric_barriers;
 };
 
 // The hostile side: its own region, which its victim reads, and the victim's.
 class Hostile {
  public:
-  Hostile(VerbsSide& side, const SetupBlob& victim)
-      : side_(side),
+  // `shares`: where both could, memory.
+  Hostile(VerbsSide& side, const SetupBlob& victim, bool shares)
+      : layout(kSlotBytes, kSlots, shares && victim.shares_memory != 0 ? 0 : sizeof(SlotHeader)),
+        side_(side),
         victim_(victim),
+        shares_(shares),
         own_(side.allocate(kHeadBytes + layout.bytes(), kRemoteRead | kRemoteWrite)),
         source_(side.allocate(4096, kLocalOnly)) {}
 
   std::string setup() const {
     const SetupBlob blob{own_.remote().address, own_.remote().bytes, kSlotBytes, kSlots, 1 << 20, 7,
-                         own_.remote().key,     sizeof(SlotHeader)};
+                         own_.remote().key,     sizeof(SlotHeader),  shares_,    0};
     return {reinterpret_cast<const char*>(&blob), sizeof blob};
   }
   // A word of our own head.
@@ -57,7 +63,9 @@ class Hostile {
   }
   void fill(unsigned slot, SlotHeader header) {
     header.check = check_of(header, victim_.header_key);
-    write(kHeadBytes + layout.offset(0, slot), header);
+    write(layout.header_bytes() == 0 ? kHeaders + slot * sizeof header
+                                     : kHeadBytes + layout.offset(0, slot),
+          header);
   }
   void ring(std::uint32_t immediate) {
     SendRequest request = immediate_request(immediate);
@@ -66,7 +74,7 @@ class Hostile {
     side_.complete(request);
   }
 
-  const SlotLayout layout{kSlotBytes, kSlots, sizeof(SlotHeader)};
+  const SlotLayout layout;
 
  private:
   RemoteRegion victim() const {
@@ -74,6 +82,7 @@ class Hostile {
   }
   VerbsSide& side_;
   const SetupBlob victim_;
+  const bool shares_;
   const MemoryRegion& own_;
   const MemoryRegion& source_;
 };
@@ -83,8 +92,13 @@ class HostileToBatched : public VerbsTest {
   // `attack` runs, then `use` until it throws, which must be kProtocol.
   void expect_protocol_error(const std::function<void(Hostile&)>& attack,
                              const std::function<void(Transport&)>& use) const {
+    for (const bool shares : {false, true}) expect_protocol_error(attack, use, shares);
+  }
+  void expect_protocol_error(const std::function<void(Hostile&)>& attack,
+                             const std::function<void(Transport&)>& use, bool shares) const {
+    SCOPED_TRACE(shares ? "memory shared where it can be" : "memory not shared");
     VerbsOptions options;
-    options.depths.receive_requests = 64;
+    options.depths.receive_requests = 256;
     run(
         [&](VerbsSide& side) {
           SlotOptions slots;
@@ -117,7 +131,7 @@ class HostileToBatched : public VerbsTest {
           SetupBlob victim;
           ASSERT_EQ(theirs.size(), sizeof victim);
           std::memcpy(&victim, theirs.data(), sizeof victim);
-          Hostile hostile(side, victim);
+          Hostile hostile(side, victim, shares);
           side.peer.tell(hostile.setup());
           side.peer.hear("started");
           attack(hostile);
@@ -138,12 +152,21 @@ class HostileToBatched : public VerbsTest {
 };
 
 TEST_P(HostileToBatched, BitWithoutAMessage) {
-  expect_protocol_error([](Hostile& hostile) { hostile.set(kFilled, 1); }, receive_nothing);
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.set(kFilled, 1);
+        hostile.set(kPosted, 1);
+      },
+      receive_nothing);
 }
 
 TEST_P(HostileToBatched, BitOfNoSlot) {
-  expect_protocol_error([](Hostile& hostile) { hostile.set(kFilled, 1ULL << 40); },
-                        receive_nothing);
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.set(kFilled, 1ULL << 40);
+        hostile.set(kPosted, 1);
+      },
+      receive_nothing);
 }
 
 TEST_P(HostileToBatched, LengthBeyondTheSlots) {
@@ -151,6 +174,7 @@ TEST_P(HostileToBatched, LengthBeyondTheSlots) {
       [](Hostile& hostile) {
         hostile.fill(0, {.echo = 1, .sequence = 1, .bytes = 1 << 20});
         hostile.set(kFilled, 1);
+        hostile.set(kPosted, 1);
       },
       receive_nothing);
 }
@@ -160,6 +184,7 @@ TEST_P(HostileToBatched, SequenceGap) {
       [](Hostile& hostile) {
         hostile.fill(0, {.echo = 1, .sequence = 2, .place = 1, .bytes = 10});
         hostile.set(kFilled, 1);
+        hostile.set(kPosted, 1);
       },
       receive_nothing);
 }
@@ -169,6 +194,7 @@ TEST_P(HostileToBatched, SequenceFarAhead) {
       [](Hostile& hostile) {
         hostile.fill(0, {.echo = 1, .sequence = 1000, .place = 999, .bytes = 10});
         hostile.set(kFilled, 1);
+        hostile.set(kPosted, 1);
       },
       receive_nothing);
 }
@@ -179,6 +205,7 @@ TEST_P(HostileToBatched, TheSamePlaceTwice) {
         hostile.fill(0, {.echo = 1, .sequence = 2, .place = 1, .bytes = 10});
         hostile.fill(1, {.echo = 3, .sequence = 2, .place = 1, .bytes = 10});
         hostile.set(kFilled, 3);
+        hostile.set(kPosted, 1);
       },
       receive_nothing);
 }
@@ -188,6 +215,7 @@ TEST_P(HostileToBatched, EndThatSaysTooLittle) {
       [](Hostile& hostile) {
         hostile.fill(0, {.echo = 1, .sequence = 1, .bytes = 4, .kind = SlotKind::kEnd});
         hostile.set(kFilled, 1);
+        hostile.set(kPosted, 1);
       },
       receive_nothing);
 }
@@ -195,9 +223,10 @@ TEST_P(HostileToBatched, EndThatSaysTooLittle) {
 TEST_P(HostileToBatched, AnnouncedSizeAboveTheLimit) {
   expect_protocol_error(
       [](Hostile& hostile) {
-        hostile.write(kHeadBytes + sizeof(SlotHeader), std::uint64_t{1} << 60);
+        hostile.write(kHeadBytes + hostile.layout.header_bytes(), std::uint64_t{1} << 60);
         hostile.fill(0, {.echo = 1, .sequence = 1, .bytes = 8, .kind = SlotKind::kLargeStart});
         hostile.set(kFilled, 1);
+        hostile.set(kPosted, 1);
       },
       receive_nothing);
 }
