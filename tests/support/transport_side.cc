@@ -23,13 +23,16 @@ std::unique_ptr<Transport> make_transport(const TransportSetup& setup, const Que
                                           std::unique_ptr<QueuePair> queue_pair) {
   RingOptions ring = setup.ring;
   SlotOptions slots = setup.slots;
-  ring.depths = slots.depths = depths;
+  ChunkedOptions chunks = setup.chunks;
+  ring.depths = slots.depths = chunks.depths = depths;
   if (setup.transport == "ring")
     return std::make_unique<RingTransport>(std::move(device), std::move(queue_pair), ring);
   if (setup.transport == "batched")
     return std::make_unique<BatchedTransport>(std::move(device), std::move(queue_pair), slots);
   if (setup.transport == "confirm-each")
     return std::make_unique<ConfirmEachTransport>(std::move(device), std::move(queue_pair), slots);
+  if (setup.transport == "chunked")
+    return std::make_unique<ChunkedTransport>(std::move(device), std::move(queue_pair), chunks);
   throw std::invalid_argument("no transport " + setup.transport);
 }
 

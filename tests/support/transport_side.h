@@ -11,6 +11,7 @@
 
 #include "support/fault_device.h"
 #include "support/peer_pair.h"
+#include "transport/chunked.h"
 #include "transport/ring.h"
 #include "transport/slot_transport.h"
 
@@ -52,11 +53,12 @@ using TransportBody = std::function<void(TransportSide&)>;
 
 struct TransportSetup {
   std::string device = "shm";
-  std::string transport = "ring";  // or "batched", "confirm-each"
+  std::string transport = "ring";  // or "batched", "confirm-each", "chunked"
   FaultProfile first;
   FaultProfile second;
   RingOptions ring;
   SlotOptions slots;
+  ChunkedOptions chunks;
 };
 
 // The first side offers, the second connects; both set up the transport. As VerbsTest::run

@@ -1,0 +1,204 @@
+// The chunked transport (FedRDMA §3): large transfers over paths that lose and are far. A transfer,
+// which is a message, goes in chunks of which only so many bytes are on the path at once that its
+// narrow place can hold them (proto/chunk_window.h).
+//
+// mode=inplace: the receiver has for each context a pool of regions that each hold a whole
+// transfer. Chunks go from the last to the first straight to their place; only the first carries a
+// header, and its arrival, by immediate data, is the arrival of all. No reassembly, no other memory.
+// mode=header: every chunk carries a header, and the receiver puts them together.
+// Either way a transfer that is too large for one part goes in several, each with a header.
+//
+// When the queue pair fails both sides make a new one and go on from the last confirmed chunk
+// (chunked_resume.cc). docs/transports/chunked.md has the whole.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/counter.h"
+#include "base/settings.h"
+#include "proto/chunk_pool.h"
+#include "proto/chunk_sender.h"
+#include "proto/chunk_window.h"
+#include "proto/ring.h"
+#include "transport/chunk_digest.h"
+#include "transport/reassembly.h"
+#include "transport/transport.h"
+
+namespace leat::detail {
+
+struct ChunkedOptions {
+  ChunkMode mode = ChunkMode::kInPlace;
+  std::size_t chunk_bytes = std::size_t{4} << 20;
+  std::size_t window = 0;  // chunks; 0: adaptive
+  LinkEnable link_enable = LinkEnable::kAuto;
+  std::size_t region_bytes = 0;  // of context 0; 0: by device
+  std::size_t region_count = 4;
+  bool verify = false;
+  std::size_t max_message_bytes = 0;
+  QueueDepths depths;  // with which the queue pair was made
+};
+
+class ChunkedTransport final : public Transport {
+ public:
+  // Allocates the regions and posts the receives: the peer may send once it has setup(). Throws
+  // kResource; kInvalidArgument for regions that no immediate data could name.
+  ChunkedTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
+                   const ChunkedOptions& options);
+
+  std::vector<std::byte> setup() const override;
+  void start(std::span<const std::byte> peer_setup) override;
+
+  bool try_send(std::span<const std::byte> message, Context context) override;
+  bool took_part() const override { return took_part_; }
+  std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
+  bool try_commit(std::size_t bytes) override;
+  void abandon() override { reservation_.reset(); }
+  bool try_end() override;
+  bool try_flush() override;
+  bool try_drain() override { return try_flush(); }
+  ReceiveResult try_receive(Context context, Delivery& delivery) override;
+  bool pending() const override;
+  void release(Delivery& delivery) noexcept override;
+  void arm(Side side) override { queue_pair_->arm(side); }
+  int event_fd(Side side) const override { return queue_pair_->event_fd(side); }
+  bool room_comes_silently() const override { return true; }
+  bool receiving_waits_for_room() const override { return credit_refused_; }
+  std::size_t max_in_place_bytes(Context context) const override { return part_bytes(context); }
+  std::size_t max_message_bytes() const override { return max_message_bytes_; }
+  std::string describe() const override;
+  void add_stats(Stats& stats) const override;
+
+ private:
+  // What the receiver writes into the sender's memory; each word by one plain write.
+  struct Credits {
+    std::uint64_t receives = 0;  // announcements taken and replaced by new receives
+    std::uint64_t padding[7] = {};
+    std::array<std::uint64_t, kContextCount> free_before{};  // PoolReceiver::free_before
+  };
+  // The pools of one side, one after the other.
+  struct Layout {
+    RegionShape first;   // of context 0
+    RegionShape others;  // of each other context
+    const RegionShape& shape(Context context) const { return context == 0 ? first : others; }
+    std::uint64_t first_unit(Context context) const {
+      return context == 0 ? 0 : first.units() + (context - 1) * others.units();
+    }
+    std::size_t bytes() const { return first_unit(kContextCount) * kPlaceUnitBytes; }
+  };
+  // A transfer of which a part is on its way.
+  struct Outgoing {
+    bool active = false;
+    std::uint32_t sequence = 0;  // of the part that is being sent
+    std::size_t total = 0;
+    std::size_t posted = 0;    // bytes, of all parts
+    std::size_t part_left = 0;  // of an open part: bytes from its start that were not posted
+    bool part_open = false;     // it has a place, and its last chunks are on their way
+    PoolSender::Place place;
+    std::optional<ChunkDigester> digester;
+  };
+  // Bytes to be sent, and the key of the registered memory they are in, if they are.
+  struct Source {
+    std::span<const std::byte> bytes;
+    std::uint32_t local_key = 0;  // of memory with room for a header in front
+    bool registered = false;
+  };
+  struct Reservation {
+    std::size_t bytes = 0;
+    Context context = 0;
+    std::optional<std::size_t> committed;
+  };
+
+  std::size_t part_bytes(Context context) const;
+
+  // send side
+  bool send(const Source& source, Context context);
+  bool send_part(const Source& source, Context context, Outgoing& out);
+  bool post_chunk(const Source& source, Context context, const Outgoing& out, std::size_t bytes,
+                  bool announces, std::size_t part_offset, std::size_t length);
+  bool post_at_once(const SendRequest& chunk, const SendRequest& announcement, bool announces);
+  bool post_work(ChunkWork& work);
+  ChunkHeader header_of(Context context, const Outgoing& out, std::size_t length) const;
+  std::byte* stage(std::size_t bytes, RingSender::Place& place);
+  bool find_credit();
+  bool find_place(Context context, std::size_t bytes, PoolSender::Place& place);
+  void check_unreserved(Context context) const;
+  void look_at_sends();
+  void take_completion(const Completion& completion);
+  [[noreturn]] void fail_sending(ErrorCode code, const std::string& what);
+  bool no_room();
+  std::uint64_t credit(std::size_t offset) const;
+
+  // receive side
+  void arrived(const Completion& completion);
+  ReceiveResult hand_out(Context context, Delivery& delivery);
+  void check_digest(std::span<const std::byte> message, const ChunkDigest& digest);
+  void replace_receives();
+  void return_space(Context context) noexcept;
+  void retry_credits() noexcept;
+  bool write_credit(std::size_t offset, std::uint64_t value) noexcept;
+  void check_receiving();
+  [[noreturn]] void fail_receiving(ErrorCode code, const std::string& what);
+  [[noreturn]] void nonsense(const std::string& what);
+
+  // --- set once
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<QueuePair> queue_pair_;
+  const Limits limits_;
+  ChunkedOptions options_;         // after start(), chunk_bytes and verify as both sides have them
+  std::size_t max_message_bytes_;  // after start(), the smaller of both sides'
+  const std::uint64_t receive_count_;      // posted receives, and so announcements in flight to us
+  Layout layout_;                          // of our pools
+  Layout peer_layout_;
+  std::unique_ptr<MemoryRegion> region_;   // our pools, then the Credits that the peer writes
+  std::unique_ptr<MemoryRegion> staging_;  // chunks in flight; null: requests run as posted
+  RemoteRegion peer_region_;
+  std::uint64_t peer_credits_address_ = 0;
+  std::uint64_t peer_receive_count_ = 0;
+  const std::byte* credits_ = nullptr;  // what the peer writes, at the end of region_
+
+  // --- send side
+  alignas(64) std::array<PoolSender, kContextCount> senders_;
+  std::array<Outgoing, kContextCount> outgoing_;
+  std::array<std::uint32_t, kContextCount> transfers_{};  // sent, of each context
+  std::array<std::uint64_t, kContextCount> parts_{};
+  ChunkSender works_;  // unused where requests run as they are posted
+  ChunkWindow window_;
+  RingSender stage_;
+  std::uint64_t announced_ = 0;
+  std::uint64_t taken_ = 0;  // by the peer, as far as we looked
+  std::unique_ptr<MemoryRegion> reserved_memory_;
+  bool reserved_in_flight_ = false;
+  std::optional<Reservation> reservation_;
+  bool took_part_ = false;
+  bool end_sent_ = false;
+  ErrorCode send_error_code_ = ErrorCode::kPeerDied;
+  std::string send_error_;
+
+  // --- receive side
+  alignas(64) std::array<PoolReceiver, kContextCount> receivers_;
+  std::array<std::uint64_t, kContextCount> space_returned_{};
+  std::array<Reassembly, kContextCount> large_;
+  std::vector<ReceiveRequest> blank_receives_;
+  std::uint64_t arrivals_ = 0;  // announcements taken ever
+  std::uint64_t receives_to_replace_ = 0;
+  std::uint64_t receives_replaced_ = 0;
+  bool credit_refused_ = false;  // a credit found no room in the send queue
+  bool ended_ = false;
+  ErrorCode receive_error_code_ = ErrorCode::kPeerDied;
+  std::string receive_error_;
+
+  // --- statistics
+  Counter chunks_;          // send side
+  Counter credit_waits_;    // send side
+  Counter credit_returns_;  // receive side
+  Counter reassembled_;     // receive side
+};
+
+}  // namespace leat::detail
