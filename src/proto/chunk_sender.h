@@ -58,6 +58,23 @@ class ChunkSender {
     --posted_;
     return true;
   }
+  // Bytes of that context that were posted and are not confirmed.
+  std::size_t unconfirmed(Context context) const {
+    std::size_t bytes = 0;
+    for (const ChunkWork& work : works_)
+      if (work.context == context) bytes += work.bytes;
+    return bytes;
+  }
+  // Gives every announcement that goes again without its chunk a place for its header.
+  template <typename Place>
+  std::size_t place_headers(Place&& place) {
+    std::size_t count = 0;
+    for (ChunkWork& work : works_)
+      if (work.local == nullptr && work.bytes != 0) place(work, count++);
+    return count;
+  }
+  // Requests that are not confirmed, and announcements that are not taken.
+  std::size_t waiting() const { return works_.size() + announced_.size(); }
   // Nothing is posted and nothing is to be.
   bool idle() const { return works_.empty(); }
 

@@ -10,6 +10,8 @@ namespace leat::detail {
 namespace {
 
 constexpr std::uint64_t kTransfersPerErrorPoll = 64;
+// Fruitless tries between two looks at whether the peer wishes to resume, each a system call.
+constexpr unsigned kTriesPerQuestion = 1024;
 
 }  // namespace
 
@@ -25,6 +27,8 @@ bool ChunkedTransport::try_send(std::span<const std::byte> message, Context cont
                     " bytes is above max_message_bytes (" + std::to_string(max_message_bytes_) +
                     ")",
                 "Send it in parts, or raise max_message_bytes on both sides.");
+  const auto mine = turn(send_mutex_);
+  if (!mine) return false;
   check_unreserved(context);
   return send({message}, context);
 }
@@ -39,7 +43,7 @@ void ChunkedTransport::check_unreserved(Context context) const {
 // As much as may be on its way now.
 bool ChunkedTransport::send(const Source& source, Context context) {
   took_part_ = false;
-  look_at_sends();
+  if (!look_at_sends()) return false;
   Outgoing& out = outgoing_[context];
   if (!out.active) {
     out = {};
@@ -97,7 +101,7 @@ bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing
   } while (out.part_open);
   ++out.sequence;
   ++parts_[context];
-  if (++announced_ % kTransfersPerErrorPoll == 0) look_at_sends();
+  if (++announced_ % kTransfersPerErrorPoll == 0) static_cast<void>(look_at_sends());
   return true;
 }
 
@@ -178,8 +182,14 @@ bool ChunkedTransport::post_at_once(const SendRequest& chunk, const SendRequest&
   return queue_pair_->post_send(both) == both.size();
 }
 
-// Posts it, new or again.
 bool ChunkedTransport::post_work(ChunkWork& work) {
+  if (!post_request(work)) return false;
+  works_.posted(work);
+  return true;
+}
+
+// Posts it, new or again.
+bool ChunkedTransport::post_request(ChunkWork& work) {
   SendRequest request;
   request.opcode = work.announces ? Opcode::kWriteWithImmediate : Opcode::kWrite;
   request.local = work.local;
@@ -191,7 +201,6 @@ bool ChunkedTransport::post_work(ChunkWork& work) {
   request.immediate = work.immediate;
   if (queue_pair_->post_send({&request, 1}) == 0) return false;
   work.flight = window_.posted(work.bytes, Clock::now());
-  works_.posted(work);
   return true;
 }
 
@@ -229,7 +238,7 @@ bool ChunkedTransport::find_credit() {
 
 bool ChunkedTransport::no_room() {
   credit_waits_.add(1);
-  look_at_sends();
+  if (look_at_sends() && ++fruitless_sends_ % kTriesPerQuestion == 0) ask_whether_wanted();
   return false;
 }
 
@@ -247,10 +256,12 @@ std::span<std::byte> ChunkedTransport::try_reserve(std::size_t bytes, Context co
                 "cannot reserve " + std::to_string(bytes) + " bytes: at most " +
                     std::to_string(max_in_place_bytes(context)) + " fit in place",
                 "Raise region_bytes on the receiving side, or use send().");
+  const auto mine = turn(send_mutex_);
+  if (!mine) return {};
   if (outgoing_[context].active || reservation_)
     throw Error(ErrorCode::kInvalidArgument, "reserve: an earlier send or reservation of context " +
                                                  std::to_string(context) + " is not finished");
-  look_at_sends();
+  if (!look_at_sends()) return {};
   if (reserved_in_flight_ && !works_.idle()) {
     no_room();
     return {};
@@ -266,6 +277,8 @@ std::span<std::byte> ChunkedTransport::try_reserve(std::size_t bytes, Context co
 }
 
 bool ChunkedTransport::try_commit(std::size_t bytes) {
+  const auto mine = turn(send_mutex_);
+  if (!mine) return false;
   if (!reservation_ || bytes > reservation_->bytes)
     throw Error(ErrorCode::kInvalidArgument,
                 "commit of " + std::to_string(bytes) + " bytes without a reservation of that size");
@@ -284,7 +297,8 @@ bool ChunkedTransport::try_commit(std::size_t bytes) {
 
 bool ChunkedTransport::try_end() {
   if (end_sent_) return true;
-  look_at_sends();
+  const auto mine = turn(send_mutex_);
+  if (!mine || !look_at_sends()) return false;
   if (!find_credit()) return no_room();
   ChunkWork work;
   work.announces = true;
@@ -309,28 +323,32 @@ bool ChunkedTransport::try_end() {
 }
 
 bool ChunkedTransport::try_flush() {
-  look_at_sends();
-  return works_.idle();
+  const auto mine = turn(send_mutex_);
+  return mine && look_at_sends() && works_.idle();
 }
 
 // --- completions
 
-void ChunkedTransport::look_at_sends() {
+// False: the queue pair has failed and is being made anew.
+bool ChunkedTransport::look_at_sends() {
   std::array<Completion, 16> completions;
   while (send_error_.empty()) {
     const std::size_t count = queue_pair_->poll_sends(completions);
     for (const Completion& completion : std::span(completions).first(count)) {
-      if (completion.status != CompletionStatus::kSuccess)
-        fail_sending(ErrorCode::kPeerDied,
-                     std::string("sending failed: ") + to_string(completion.status));
-      take_completion(completion);
+      if (completion.status != CompletionStatus::kSuccess) {
+        const std::string why = std::string("sending failed: ") + to_string(completion.status);
+        if (break_off(why)) return false;
+        fail_sending(ErrorCode::kPeerDied, why);
+      }
+      take_completion();
     }
     if (count < completions.size()) break;
   }
   if (!send_error_.empty()) throw Error(send_error_code_, send_error_);
+  return true;
 }
 
-void ChunkedTransport::take_completion(const Completion& /*completion*/) {
+void ChunkedTransport::take_completion() {
   ChunkWork work;
   if (!works_.confirmed(work)) return;
   window_.confirmed(work.flight, Clock::now());
@@ -345,14 +363,19 @@ void ChunkedTransport::fail_sending(ErrorCode code, const std::string& what) {
 
 // --- both
 
-std::string ChunkedTransport::describe() const { return "chunked on " + queue_pair_->describe(); }
+std::string ChunkedTransport::describe() const {
+  const std::lock_guard lock(queue_pair_mutex_);
+  return "chunked on " + (queue_pair_ ? queue_pair_->describe() : "a queue pair that is made anew");
+}
 
 void ChunkedTransport::add_stats(Stats& stats) const {
   stats.chunks += chunks_.get();
   stats.credit_waits += credit_waits_.get();
   stats.credit_returns += credit_returns_.get();
   stats.reassembled_messages += reassembled_.get();
-  stats.rnr_retries += queue_pair_->rnr_retries();
+  stats.resumes += resumes_.get();
+  const std::lock_guard lock(queue_pair_mutex_);
+  if (queue_pair_) stats.rnr_retries += queue_pair_->rnr_retries();
 }
 
 }  // namespace leat::detail

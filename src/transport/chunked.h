@@ -13,16 +13,21 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/counter.h"
+#include "base/fd.h"
 #include "base/settings.h"
+#include "conn/resume.h"
 #include "proto/chunk_pool.h"
 #include "proto/chunk_sender.h"
 #include "proto/chunk_window.h"
@@ -41,6 +46,7 @@ struct ChunkedOptions {
   std::size_t region_bytes = 0;  // of context 0; 0: by device
   std::size_t region_count = 4;
   bool verify = false;
+  std::chrono::milliseconds resume_timeout{20'000};
   std::size_t max_message_bytes = 0;
   QueueDepths depths;  // with which the queue pair was made
 };
@@ -48,9 +54,11 @@ struct ChunkedOptions {
 class ChunkedTransport final : public Transport {
  public:
   // Allocates the regions and posts the receives: the peer may send once it has setup(). Throws
-  // kResource; kInvalidArgument for regions that no immediate data could name.
+  // kResource; kInvalidArgument for regions that no immediate data could name. `resumer`: null if a
+  // queue pair that failed ends the connection.
   ChunkedTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
-                   const ChunkedOptions& options);
+                   const ChunkedOptions& options, std::unique_ptr<Resumer> resumer = nullptr);
+  ~ChunkedTransport() override;
 
   std::vector<std::byte> setup() const override;
   void start(std::span<const std::byte> peer_setup) override;
@@ -66,8 +74,8 @@ class ChunkedTransport final : public Transport {
   ReceiveResult try_receive(Context context, Delivery& delivery) override;
   bool pending() const override;
   void release(Delivery& delivery) noexcept override;
-  void arm(Side side) override { queue_pair_->arm(side); }
-  int event_fd(Side side) const override { return queue_pair_->event_fd(side); }
+  void arm(Side side) override;
+  int event_fd(Side side) const override;
   bool room_comes_silently() const override { return true; }
   bool receiving_waits_for_room() const override { return credit_refused_; }
   std::size_t max_in_place_bytes(Context context) const override { return part_bytes(context); }
@@ -117,6 +125,19 @@ class ChunkedTransport final : public Transport {
 
   std::size_t part_bytes(Context context) const;
 
+  // --- resuming
+  // The turn of a side; none while the queue pair is being made anew.
+  std::unique_lock<std::mutex> turn(std::mutex& mutex);
+  // Has the queue pair made anew. False: this connection cannot.
+  bool break_off(const std::string& why);
+  void ask_whether_wanted();
+  void resume() noexcept;  // in a thread of its own
+  void take_leave();
+  void adopt(Resumer::Outcome outcome);
+  bool catch_up(Deadline deadline);
+  void watch_queue_pair();
+  std::string progress() const;
+
   // send side
   bool send(const Source& source, Context context);
   bool send_part(const Source& source, Context context, Outgoing& out);
@@ -124,19 +145,21 @@ class ChunkedTransport final : public Transport {
                   bool announces, std::size_t part_offset, std::size_t length);
   bool post_at_once(const SendRequest& chunk, const SendRequest& announcement, bool announces);
   bool post_work(ChunkWork& work);
+  bool post_request(ChunkWork& work);
   ChunkHeader header_of(Context context, const Outgoing& out, std::size_t length) const;
   std::byte* stage(std::size_t bytes, RingSender::Place& place);
   bool find_credit();
   bool find_place(Context context, std::size_t bytes, PoolSender::Place& place);
   void check_unreserved(Context context) const;
-  void look_at_sends();
-  void take_completion(const Completion& completion);
+  bool look_at_sends();
+  void take_completion();
   [[noreturn]] void fail_sending(ErrorCode code, const std::string& what);
   bool no_room();
   std::uint64_t credit(std::size_t offset) const;
 
   // receive side
   void arrived(const Completion& completion);
+  void take_arrival(const Completion& completion);
   ReceiveResult hand_out(Context context, Delivery& delivery);
   void check_digest(std::span<const std::byte> message, const ChunkDigest& digest);
   void replace_receives();
@@ -149,7 +172,26 @@ class ChunkedTransport final : public Transport {
 
   // --- set once
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Resumer> resumer_;
+  Fd waits_[2];  // by Side, with a resumer: epoll of the queue pair's event and wake_
+  Fd wake_[2];   // by Side: resuming has come to an end
+
+  // --- resuming. Each side holds its mutex during a call, which nobody contends as long as things
+  // go well; who changes the queue pair holds both.
+  std::mutex send_mutex_;
+  std::mutex receive_mutex_;
+  mutable std::mutex queue_pair_mutex_;  // for who only wants to describe it
+  std::mutex resume_mutex_;              // resumer_thread_
+  std::thread resumer_thread_;
+  // Set before that thread starts, cleared at its end: release, so that whoever sees it cleared sees
+  // the new queue pair; the mutexes order all else.
+  std::atomic<bool> resuming_{false};
+  std::string why_broken_;  // of that thread, set before it starts
+  std::unique_ptr<MemoryRegion> headers_again_;
+  Counter resumes_;
   std::unique_ptr<QueuePair> queue_pair_;
+
+  // --- set once
   const Limits limits_;
   ChunkedOptions options_;         // after start(), chunk_bytes and verify as both sides have them
   std::size_t max_message_bytes_;  // after start(), the smaller of both sides'
@@ -178,6 +220,7 @@ class ChunkedTransport final : public Transport {
   std::optional<Reservation> reservation_;
   bool took_part_ = false;
   bool end_sent_ = false;
+  unsigned fruitless_sends_ = 0;
   ErrorCode send_error_code_ = ErrorCode::kPeerDied;
   std::string send_error_;
 
@@ -191,6 +234,7 @@ class ChunkedTransport final : public Transport {
   std::uint64_t receives_replaced_ = 0;
   bool credit_refused_ = false;  // a credit found no room in the send queue
   bool ended_ = false;
+  unsigned fruitless_polls_ = 0;
   ErrorCode receive_error_code_ = ErrorCode::kPeerDied;
   std::string receive_error_;
 

@@ -10,10 +10,14 @@ namespace {
 
 // Receives are replaced, and the sender told, after this share of them was used.
 constexpr std::uint64_t kReplaceShare = 4;
+// Fruitless polls between two looks at whether the peer wishes to resume, each a system call.
+constexpr unsigned kPollsPerQuestion = 1024;
 
 }  // namespace
 
 ReceiveResult ChunkedTransport::try_receive(Context context, Delivery& delivery) {
+  const auto mine = turn(receive_mutex_);
+  if (!mine) return ReceiveResult::kNothing;
   std::array<Completion, 16> completions;
   for (;;) {
     if (receivers_[context].waiting() && receive_error_.empty()) {
@@ -23,9 +27,11 @@ ReceiveResult ChunkedTransport::try_receive(Context context, Delivery& delivery)
     const std::size_t count = receive_error_.empty() ? queue_pair_->poll_receives(completions) : 0;
     if (count == 0) break;
     for (const Completion& completion : std::span(completions).first(count)) arrived(completion);
+    if (resuming_.load(std::memory_order_relaxed)) return ReceiveResult::kNothing;
     if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
   }
   check_receiving();
+  if (!ended_ && ++fruitless_polls_ % kPollsPerQuestion == 0) ask_whether_wanted();
   if (!ended_) return ReceiveResult::kNothing;
   if (receivers_[context].within_transfer()) nonsense("the end within a transfer");
   return ReceiveResult::kEnd;
@@ -43,10 +49,14 @@ void ChunkedTransport::arrived(const Completion& completion) {
   if (!receive_error_.empty()) return;
   if (completion.status != CompletionStatus::kSuccess) {
     if (ended_) return;  // after its end the peer may go
-    receive_error_ = std::string("receiving failed: ") + to_string(completion.status) + " (" +
-                     queue_pair_->describe() + ")";
+    const std::string why = std::string("receiving failed: ") + to_string(completion.status);
+    if (!break_off(why)) receive_error_ = why + " (" + queue_pair_->describe() + ")";
     return;
   }
+  take_arrival(completion);
+}
+
+void ChunkedTransport::take_arrival(const Completion& completion) {
   ++receives_to_replace_;
   ++arrivals_;
   if (completion.kind != CompletionKind::kImmediate) nonsense("a message without immediate data");
@@ -126,11 +136,13 @@ void ChunkedTransport::check_digest(std::span<const std::byte> message, const Ch
 }
 
 bool ChunkedTransport::pending() const {
+  if (resuming_.load(std::memory_order_acquire)) return false;  // its end gives an event
   return std::any_of(receivers_.begin(), receivers_.end(),
                      [](const PoolReceiver& receiver) { return receiver.waiting(); });
 }
 
 void ChunkedTransport::release(Delivery& delivery) noexcept {
+  const std::lock_guard lock(receive_mutex_);
   receivers_[delivery.context].release(delivery.ticket);
   return_space(delivery.context);
 }
@@ -167,7 +179,7 @@ bool ChunkedTransport::write_credit(std::size_t offset, std::uint64_t value) noe
   request.bytes = sizeof value;
   request.remote_address = peer_credits_address_ + offset;
   request.remote_key = peer_region_.key;
-  if (queue_pair_->post_send({&request, 1}) == 0) {
+  if (queue_pair_ == nullptr || queue_pair_->post_send({&request, 1}) == 0) {
     credit_refused_ = true;  // check_receiving tries again
     return false;
   }

@@ -52,8 +52,10 @@ WindowOptions window_options(const ChunkedOptions& options) {
 
 ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
                                    std::unique_ptr<QueuePair> queue_pair,
-                                   const ChunkedOptions& options)
+                                   const ChunkedOptions& options,
+                                   std::unique_ptr<Resumer> resumer)
     : device_(std::move(device)),
+      resumer_(std::move(resumer)),
       queue_pair_(std::move(queue_pair)),
       limits_(device_->limits()),
       options_(options),
@@ -132,7 +134,12 @@ void ChunkedTransport::start(std::span<const std::byte> peer_setup) {
   // No chunk is longer than one request may be, or than the largest region.
   options_.chunk_bytes = std::min({options_.chunk_bytes, peer_layout_.first.part_bytes(),
                                    limits_.max_request_bytes - sizeof(ChunkHeader)});
-  if (limits_.max_inline_bytes >= options_.chunk_bytes) return;  // runs requests as they are posted
+  if (limits_.max_inline_bytes >= options_.chunk_bytes) {
+    // Requests run as they are posted, between processes of one host: no path that could be cut.
+    resumer_.reset();
+    return;
+  }
+  watch_queue_pair();
 
   // All that is in flight, and twice the longest chunk, so that one always fits when nothing is.
   const std::size_t pool = peer_layout_.first.units() * kPlaceUnitBytes;

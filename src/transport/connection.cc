@@ -61,7 +61,7 @@ class Setup {
           std::move(link.device), std::move(link.queue_pair), slot_options(depths));
     if (link.transport == "chunked")
       return std::make_unique<ChunkedTransport>(std::move(link.device), std::move(link.queue_pair),
-                                                chunked_options(depths));
+                                                chunked_options(depths), resumer(link, depths));
     throw Error(ErrorCode::kUnavailable, "no transport is named '" + link.transport + "'");
   }
 
@@ -78,6 +78,10 @@ class Setup {
             .max_message_bytes = settings_.max_message_bytes,
             .depths = depths};
   }
+  std::unique_ptr<Resumer> resumer(const Link& link, const QueueDepths& depths) const {
+    if (settings_.resume_timeout == std::chrono::milliseconds::zero()) return nullptr;
+    return std::make_unique<Resumer>(*link.stream, link.active, depths);
+  }
   ChunkedOptions chunked_options(const QueueDepths& depths) const {
     return {.mode = settings_.mode,
             .chunk_bytes = settings_.chunk_bytes,
@@ -86,6 +90,7 @@ class Setup {
             .region_bytes = settings_.region_bytes,
             .region_count = settings_.region_count,
             .verify = settings_.verify,
+            .resume_timeout = settings_.resume_timeout,
             .max_message_bytes = settings_.max_message_bytes,
             .depths = depths};
   }

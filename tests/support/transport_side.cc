@@ -1,11 +1,18 @@
 #include "support/transport_side.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <stdexcept>
 #include <thread>
 
+#include "base/system_error.h"
 #include "conn/link.h"
+#include "conn/resume.h"
+#include "conn/tcp.h"
 #include "leat/error.h"
 #include "support/devices.h"
+#include "support/link_pair.h"
 #include "support/scale.h"
 #include "transport/batched.h"
 #include "transport/confirm_each.h"
@@ -18,9 +25,24 @@ std::string as_word(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// The lifeline of both sides, without a handshake.
+std::unique_ptr<Stream> connect_streams(Peer& peer, bool listens) {
+  Uri uri;
+  uri.host = "127.0.0.1";
+  if (!listens) {
+    uri.port = peer.hear_value<std::uint16_t>();
+    return plain_stream(connect_tcp(uri, hang_deadline(), false));
+  }
+  const Fd listener = listen_tcp(uri);
+  peer.tell_value(bound_port(listener.get()));
+  wait_ready(listener.get(), POLLIN, hang_deadline(), "nobody came");
+  return plain_stream(Fd(check(::accept(listener.get(), nullptr, nullptr), "accept")));
+}
+
 std::unique_ptr<Transport> make_transport(const TransportSetup& setup, const QueueDepths& depths,
                                           std::unique_ptr<Device> device,
-                                          std::unique_ptr<QueuePair> queue_pair) {
+                                          std::unique_ptr<QueuePair> queue_pair,
+                                          std::unique_ptr<Resumer> resumer) {
   RingOptions ring = setup.ring;
   SlotOptions slots = setup.slots;
   ChunkedOptions chunks = setup.chunks;
@@ -32,7 +54,8 @@ std::unique_ptr<Transport> make_transport(const TransportSetup& setup, const Que
   if (setup.transport == "confirm-each")
     return std::make_unique<ConfirmEachTransport>(std::move(device), std::move(queue_pair), slots);
   if (setup.transport == "chunked")
-    return std::make_unique<ChunkedTransport>(std::move(device), std::move(queue_pair), chunks);
+    return std::make_unique<ChunkedTransport>(std::move(device), std::move(queue_pair), chunks,
+                                              std::move(resumer));
   throw std::invalid_argument("no transport " + setup.transport);
 }
 
@@ -50,7 +73,11 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
     const std::string blob = peer.hear();
     queue_pair = device->connect(std::as_bytes(std::span(blob)), depths, hang_deadline());
   }
-  TransportSide side(peer, make_transport(setup, depths, std::move(device), std::move(queue_pair)));
+  std::unique_ptr<Stream> stream = setup.resumes ? connect_streams(peer, offers) : nullptr;
+  auto resumer = stream ? std::make_unique<Resumer>(*stream, !offers, depths) : nullptr;
+  auto transport = make_transport(setup, depths, std::move(device), std::move(queue_pair),
+                                  std::move(resumer));
+  TransportSide side(peer, std::move(stream), std::move(transport));
   peer.tell(as_word(side.transport->setup()));
   const std::string peer_setup = peer.hear();
   side.transport->start(std::as_bytes(std::span(peer_setup)));

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "conn/stream.h"
 #include "support/fault_device.h"
 #include "support/peer_pair.h"
 #include "transport/chunked.h"
@@ -22,10 +23,12 @@ namespace leat::detail {
 // lifeline, and std::runtime_error at hang_deadline().
 class TransportSide {
  public:
-  TransportSide(Peer& its_peer, std::unique_ptr<Transport> its_transport)
-      : peer(its_peer), transport(std::move(its_transport)) {}
+  TransportSide(Peer& its_peer, std::unique_ptr<Stream> its_stream,
+                std::unique_ptr<Transport> its_transport)
+      : peer(its_peer), stream(std::move(its_stream)), transport(std::move(its_transport)) {}
 
   Peer& peer;
+  std::unique_ptr<Stream> stream;  // null unless the setup resumes
   std::unique_ptr<Transport> transport;
   bool watches_lifeline = true;
 
@@ -59,6 +62,7 @@ struct TransportSetup {
   RingOptions ring;
   SlotOptions slots;
   ChunkedOptions chunks;
+  bool resumes = false;  // chunked only: over a TCP connection of its own
 };
 
 // The first side offers, the second connects; both set up the transport. As VerbsTest::run
