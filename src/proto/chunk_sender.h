@@ -21,7 +21,7 @@ namespace leat::detail {
 
 // A request of a sender. Plain value.
 struct ChunkWork {
-  std::byte* local = nullptr;  // stays until it is confirmed; null: `header`, and nothing else
+  std::byte* local = nullptr;  // stays until it is confirmed
   std::uint32_t local_key = 0;
   std::size_t bytes = 0;
   std::uint64_t offset = 0;     // in the peer's region
@@ -30,6 +30,7 @@ struct ChunkWork {
   bool announces = false;       // it is, or carries, the header
   std::uint32_t immediate = 0;  // of an announcement
   ChunkHeader header;           // the same as among the bytes
+  bool header_alone = false;    // the bytes are the header, for which place_headers finds a place
   std::uint64_t kept = 0;       // the sender's own: what is free once it is confirmed
   ChunkWindow::Flight flight;
 };
@@ -70,7 +71,7 @@ class ChunkSender {
   std::size_t place_headers(Place&& place) {
     std::size_t count = 0;
     for (ChunkWork& work : works_)
-      if (work.local == nullptr && work.bytes != 0) place(work, count++);
+      if (work.header_alone) place(work, count++);
     return count;
   }
   // Requests that are not confirmed, and announcements that are not taken.
@@ -111,6 +112,7 @@ class ChunkSender {
       work.announces = true;
       work.immediate = announced.immediate;
       work.header = announced.header;
+      work.header_alone = !announced.bare;
       works.push_back(work);
     }
     // What is left out keeps its turn in giving back what it kept.

@@ -31,7 +31,8 @@ ReceiveResult ChunkedTransport::try_receive(Context context, Delivery& delivery)
     if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
   }
   check_receiving();
-  if (!ended_ && ++fruitless_polls_ % kPollsPerQuestion == 0) ask_whether_wanted();
+  // Also after the peer's end, of which it may not know that it has arrived.
+  if (++fruitless_polls_ % kPollsPerQuestion == 0) ask_whether_wanted();
   if (!ended_) return ReceiveResult::kNothing;
   if (receivers_[context].within_transfer()) nonsense("the end within a transfer");
   return ReceiveResult::kEnd;

@@ -5,6 +5,7 @@
 
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -51,6 +52,17 @@ void receive_all(TransportSide& side, std::uint64_t count) {
   }
 }
 
+// Goes on calling the transport, which resumes only then, until the other side has said a word.
+void stay_for(TransportSide& side, std::string_view word) {
+  const Deadline deadline = hang_deadline();
+  while (!side.peer.has_word() && !passed(deadline)) {
+    Delivery delivery;
+    EXPECT_NE(side.transport->try_receive(0, delivery), ReceiveResult::kMessage);
+    std::this_thread::yield();
+  }
+  side.peer.hear(word);
+}
+
 std::uint64_t resumes_of(const TransportSide& side) {
   Stats stats;
   side.transport->add_stats(stats);
@@ -77,7 +89,8 @@ std::vector<Case> cases() {
     const FaultProfile none{.like_hardware = true};
     all.push_back({"sender_" + number, sends, none});
     all.push_back({"receiver_" + number, none, receives});
-    all.push_back({"receivers_credits_" + number, none, sends});
+    // It makes fewer than 200.
+    if (n < 200) all.push_back({"receivers_credits_" + number, none, sends});
     all.push_back({"late_completions_" + number, late, late});
     all.push_back({"both_" + number, sends, receives});
     all.push_back({"one_chunk_" + number, sends, none, ChunkMode::kInPlace, 1});
@@ -114,8 +127,8 @@ TEST_P(ChunkedResume, EveryMessageArrivesOnceWholeAndInOrder) {
       [&](TransportSide& side) {
         side.watches_lifeline = false;
         send_all(side, count);
+        stay_for(side, "received");
         EXPECT_GE(resumes_of(side), 1u);
-        side.peer.hear("received");
       },
       [&](TransportSide& side) {
         side.watches_lifeline = false;
@@ -133,7 +146,7 @@ TEST_P(ChunkedResume, BothDirectionsAtOnce) {
     send_all(side, count);
     receiver.join();
     side.peer.tell("received");
-    side.peer.hear("received");
+    stay_for(side, "received");
   };
   run_transports(std::get<1>(GetParam()), setup(), body, body);
 }
