@@ -6,11 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <map>
 #include <random>
-#include <set>
+#include <string>
 #include <vector>
 
 #include "proto/chunk_sender.h"
@@ -204,6 +205,7 @@ class Peer {
     if (wire_.empty()) return false;
     const ChunkWork work = wire_.front();
     wire_.pop_front();
+    EXPECT_GE(work.part, next_[work.context]) << "written although the receiver has it";
     for (std::size_t i = 0; i < work.bytes; ++i)
       memory_[work.offset + i] = {work.context, work.part};
     ++done_;
