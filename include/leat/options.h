@@ -63,8 +63,8 @@ struct LEAT_EXPORT Options {
   std::optional<std::string> window;
   // Whether a short chunk opens the path for the others: "on", "off" or "auto".
   std::optional<std::string> link_enable;
-  // Receive memory of context 0: the largest message received in place, and how many such regions, 2
-  // to 64. 0 (default): by device.
+  // Receive memory of context 0: the largest message received in place, and how many such regions,
+  // 2 to 64. 0 (default): by device.
   std::optional<std::size_t> region_bytes;
   std::optional<std::size_t> region_count;
   // Whether each message is checked by its digest when it has arrived.

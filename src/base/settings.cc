@@ -95,7 +95,8 @@ constexpr Row kTable[] = {
     row<DigestCodec, &Settings::plan_digest, &Options::plan_digest>(
         "plan_digest", "transport planned: the plan's digest, which must be the peer's too"),
     row<ChunkModeCodec, &Settings::mode, &Options::mode>(
-        "mode", "transport chunked: inplace (chunks straight to their place) or header (put together)"),
+        "mode",
+        "transport chunked: inplace (chunks straight to their place) or header (put together)"),
     row<ChunkBytesCodec, &Settings::chunk_bytes, &Options::chunk_bytes>(
         "chunk_bytes", "transport chunked: the longest chunk"),
     row<WindowCodec, &Settings::window, &Options::window>(

@@ -12,7 +12,8 @@
 namespace leat::detail {
 
 enum class Fallback { kNever, kWarn, kAllow };
-// Of transport chunked: how a transfer's chunks reach their place, and whether a short one goes first.
+// Of transport chunked: how a transfer's chunks reach their place, and whether a short one goes
+// first.
 enum class ChunkMode { kInPlace, kHeader };
 enum class LinkEnable { kOff, kOn, kAuto };
 
@@ -42,7 +43,7 @@ struct Settings {
   std::size_t region_count = 4;
   bool verify = false;
   std::chrono::milliseconds resume_timeout{20'000};
-  std::string plan_digest;             // hexadecimal digits in lower case
+  std::string plan_digest;  // hexadecimal digits in lower case
   std::string tls_psk_file;
   std::string tls_cert_file;
   std::string tls_key_file;

@@ -30,9 +30,9 @@ struct Resumer::Frame {
   std::uint32_t magic = kMagic;
   std::uint32_t kind = kResume;
   std::uint32_t attempt = 0;
-  std::uint32_t failed = 0;     // kOffer, kResult: this side has no queue pair
-  std::uint64_t arrivals = 0;   // kResume
-  std::uint32_t bytes = 0;      // kOffer: of the blob
+  std::uint32_t failed = 0;    // kOffer, kResult: this side has no queue pair
+  std::uint64_t arrivals = 0;  // kResume
+  std::uint32_t bytes = 0;     // kOffer: of the blob
   std::uint32_t reserved = 0;
   std::array<std::byte, kMaxOfferBytes> blob{};
 };
@@ -56,8 +56,7 @@ Resumer::Frame Resumer::receive(std::uint32_t kind, Deadline deadline) {
   return frame;
 }
 
-std::unique_ptr<QueuePair> Resumer::offer(Device& device, Deadline deadline,
-                                          std::string& why_not) {
+std::unique_ptr<QueuePair> Resumer::offer(Device& device, Deadline deadline, std::string& why_not) {
   std::unique_ptr<Offer> offer;
   Frame frame;
   frame.kind = kOffer;
@@ -120,8 +119,8 @@ Resumer::Outcome Resumer::run(Device& device, std::uint64_t arrivals,
       result.kind = kResult;
       result.attempt = attempt_;
       result.failed = outcome.queue_pair == nullptr ? 1 : 0;
-      // A failure at once, as the listener waits for us; else when the listener has come to its end,
-      // because a word on the stream would end its wait.
+      // A failure at once, as the listener waits for us; else when the listener has come to its
+      // end, because a word on the stream would end its wait.
       if (!active_ || result.failed != 0) send(result, deadline);
       const Frame peers_result = receive(kResult, deadline);
       if (active_ && result.failed == 0) send(result, deadline);

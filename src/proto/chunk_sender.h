@@ -24,7 +24,7 @@ struct ChunkWork {
   std::byte* local = nullptr;  // stays until it is confirmed
   std::uint32_t local_key = 0;
   std::size_t bytes = 0;
-  std::uint64_t offset = 0;     // in the peer's region
+  std::uint64_t offset = 0;  // in the peer's region
   Context context = 0;
   std::uint64_t part = 0;       // among those of its context
   bool announces = false;       // it is, or carries, the header
@@ -47,8 +47,8 @@ class ChunkSender {
     works_.push_back(work);
     ++posted_;
     if (!work.announces) return;
-    announced_.push_back({work.header, work.offset, work.part, work.immediate, work.context,
-                          work.bytes == 0});
+    announced_.push_back(
+        {work.header, work.offset, work.part, work.immediate, work.context, work.bytes == 0});
     ++announced_count_;
   }
   // The oldest that was posted is confirmed. False: nothing is posted.

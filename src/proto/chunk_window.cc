@@ -25,7 +25,9 @@ constexpr double kLessGain = 0.75;
 // The window is divided into so many chunks.
 constexpr std::size_t kChunksPerWindow = 8;
 
-double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
 
 }  // namespace
 
@@ -143,8 +145,7 @@ void ChunkWindow::trouble() {
 
 void ChunkWindow::end_round(Clock::time_point now) {
   const double chunk_time = static_cast<double>(chunk()) / std::max(rate(), 1.0);
-  const bool queue_stands =
-      seconds(round_shortest_) > 1.25 * seconds(round_trip_) + 2 * chunk_time;
+  const bool queue_stands = seconds(round_shortest_) > 1.25 * seconds(round_trip_) + 2 * chunk_time;
   const bool more_was_tried = gain_ > 1;
   if (starting_) {
     flat_rounds_ = rate() > best_start_rate_ * kGrowth ? 0 : flat_rounds_ + 1;

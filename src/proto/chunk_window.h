@@ -96,13 +96,13 @@ class ChunkWindow {
   std::uint64_t round_end_ = 0;  // the round is over when a chunk posted after this is confirmed
   Nanoseconds round_shortest_ = Nanoseconds::max();
   double best_start_rate_ = 0;
-  unsigned flat_rounds_ = 0;     // of the start, in which the rate did not grow
-  unsigned cycle_ = 0;           // rounds since more was tried
+  unsigned flat_rounds_ = 0;             // of the start, in which the rate did not grow
+  unsigned cycle_ = 0;                   // rounds since more was tried
   unsigned calm_rounds_ = kCycleRounds;  // that must pass until more is tried
-  unsigned more_rounds_ = 0;     // since more is tried
-  double rate_before_ = 0;       // before more was tried
-  bool troubled_ = false;        // in this round
-  unsigned drained_rounds_ = 0;  // in a row, and a queue still stands
+  unsigned more_rounds_ = 0;             // since more is tried
+  double rate_before_ = 0;               // before more was tried
+  bool troubled_ = false;                // in this round
+  unsigned drained_rounds_ = 0;          // in a row, and a queue still stands
 };
 
 }  // namespace leat::detail

@@ -72,11 +72,11 @@ bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing
   const std::size_t length = std::min(out.total - offset, most);
   do {
     const std::size_t left = out.part_open ? out.part_left : length;
-    std::size_t bytes = std::min(left, options_.chunk_bytes);
+    // Where requests run as they are posted there is no path: the fewer and the longer the better.
+    std::size_t bytes = std::min(left, limits_.max_request_bytes);
     if (staging_ != nullptr) {
       const bool divisible = options_.mode == ChunkMode::kInPlace;
-      const std::size_t allowed =
-          window_.allowance(left + sizeof(ChunkHeader), divisible);
+      const std::size_t allowed = window_.allowance(left + sizeof(ChunkHeader), divisible);
       if (allowed == 0) return false;
       bytes = std::min(left, allowed);
     }

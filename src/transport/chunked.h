@@ -4,9 +4,9 @@
 //
 // mode=inplace: the receiver has for each context a pool of regions that each hold a whole
 // transfer. Chunks go from the last to the first straight to their place; only the first carries a
-// header, and its arrival, by immediate data, is the arrival of all. No reassembly, no other memory.
-// mode=header: every chunk carries a header, and the receiver puts them together.
-// Either way a transfer that is too large for one part goes in several, each with a header.
+// header, and its arrival, by immediate data, is the arrival of all. No reassembly, no other
+// memory. mode=header: every chunk carries a header, and the receiver puts them together. Either
+// way a transfer that is too large for one part goes in several, each with a header.
 //
 // When the queue pair fails both sides make a new one and go on from the last confirmed chunk
 // (chunked_resume.cc). docs/transports/chunked.md has the whole.
@@ -105,7 +105,7 @@ class ChunkedTransport final : public Transport {
     bool active = false;
     std::uint32_t sequence = 0;  // of the part that is being sent
     std::size_t total = 0;
-    std::size_t posted = 0;    // bytes, of all parts
+    std::size_t posted = 0;     // bytes, of all parts
     std::size_t part_left = 0;  // of an open part: bytes from its start that were not posted
     bool part_open = false;     // it has a place, and its last chunks are on their way
     PoolSender::Place place;
@@ -183,8 +183,8 @@ class ChunkedTransport final : public Transport {
   mutable std::mutex queue_pair_mutex_;  // for who only wants to describe it
   std::mutex resume_mutex_;              // resumer_thread_
   std::thread resumer_thread_;
-  // Set before that thread starts, cleared at its end: release, so that whoever sees it cleared sees
-  // the new queue pair; the mutexes order all else.
+  // Set before that thread starts, cleared at its end: release, so that whoever sees it cleared
+  // sees the new queue pair; the mutexes order all else.
   std::atomic<bool> resuming_{false};
   std::string why_broken_;  // of that thread, set before it starts
   std::unique_ptr<MemoryRegion> headers_again_;
@@ -195,8 +195,8 @@ class ChunkedTransport final : public Transport {
   const Limits limits_;
   ChunkedOptions options_;         // after start(), chunk_bytes and verify as both sides have them
   std::size_t max_message_bytes_;  // after start(), the smaller of both sides'
-  const std::uint64_t receive_count_;      // posted receives, and so announcements in flight to us
-  Layout layout_;                          // of our pools
+  const std::uint64_t receive_count_;  // posted receives, and so announcements in flight to us
+  Layout layout_;                      // of our pools
   Layout peer_layout_;
   std::unique_ptr<MemoryRegion> region_;   // our pools, then the Credits that the peer writes
   std::unique_ptr<MemoryRegion> staging_;  // chunks in flight; null: requests run as posted

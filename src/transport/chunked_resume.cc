@@ -113,9 +113,9 @@ void ChunkedTransport::resume() noexcept {
     const auto* error = dynamic_cast<const Error*>(&failure);
     const std::scoped_lock lock(send_mutex_, receive_mutex_);
     const ErrorCode code = error == nullptr ? ErrorCode::kSystem : error->code();
-    const std::string what =
-        why_broken_ + ", and the connection could not be resumed: " + failure.what() + " (" +
-        progress() + ")";
+    const std::string what = why_broken_ +
+                             ", and the connection could not be resumed: " + failure.what() + " (" +
+                             progress() + ")";
     if (send_error_.empty()) {
       send_error_code_ = code;
       send_error_ = what;
@@ -160,8 +160,7 @@ void ChunkedTransport::adopt(Resumer::Outcome outcome) {
   watch_queue_pair();
 
   // The peer has as many receives as ever, beyond those that it has taken.
-  if (outcome.peer_arrivals - taken_ > announced_ - taken_ ||
-      !works_.resume(outcome.peer_arrivals))
+  if (outcome.peer_arrivals - taken_ > announced_ - taken_ || !works_.resume(outcome.peer_arrivals))
     throw Error(ErrorCode::kProtocol, "the peer says that it took more than was sent");
   taken_ = outcome.peer_arrivals;
   if (works_.dropped_kept() != 0) static_cast<void>(stage_.take_back(works_.dropped_kept()));

@@ -1,5 +1,5 @@
-// How a chunked transport comes to be: sizes, memory, posted receives, and what both sides tell each
-// other.
+// How a chunked transport comes to be: sizes, memory, posted receives, and what both sides tell
+// each other.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -52,8 +52,7 @@ WindowOptions window_options(const ChunkedOptions& options) {
 
 ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
                                    std::unique_ptr<QueuePair> queue_pair,
-                                   const ChunkedOptions& options,
-                                   std::unique_ptr<Resumer> resumer)
+                                   const ChunkedOptions& options, std::unique_ptr<Resumer> resumer)
     : device_(std::move(device)),
       resumer_(std::move(resumer)),
       queue_pair_(std::move(queue_pair)),
@@ -68,8 +67,7 @@ ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
   const std::size_t first = options.region_bytes == 0 ? by_default : options.region_bytes;
   layout_.first = shape_of(first, options.region_count);
   layout_.others = shape_of(std::min(first, others), options.region_count);
-  if (layout_.first.region_units > kMaxPlace ||
-      layout_.first_unit(kContextCount) > kIndexBit)
+  if (layout_.first.region_units > kMaxPlace || layout_.first_unit(kContextCount) > kIndexBit)
     throw Error(ErrorCode::kInvalidArgument,
                 "transport chunked: " + std::to_string(options.region_count) + " regions of " +
                     std::to_string(first) + " bytes are more than 8 GiB",
@@ -131,7 +129,7 @@ void ChunkedTransport::start(std::span<const std::byte> peer_setup) {
     senders_[context] = PoolSender(peer_layout_.shape(context));
     receivers_[context] = PoolReceiver(layout_.shape(context));
   }
-  // No chunk is longer than one request may be, or than the largest region.
+  // No chunk is longer than one request may be with a header, or than the largest region.
   options_.chunk_bytes = std::min({options_.chunk_bytes, peer_layout_.first.part_bytes(),
                                    limits_.max_request_bytes - sizeof(ChunkHeader)});
   if (limits_.max_inline_bytes >= options_.chunk_bytes) {

@@ -179,8 +179,8 @@ TEST(Regions, NothingOverlapsAndNothingSticksOverRandomSchedules) {
           ASSERT_TRUE(place->unit + units <= other.unit || other.unit + other.units <= place->unit);
         ASSERT_EQ(place->unit / shape.region_units, (place->unit + units - 1) / shape.region_units);
         sender.take(*place);
-        ASSERT_EQ(receiver.arrive(place->unit, header_of(transfer++, 0, bytes,
-                                                         std::max<std::size_t>(bytes, 1))),
+        ASSERT_EQ(receiver.arrive(place->unit,
+                                  header_of(transfer++, 0, bytes, std::max<std::size_t>(bytes, 1))),
                   nullptr);
         std::uint64_t ticket = 0;
         ASSERT_EQ(receiver.hand_out(ticket).unit, place->unit);

@@ -32,8 +32,8 @@ struct Path {
 
 struct Outcome {
   double seconds = 0;
-  std::uint64_t dropped = 0;  // by the queue
-  std::uint64_t lost = 0;     // at random
+  std::uint64_t dropped = 0;     // by the queue
+  std::uint64_t lost = 0;        // at random
   std::uint64_t drops_late = 0;  // by the queue, in the second half of the transfer
   std::size_t most_in_flight = 0;
   double rate = 0;  // bytes a second
@@ -100,7 +100,8 @@ class Model {
                                 ? std::chrono::duration<double>(narrow_free_ - card_free_).count() *
                                       path_.bytes_per_second
                                 : 0;
-      const bool full = queued + static_cast<double>(bytes) > static_cast<double>(path_.queue_bytes);
+      const bool full =
+          queued + static_cast<double>(bytes) > static_cast<double>(path_.queue_bytes);
       const bool lost = std::bernoulli_distribution(path_.loss)(random_);
       if (full || lost) {
         full ? ++outcome.dropped : ++outcome.lost;
@@ -178,7 +179,8 @@ TEST(LinkEnableChunk, IsLeftOutWhereItIsOffOrThePathIsInUse) {
 
   ChunkWindow automatic({.chunks = 2});
   automatic.begin(1 * kMiB, now);
-  EXPECT_EQ(automatic.allowance(1 * kMiB, true), 1 * kMiB) << "a single chunk opens the path itself";
+  EXPECT_EQ(automatic.allowance(1 * kMiB, true), 1 * kMiB)
+      << "a single chunk opens the path itself";
   automatic.confirmed(automatic.posted(1 * kMiB, now), now + 20ms);
   automatic.begin(100 * kMiB, now + 30ms);
   EXPECT_EQ(automatic.allowance(100 * kMiB, true), 4 * kMiB) << "it was used a moment ago";
@@ -190,13 +192,13 @@ TEST(AdaptiveWindow, FillsPathsThatOneChunkCannot) {
   for (const double rate : {12.5e6, 125e6, 625e6, 1.25e9}) {
     for (const Nanoseconds trip : {Nanoseconds(2ms), Nanoseconds(20ms), Nanoseconds(80ms)}) {
       const Path path{.bytes_per_second = rate, .round_trip = trip, .queue_bytes = 1024 * kMiB};
-      if (path.holds() > 60e6) continue;  // more than most_bytes
+      if (path.holds() > 60e6) continue;                      // more than most_bytes
       const auto bytes = static_cast<std::size_t>(rate * 3);  // three seconds
       Model model(path, {});
       model.transfer(bytes);  // finds out
       const Outcome outcome = model.transfer(bytes);
-      EXPECT_GT(outcome.rate, 0.85 * rate)
-          << rate << " B/s, " << trip.count() / 1000000 << " ms, window " << model.window().window();
+      EXPECT_GT(outcome.rate, 0.85 * rate) << rate << " B/s, " << trip.count() / 1000000
+                                           << " ms, window " << model.window().window();
       // After the start no queue is kept.
       EXPECT_LT(static_cast<double>(model.window().window()),
                 1.6 * path.holds() + 3.0 * kLeastChunkBytes)
@@ -223,7 +225,8 @@ TEST(AdaptiveWindow, KeepsNoQueueThatDrops) {
       const double packets = rate * 8 / kPacket;
       EXPECT_LT(static_cast<double>(outcome.drops_late), packets / 2000)
           << rate << " B/s, queue " << share << ", window " << model.window().window();
-      EXPECT_GT(outcome.rate, 0.7 * rate) << rate << " B/s, queue " << share << " dropped " << outcome.dropped << " late " << outcome.drops_late;
+      EXPECT_GT(outcome.rate, 0.7 * rate) << rate << " B/s, queue " << share << " dropped "
+                                          << outcome.dropped << " late " << outcome.drops_late;
     }
   }
 }

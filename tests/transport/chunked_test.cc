@@ -1,5 +1,5 @@
-// What only transport chunked does: its modes, windows and digests, transfers received in place, and
-// byte streams over it. The rest of its promises is in the conformance suites.
+// What only transport chunked does: its modes, windows and digests, transfers received in place,
+// and byte streams over it. The rest of its promises is in the conformance suites.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -75,9 +75,8 @@ class Chunked : public testing::TestWithParam<std::tuple<std::string, PeerMode, 
   bool in_place() const { return !std::get<2>(GetParam()).name.starts_with("header"); }
 };
 
-const std::vector<std::size_t> kSizes = {0,           1,           4095,        4096,
-                                         4097,        50'000,      kMiB,        4 * kMiB - 1,
-                                         4 * kMiB,    4 * kMiB + 1, 9 * kMiB + 5, 3};
+const std::vector<std::size_t> kSizes = {
+    0, 1, 4095, 4096, 4097, 50'000, kMiB, 4 * kMiB - 1, 4 * kMiB, 4 * kMiB + 1, 9 * kMiB + 5, 3};
 
 TEST_P(Chunked, TransfersOfAllSizesArriveIntactAndInPlaceAsFarAsTheyFitARegion) {
   run(
@@ -142,7 +141,8 @@ TEST_P(Chunked, CarriesByteStreamsInBothDirections) {
     receiver.join();
     EXPECT_EQ(pattern_mismatch(in, 5), bytes);
   };
-  run([&](Peer& peer, Listener& listener) {
+  run(
+      [&](Peer& peer, Listener& listener) {
         exchange(Socket::accept(listener));
         peer.barrier();
       },

@@ -273,9 +273,10 @@ std::string fault_test_name(const testing::TestParamInfo<TransportFaults::ParamT
 }
 
 auto with_faults(const std::vector<Case>& cases) {
-  return testing::Combine(
-      testing::Values("ring", "confirm-each", "batched", "chunked"), testing::ValuesIn(test_devices()),
-      testing::Values(PeerMode::kThreads, PeerMode::kProcesses), testing::ValuesIn(cases));
+  return testing::Combine(testing::Values("ring", "confirm-each", "batched", "chunked"),
+                          testing::ValuesIn(test_devices()),
+                          testing::Values(PeerMode::kThreads, PeerMode::kProcesses),
+                          testing::ValuesIn(cases));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TransportHarmlessFaults, with_faults(harmless_faults()),

@@ -1,6 +1,6 @@
-// Transport chunked against a peer that is no leat: a bare queue pair that writes what it likes into
-// regions and counters, as docs/wire_format.md places them. Whatever it does is an error of that
-// channel; nothing that was not sent is handed out.
+// Transport chunked against a peer that is no leat: a bare queue pair that writes what it likes
+// into regions and counters, as docs/wire_format.md places them. Whatever it does is an error of
+// that channel; nothing that was not sent is handed out.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -265,12 +265,11 @@ TEST_P(HostileToChunked, RoomGivenBackThatItNeverHad) {
 }
 
 TEST_P(HostileToChunked, MoreTakenThanWasSent) {
-  expect_protocol_error(
-      [](Hostile& hostile) { hostile.credit(0, 1 << 20); },
-      [](Transport& transport) {
-        for (Context context = 0; context < kContextCount; ++context)
-          (void)transport.try_send({}, context);
-      });
+  expect_protocol_error([](Hostile& hostile) { hostile.credit(0, 1 << 20); },
+                        [](Transport& transport) {
+                          for (Context context = 0; context < kContextCount; ++context)
+                            (void)transport.try_send({}, context);
+                        });
 }
 
 LEAT_INSTANTIATE_VERBS_SUITE(HostileToChunked);
