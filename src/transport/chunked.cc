@@ -272,7 +272,7 @@ std::span<std::byte> ChunkedTransport::try_reserve(std::size_t bytes, Context co
     reserved_memory_.reset();
     reserved_memory_ = device_->allocate(wanted, kLocalOnly);
   }
-  reservation_ = Reservation{bytes, context, std::nullopt};
+  reservation_ = Reservation{bytes, context};
   return reserved_memory_->memory().subspan(sizeof(ChunkHeader), bytes);
 }
 
@@ -291,6 +291,15 @@ bool ChunkedTransport::try_commit(std::size_t bytes) {
     return false;
   reservation_.reset();
   return true;
+}
+
+void ChunkedTransport::abandon() {
+  if (reservation_ && outgoing_[reservation_->context].active)
+    throw Error(ErrorCode::kInvalidArgument,
+                "abandon: a part of the reservation of context " +
+                    std::to_string(reservation_->context) + " is on its way already",
+                "Go on with commit.");
+  reservation_.reset();
 }
 
 // --- the end

@@ -26,30 +26,15 @@
 
 #include "base/counter.h"
 #include "base/fd.h"
-#include "base/settings.h"
 #include "conn/resume.h"
-#include "proto/chunk_pool.h"
 #include "proto/chunk_sender.h"
 #include "proto/chunk_window.h"
 #include "proto/ring.h"
-#include "transport/chunk_digest.h"
+#include "transport/chunked_parts.h"
 #include "transport/reassembly.h"
 #include "transport/transport.h"
 
 namespace leat::detail {
-
-struct ChunkedOptions {
-  ChunkMode mode = ChunkMode::kInPlace;
-  std::size_t chunk_bytes = std::size_t{4} << 20;
-  std::size_t window = 0;  // chunks; 0: adaptive
-  LinkEnable link_enable = LinkEnable::kAuto;
-  std::size_t region_bytes = 0;  // of context 0; 0: by device
-  std::size_t region_count = 4;
-  bool verify = false;
-  std::chrono::milliseconds resume_timeout{20'000};
-  std::size_t max_message_bytes = 0;
-  QueueDepths depths;  // with which the queue pair was made
-};
 
 class ChunkedTransport final : public Transport {
  public:
@@ -67,7 +52,9 @@ class ChunkedTransport final : public Transport {
   bool took_part() const override { return took_part_; }
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
   bool try_commit(std::size_t bytes) override;
-  void abandon() override { reservation_.reset(); }
+  // Throws kInvalidArgument if a part of it is on its way already, after a try_commit that was
+  // false.
+  void abandon() override;
   bool try_end() override;
   bool try_flush() override;
   bool try_drain() override { return try_flush(); }
@@ -77,57 +64,27 @@ class ChunkedTransport final : public Transport {
   void arm(Side side) override;
   int event_fd(Side side) const override;
   bool room_comes_silently() const override { return true; }
-  bool receiving_waits_for_room() const override { return credit_refused_; }
+  bool receiving_waits_for_room() const override;
   std::size_t max_in_place_bytes(Context context) const override { return part_bytes(context); }
   std::size_t max_message_bytes() const override { return max_message_bytes_; }
   std::string describe() const override;
   void add_stats(Stats& stats) const override;
 
  private:
-  // What the receiver writes into the sender's memory; each word by one plain write.
-  struct Credits {
-    std::uint64_t receives = 0;  // announcements taken and replaced by new receives
-    std::uint64_t padding[7] = {};
-    std::array<std::uint64_t, kContextCount> free_before{};  // PoolReceiver::free_before
-  };
-  // The pools of one side, one after the other.
-  struct Layout {
-    RegionShape first;   // of context 0
-    RegionShape others;  // of each other context
-    const RegionShape& shape(Context context) const { return context == 0 ? first : others; }
-    std::uint64_t first_unit(Context context) const {
-      return context == 0 ? 0 : first.units() + (context - 1) * others.units();
-    }
-    std::size_t bytes() const { return first_unit(kContextCount) * kPlaceUnitBytes; }
-  };
-  // A transfer of which a part is on its way.
-  struct Outgoing {
-    bool active = false;
-    std::uint32_t sequence = 0;  // of the part that is being sent
-    std::size_t total = 0;
-    std::size_t posted = 0;     // bytes, of all parts
-    std::size_t part_left = 0;  // of an open part: bytes from its start that were not posted
-    bool part_open = false;     // it has a place, and its last chunks are on their way
-    PoolSender::Place place;
-    std::optional<ChunkDigester> digester;
-  };
-  // Bytes to be sent, and the key of the registered memory they are in, if they are.
-  struct Source {
-    std::span<const std::byte> bytes;
-    std::uint32_t local_key = 0;  // of memory with room for a header in front
-    bool registered = false;
-  };
+  using Credits = ChunkCredits;
+  using Layout = ChunkLayout;
+  using Outgoing = OutgoingTransfer;
+  using Source = TransferSource;
   struct Reservation {
     std::size_t bytes = 0;
     Context context = 0;
-    std::optional<std::size_t> committed;
   };
 
   std::size_t part_bytes(Context context) const;
 
   // --- resuming
   // The turn of a side; none while the queue pair is being made anew.
-  std::unique_lock<std::mutex> turn(std::mutex& mutex);
+  std::unique_lock<std::mutex> turn(std::mutex& mutex) const;
   // Has the queue pair made anew. False: this connection cannot.
   bool break_off(const std::string& why);
   void ask_whether_wanted();
@@ -179,7 +136,7 @@ class ChunkedTransport final : public Transport {
   // --- resuming. Each side holds its mutex during a call, which nobody contends as long as things
   // go well; who changes the queue pair holds both.
   std::mutex send_mutex_;
-  std::mutex receive_mutex_;
+  mutable std::mutex receive_mutex_;
   mutable std::mutex queue_pair_mutex_;  // for who only wants to describe it
   std::mutex resume_mutex_;              // resumer_thread_
   std::thread resumer_thread_;
@@ -187,6 +144,7 @@ class ChunkedTransport final : public Transport {
   // sees the new queue pair; the mutexes order all else.
   std::atomic<bool> resuming_{false};
   std::string why_broken_;  // of that thread, set before it starts
+  bool gave_up_ = false;    // of that thread
   std::unique_ptr<MemoryRegion> headers_again_;
   Counter resumes_;
   std::unique_ptr<QueuePair> queue_pair_;

@@ -20,11 +20,14 @@ ReceiveResult ChunkedTransport::try_receive(Context context, Delivery& delivery)
   if (!mine) return ReceiveResult::kNothing;
   std::array<Completion, 16> completions;
   for (;;) {
-    if (receivers_[context].waiting() && receive_error_.empty()) {
+    // What arrived whole before the peer was lost still counts; after nonsense nothing does.
+    const bool sound = receive_error_.empty() || receive_error_code_ != ErrorCode::kProtocol;
+    if (receivers_[context].waiting() && sound) {
       const ReceiveResult result = hand_out(context, delivery);
       if (result != ReceiveResult::kNothing) return result;
     }
-    const std::size_t count = receive_error_.empty() ? queue_pair_->poll_receives(completions) : 0;
+    const bool alive = receive_error_.empty() && queue_pair_ != nullptr;
+    const std::size_t count = alive ? queue_pair_->poll_receives(completions) : 0;
     if (count == 0) break;
     for (const Completion& completion : std::span(completions).first(count)) arrived(completion);
     if (resuming_.load(std::memory_order_relaxed)) return ReceiveResult::kNothing;
@@ -137,9 +140,15 @@ void ChunkedTransport::check_digest(std::span<const std::byte> message, const Ch
 }
 
 bool ChunkedTransport::pending() const {
-  if (resuming_.load(std::memory_order_acquire)) return false;  // its end gives an event
+  const auto mine = turn(receive_mutex_);
+  if (!mine) return false;  // the end of resuming gives an event
   return std::any_of(receivers_.begin(), receivers_.end(),
                      [](const PoolReceiver& receiver) { return receiver.waiting(); });
+}
+
+bool ChunkedTransport::receiving_waits_for_room() const {
+  const auto mine = turn(receive_mutex_);
+  return mine && credit_refused_;
 }
 
 void ChunkedTransport::release(Delivery& delivery) noexcept {

@@ -57,12 +57,12 @@ void ChunkedTransport::arm(Side side) {
     eventfd_read(wake_[index(side)].get(), &events);
   }
   const auto mine = turn(side == Side::kSend ? send_mutex_ : receive_mutex_);
-  if (!mine) return;
+  if (!mine || queue_pair_ == nullptr) return;
   queue_pair_->arm(side);
   ask_whether_wanted();
 }
 
-std::unique_lock<std::mutex> ChunkedTransport::turn(std::mutex& mutex) {
+std::unique_lock<std::mutex> ChunkedTransport::turn(std::mutex& mutex) const {
   // Without the mutex first: who spins would keep it from the thread that resumes.
   if (resuming_.load(std::memory_order_acquire)) return {};
   std::unique_lock lock(mutex);
@@ -73,14 +73,14 @@ std::unique_lock<std::mutex> ChunkedTransport::turn(std::mutex& mutex) {
 // --- the end of a queue pair
 
 void ChunkedTransport::ask_whether_wanted() {
-  if (resumer_ != nullptr && send_error_.empty() && resumer_->wanted())
-    break_off("the peer asks to resume");
+  if (resumer_ != nullptr && resumer_->wanted()) break_off("the peer asks to resume");
 }
 
 bool ChunkedTransport::break_off(const std::string& why) {
   if (resumer_ == nullptr) return false;
   const std::lock_guard lock(resume_mutex_);
-  if (resuming_.load(std::memory_order_relaxed)) return true;
+  if (resuming_.load(std::memory_order_acquire)) return true;
+  if (gave_up_) return false;
   if (resumer_thread_.joinable()) resumer_thread_.join();  // it has come to its end before
   log(LogLevel::kInfo, "transport chunked: " + why + "; making the queue pair anew");
   why_broken_ = why;
@@ -112,6 +112,7 @@ void ChunkedTransport::resume() noexcept {
   } catch (const std::exception& failure) {
     const auto* error = dynamic_cast<const Error*>(&failure);
     const std::scoped_lock lock(send_mutex_, receive_mutex_);
+    gave_up_ = true;
     const ErrorCode code = error == nullptr ? ErrorCode::kSystem : error->code();
     const std::string what = why_broken_ +
                              ", and the connection could not be resumed: " + failure.what() + " (" +
@@ -120,7 +121,7 @@ void ChunkedTransport::resume() noexcept {
       send_error_code_ = code;
       send_error_ = what;
     }
-    if (receive_error_.empty()) {
+    if (receive_error_.empty() && !ended_) {  // after its end the peer may go
       receive_error_code_ = code;
       receive_error_ = what;
     }

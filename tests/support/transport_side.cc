@@ -86,7 +86,7 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
 
 }  // namespace
 
-void TransportSide::wait(const char* what, const std::function<bool()>& ready) {
+void TransportSide::wait(Side side, const char* what, const std::function<bool()>& ready) {
   const Deadline deadline = hang_deadline();
   while (!ready()) {
     if (lifeline_ended()) {
@@ -94,8 +94,21 @@ void TransportSide::wait(const char* what, const std::function<bool()>& ready) {
       throw Error(ErrorCode::kPeerDied, std::string("the lifeline ended during ") + what);
     }
     if (passed(deadline)) throw std::runtime_error(std::string("hangs: ") + what);
-    std::this_thread::yield();
+    if (!sleeps) {
+      std::this_thread::yield();
+      continue;
+    }
+    transport->arm(side);
+    if (ready()) return;
+    sleep(side);
   }
+}
+
+void TransportSide::sleep(Side side) const {
+  const bool naps = side == Side::kSend ? transport->room_comes_silently()
+                                        : transport->receiving_waits_for_room();
+  pollfd fds[] = {{transport->event_fd(side), POLLIN, 0}, {stream ? stream->fd() : -1, POLLIN, 0}};
+  ::poll(fds, 2, naps ? 1 : poll_timeout_ms(hang_deadline()));
 }
 
 bool TransportSide::lifeline_ended() {
@@ -105,17 +118,17 @@ bool TransportSide::lifeline_ended() {
 }
 
 void TransportSide::send(std::span<const std::byte> message, Context context) {
-  wait("send", [&] { return transport->try_send(message, context); });
+  wait(Side::kSend, "send", [&] { return transport->try_send(message, context); });
 }
 
 void TransportSide::end() {
-  wait("end", [&] { return transport->try_end(); });
-  wait("flush", [&] { return transport->try_flush(); });
+  wait(Side::kSend, "end", [&] { return transport->try_end(); });
+  wait(Side::kSend, "flush", [&] { return transport->try_flush(); });
 }
 
 bool TransportSide::receive(Context context, Delivery& delivery) {
   ReceiveResult result = ReceiveResult::kNothing;
-  wait("receive", [&] {
+  wait(Side::kReceive, "receive", [&] {
     result = transport->try_receive(context, delivery);
     return result != ReceiveResult::kNothing;
   });

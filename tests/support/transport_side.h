@@ -31,6 +31,8 @@ class TransportSide {
   std::unique_ptr<Stream> stream;  // null unless the setup resumes
   std::unique_ptr<Transport> transport;
   bool watches_lifeline = true;
+  // Waits sleep on the transport's descriptors, as a channel's do; else they spin.
+  bool sleeps = false;
 
   void send(std::span<const std::byte> message, Context context);
   void end();
@@ -43,7 +45,8 @@ class TransportSide {
   std::pair<std::uint64_t, std::string> hear_outcome();
 
  private:
-  void wait(const char* what, const std::function<bool()>& ready);
+  void wait(Side side, const char* what, const std::function<bool()>& ready);
+  void sleep(Side side) const;
   bool lifeline_ended();
 
   std::optional<std::pair<std::uint64_t, std::string>> heard_;

@@ -75,6 +75,7 @@ struct Case {
   FaultProfile second;
   ChunkMode mode = ChunkMode::kInPlace;
   std::size_t window = 0;
+  bool sleeps = false;
 };
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
@@ -94,6 +95,7 @@ std::vector<Case> cases() {
     all.push_back({"late_completions_" + number, late, late});
     all.push_back({"both_" + number, sends, receives});
     all.push_back({"one_chunk_" + number, sends, none, ChunkMode::kInPlace, 1});
+    all.push_back({"sleepers_" + number, sends, receives, ChunkMode::kInPlace, 0, true});
     all.push_back({"with_headers_" + number, late, receives, ChunkMode::kHeader, 3});
   }
   return all;
@@ -126,12 +128,14 @@ TEST_P(ChunkedResume, EveryMessageArrivesOnceWholeAndInOrder) {
       std::get<1>(GetParam()), setup(),
       [&](TransportSide& side) {
         side.watches_lifeline = false;
+        side.sleeps = what().sleeps;
         send_all(side, count);
         stay_for(side, "received");
         EXPECT_GE(resumes_of(side), 1u);
       },
       [&](TransportSide& side) {
         side.watches_lifeline = false;
+        side.sleeps = what().sleeps;
         receive_all(side, count);
         EXPECT_GE(resumes_of(side), 1u);
         side.peer.tell("received");
@@ -142,6 +146,7 @@ TEST_P(ChunkedResume, BothDirectionsAtOnce) {
   const std::uint64_t count = scaled(200);
   const auto body = [&](TransportSide& side) {
     side.watches_lifeline = false;
+    side.sleeps = what().sleeps;
     std::thread receiver([&] { receive_all(side, count); });
     send_all(side, count);
     receiver.join();
@@ -184,7 +189,9 @@ Error send_until_error(TransportSide& side) {
   try {
     while (!passed(deadline)) (void)side.transport->try_send(message, 3);
   } catch (const Error& error) {
-    // It is dead for good, on both sides of the transport.
+    // It is dead for good, on both sides of the transport; waits may begin as ever.
+    side.transport->arm(Side::kSend);
+    side.transport->arm(Side::kReceive);
     EXPECT_THROW((void)side.transport->try_send(message, 3), Error);
     Delivery delivery;
     EXPECT_THROW((void)side.transport->try_receive(3, delivery), Error);
