@@ -2,6 +2,7 @@
 // and byte streams over it. The rest of its promises is in the conformance suites.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <string>
 #include <thread>
@@ -22,28 +23,30 @@ struct Variant {
 };
 void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 
-const std::vector<Variant> kVariants = {
-    {"inplace_auto", [](Options&) {}},
-    {"inplace_window_1", [](Options& options) { options.window = "1"; }},
-    {"inplace_window_5", [](Options& options) { options.window = "5"; }},
-    {"link_on", [](Options& options) { options.link_enable = "on"; }},
-    {"link_off", [](Options& options) { options.link_enable = "off"; }},
-    {"short_chunks", [](Options& options) { options.chunk_bytes = 4096; }},
-    {"two_regions", [](Options& options) { options.region_count = 2; }},
-    {"verify", [](Options& options) { options.verify = true; }},
-    {"header_window_1",
-     [](Options& options) {
-       options.mode = "header";
-       options.window = "1";
-       options.chunk_bytes = 64 << 10;
-     }},
-    {"header_verify",
-     [](Options& options) {
-       options.mode = "header";
-       options.verify = true;
-       options.chunk_bytes = 100'000;
-     }},
-};
+std::vector<Variant> variants() {
+  return {
+      {"inplace_auto", [](Options&) {}},
+      {"inplace_window_1", [](Options& options) { options.window = "1"; }},
+      {"inplace_window_5", [](Options& options) { options.window = "5"; }},
+      {"link_on", [](Options& options) { options.link_enable = "on"; }},
+      {"link_off", [](Options& options) { options.link_enable = "off"; }},
+      {"short_chunks", [](Options& options) { options.chunk_bytes = 4096; }},
+      {"two_regions", [](Options& options) { options.region_count = 2; }},
+      {"verify", [](Options& options) { options.verify = true; }},
+      {"header_window_1",
+       [](Options& options) {
+         options.mode = "header";
+         options.window = "1";
+         options.chunk_bytes = 64 << 10;
+       }},
+      {"header_verify",
+       [](Options& options) {
+         options.mode = "header";
+         options.verify = true;
+         options.chunk_bytes = 100'000;
+       }},
+  };
+}
 
 // Parameters: device, threads or processes, options of the sending side.
 class Chunked : public testing::TestWithParam<std::tuple<std::string, PeerMode, Variant>> {
@@ -75,8 +78,8 @@ class Chunked : public testing::TestWithParam<std::tuple<std::string, PeerMode, 
   bool in_place() const { return !std::get<2>(GetParam()).name.starts_with("header"); }
 };
 
-const std::vector<std::size_t> kSizes = {
-    0, 1, 4095, 4096, 4097, 50'000, kMiB, 4 * kMiB - 1, 4 * kMiB, 4 * kMiB + 1, 9 * kMiB + 5, 3};
+constexpr auto kSizes = std::to_array<std::size_t>(
+    {0, 1, 4095, 4096, 4097, 50'000, kMiB, 4 * kMiB - 1, 4 * kMiB, 4 * kMiB + 1, 9 * kMiB + 5, 3});
 
 TEST_P(Chunked, TransfersOfAllSizesArriveIntactAndInPlaceAsFarAsTheyFitARegion) {
   run(
@@ -160,7 +163,7 @@ std::string chunked_test_name(const testing::TestParamInfo<Chunked::ParamType>& 
 INSTANTIATE_TEST_SUITE_P(Devices, Chunked,
                          testing::Combine(testing::ValuesIn(test_devices()),
                                           testing::Values(PeerMode::kThreads, PeerMode::kProcesses),
-                                          testing::ValuesIn(kVariants)),
+                                          testing::ValuesIn(variants())),
                          chunked_test_name);
 
 }  // namespace
