@@ -230,6 +230,7 @@ bool ChunkedTransport::find_place(Context context, std::size_t bytes, PoolSender
 bool ChunkedTransport::find_credit() {
   if (announced_ - taken_ < peer_receive_count_) return true;
   const std::uint64_t taken = credit(offsetof(Credits, receives));
+  if (taken < taken_) return false;  // what the peer said while resuming is newer
   if (taken - taken_ > announced_ - taken_ || (staging_ != nullptr && !works_.taken(taken)))
     fail_sending(ErrorCode::kProtocol, "the peer took more than was sent");
   taken_ = taken;

@@ -17,6 +17,9 @@ namespace {
 // Between two looks at whether more may go again.
 constexpr std::chrono::microseconds kCatchUpPause{200};
 
+// What has come may show late: so often in a row nothing must have been found.
+constexpr unsigned kPollsToLeave = 64;
+
 constexpr std::size_t index(Side side) { return side == Side::kSend ? 0 : 1; }
 
 void watch(const Fd& epoll, int fd) {
@@ -126,8 +129,9 @@ void ChunkedTransport::resume() noexcept {
       receive_error_ = what;
     }
   }
-  for (const Fd& wake : wake_) eventfd_write(wake.get(), 1);
   resuming_.store(false, std::memory_order_release);
+  // Only now: whoever wakes and finds that it goes on would sleep again, without another event.
+  for (const Fd& wake : wake_) eventfd_write(wake.get(), 1);
 }
 
 // Takes from the queue pair what it has brought, and ends it: after that nothing the peer posted
@@ -136,22 +140,20 @@ void ChunkedTransport::take_leave() {
   const std::scoped_lock lock(send_mutex_, receive_mutex_, queue_pair_mutex_);
   if (queue_pair_ == nullptr) return;
   std::array<Completion, 16> completions;
-  for (bool more = true; more;) {
-    const std::size_t count = queue_pair_->poll_receives(completions);
-    more = count != 0;
-    for (const Completion& completion : std::span(completions).first(count)) {
-      more = more && completion.status == CompletionStatus::kSuccess;
-      if (more) take_arrival(completion);
+  const auto drain = [&](auto&& poll, auto&& take) {
+    for (unsigned fruitless = 0; fruitless < kPollsToLeave;) {
+      const std::size_t count = poll();
+      fruitless = count == 0 ? fruitless + 1 : 0;
+      for (const Completion& completion : std::span(completions).first(count)) {
+        if (completion.status != CompletionStatus::kSuccess) return;
+        take(completion);
+      }
     }
-  }
-  for (bool more = true; more;) {
-    const std::size_t count = queue_pair_->poll_sends(completions);
-    more = count != 0;
-    for (const Completion& completion : std::span(completions).first(count)) {
-      more = more && completion.status == CompletionStatus::kSuccess;
-      if (more) take_completion();
-    }
-  }
+  };
+  drain([&] { return queue_pair_->poll_receives(completions); },
+        [&](const Completion& completion) { take_arrival(completion); });
+  drain([&] { return queue_pair_->poll_sends(completions); },
+        [&](const Completion&) { take_completion(); });
   queue_pair_.reset();
 }
 
