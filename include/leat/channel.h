@@ -89,8 +89,9 @@ class LEAT_EXPORT Channel {
   void send(std::span<const std::byte> message, unsigned context = 0);
   void send(std::string_view message, unsigned context = 0);
 
-  // As send, but returns false instead of blocking. A message above max_in_place_bytes() goes in
-  // pieces: after false call again with the same message; other contexts may be used in between.
+  // As send, but returns false instead of blocking. A message above max_in_place_bytes(), and with
+  // transport chunked one above 32 KiB, goes in pieces: after false call again with the same
+  // message; other contexts may be used in between.
   [[nodiscard]] bool try_send(std::span<const std::byte> message, unsigned context = 0);
 
   // Memory for a message of `bytes` (at most max_in_place_bytes()), to be filled by the caller and

@@ -18,7 +18,7 @@ struct LEAT_EXPORT Options {
   // "auto", "shm", "ib", "ib:NAME", "tcp" (no RDMA), or a list: "ib:mlx5_0,ib:mlx5_1", "^shm".
   std::optional<std::string> device;
   // "auto" (ring where there is RDMA, else tcp), "ring", "planned", "confirm-each",
-  // "batched", "tcp".
+  // "batched", "chunked", "tcp".
   std::optional<std::string> transport;
   // What to do if the best device cannot be had: "never", "warn" or "allow" falling back.
   std::optional<std::string> fallback;
@@ -54,6 +54,23 @@ struct LEAT_EXPORT Options {
   // Transport planned: the digest of the plan, up to 32 bytes in hexadecimal; the peer's must be
   // equal.
   std::optional<std::string> plan_digest;
+
+  // Transport chunked. How a transfer's chunks reach their place: "inplace" (default) or "header".
+  std::optional<std::string> mode;
+  // The longest chunk, 4 KiB to 1 GiB.
+  std::optional<std::size_t> chunk_bytes;
+  // How many chunks may be on the path: "auto" (default: as many bytes as it holds) or a number.
+  std::optional<std::string> window;
+  // Whether a short chunk opens the path for the others: "on", "off" or "auto".
+  std::optional<std::string> link_enable;
+  // Receive memory of context 0: the largest message received in place, and how many such regions,
+  // 2 to 64. 0 (default): by device.
+  std::optional<std::size_t> region_bytes;
+  std::optional<std::size_t> region_count;
+  // Whether each message is checked by its digest when it has arrived.
+  std::optional<bool> verify;
+  // How long a failed queue pair is tried to be made anew. 0: not at all.
+  std::optional<std::chrono::milliseconds> resume_timeout;
 
   // TLS 1.3 around the handshake and the tcp transport: a pre-shared key file (hexadecimal, one
   // line), or a certificate, its key, and the authority that signed the peer's.

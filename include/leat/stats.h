@@ -29,6 +29,8 @@ struct Stats {
   std::uint64_t confirm_reads = 0;      // batched: reads of the peer's bitmaps
   std::uint64_t slots_confirmed = 0;    // batched: messages that they found
   std::uint64_t doorbells = 0;          // batched: times an idle peer was rung
+  std::uint64_t chunks = 0;             // chunked: posted; those of a new queue pair count again
+  std::uint64_t resumes = 0;            // chunked: queue pairs made anew
   std::uint64_t sleeps = 0;             // times a wait went to sleep in the kernel
   std::uint64_t fallbacks = 0;          // better devices given up while connecting
 
@@ -53,6 +55,8 @@ struct Stats {
     confirm_reads += other.confirm_reads;
     slots_confirmed += other.slots_confirmed;
     doorbells += other.doorbells;
+    chunks += other.chunks;
+    resumes += other.resumes;
     sleeps += other.sleeps;
     fallbacks += other.fallbacks;
     return *this;

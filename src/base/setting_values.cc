@@ -10,6 +10,8 @@ namespace leat::detail {
 namespace {
 
 constexpr std::array<std::string_view, 3> kFallbacks = {"never", "warn", "allow"};
+constexpr std::array<std::string_view, 2> kChunkModes = {"inplace", "header"};
+constexpr std::array<std::string_view, 3> kLinkEnables = {"off", "on", "auto"};
 constexpr std::array<std::string_view, 5> kLevels = {"error", "warn", "info", "debug", "trace"};
 constexpr std::array<std::pair<std::string_view, bool>, 8> kBools = {{{"yes", true},
                                                                       {"no", false},
@@ -64,6 +66,41 @@ std::optional<Fallback> FallbackCodec::parse(std::string_view text) {
 
 std::string FallbackCodec::format(Fallback value) {
   return std::string(kFallbacks[static_cast<std::size_t>(value)]);
+}
+
+std::optional<ChunkMode> ChunkModeCodec::parse(std::string_view text) {
+  const auto index = index_of(kChunkModes, text);
+  if (!index) return std::nullopt;
+  return static_cast<ChunkMode>(*index);
+}
+
+std::string ChunkModeCodec::format(ChunkMode value) {
+  return std::string(kChunkModes[static_cast<std::size_t>(value)]);
+}
+
+std::optional<LinkEnable> LinkEnableCodec::parse(std::string_view text) {
+  const auto index = index_of(kLinkEnables, text);
+  if (!index) return std::nullopt;
+  return static_cast<LinkEnable>(*index);
+}
+
+std::string LinkEnableCodec::format(LinkEnable value) {
+  return std::string(kLinkEnables[static_cast<std::size_t>(value)]);
+}
+
+std::optional<std::size_t> ChunkBytesCodec::parse(std::string_view text) {
+  const auto value = BytesCodec::parse(text);
+  return value && *value >= 4096 && *value <= std::size_t{1} << 30 ? value : std::nullopt;
+}
+
+std::optional<std::size_t> WindowCodec::parse(std::string_view text) {
+  if (text == "auto") return 0;
+  const auto number = parse_number(text);
+  return number && *number >= 1 && *number <= 256 ? number : std::nullopt;
+}
+
+std::string WindowCodec::format(std::size_t value) {
+  return value == 0 ? "auto" : std::to_string(value);
 }
 
 std::optional<int> LogLevelCodec::parse(std::string_view text) { return index_of(kLevels, text); }

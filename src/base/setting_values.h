@@ -93,6 +93,40 @@ struct PercentCodec : RangeCodec<0, 100> {
   static constexpr const char* kAllowed = "a number from 0 to 100";
 };
 
+struct ChunkModeCodec {
+  static constexpr const char* kType = "inplace|header";
+  static constexpr const char* kAllowed = "inplace, header";
+  static std::optional<ChunkMode> parse(std::string_view text);
+  static std::string format(ChunkMode value);
+  static std::string format(const std::string& value) { return value; }  // as Options has it
+};
+
+struct LinkEnableCodec {
+  static constexpr const char* kType = "on|off|auto";
+  static constexpr const char* kAllowed = "on, off, auto";
+  static std::optional<LinkEnable> parse(std::string_view text);
+  static std::string format(LinkEnable value);
+  static std::string format(const std::string& value) { return value; }  // as Options has it
+};
+
+struct ChunkBytesCodec : BytesCodec {
+  static constexpr const char* kAllowed = "a number of bytes from 4K to 1G";
+  static std::optional<std::size_t> parse(std::string_view text);
+};
+
+// A count of chunks, or "auto", which is 0.
+struct WindowCodec {
+  static constexpr const char* kType = "number";
+  static constexpr const char* kAllowed = "auto, or a number of chunks from 1 to 256";
+  static std::optional<std::size_t> parse(std::string_view text);
+  static std::string format(std::size_t value);
+  static std::string format(const std::string& value) { return value; }  // as Options has it
+};
+
+struct RegionCountCodec : RangeCodec<2, 64> {
+  static constexpr const char* kAllowed = "a number from 2 to 64";
+};
+
 struct DigestCodec {
   static constexpr const char* kType = "hexadecimal";
   static constexpr const char* kAllowed = "up to 64 hexadecimal digits, an even number of them";

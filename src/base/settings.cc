@@ -94,6 +94,25 @@ constexpr Row kTable[] = {
         "planned_bytes", "transport planned: memory for message arrays; 0: by device"),
     row<DigestCodec, &Settings::plan_digest, &Options::plan_digest>(
         "plan_digest", "transport planned: the plan's digest, which must be the peer's too"),
+    row<ChunkModeCodec, &Settings::mode, &Options::mode>(
+        "mode",
+        "transport chunked: inplace (chunks straight to their place) or header (put together)"),
+    row<ChunkBytesCodec, &Settings::chunk_bytes, &Options::chunk_bytes>(
+        "chunk_bytes", "transport chunked: the longest chunk"),
+    row<WindowCodec, &Settings::window, &Options::window>(
+        "window", "transport chunked: chunks on the path at once; auto: as many bytes as it holds"),
+    row<LinkEnableCodec, &Settings::link_enable, &Options::link_enable>(
+        "link_enable", "transport chunked: whether a short chunk goes first and alone"),
+    row<BytesCodec, &Settings::region_bytes, &Options::region_bytes>(
+        "region_bytes",
+        "transport chunked: receive memory of context 0 for one message in place; 0: by device"),
+    row<RegionCountCodec, &Settings::region_count, &Options::region_count>(
+        "region_count", "transport chunked: how many such regions"),
+    row<BoolCodec, &Settings::verify, &Options::verify>(
+        "verify", "transport chunked: check each message by a digest over all of it"),
+    row<MillisecondsCodec, &Settings::resume_timeout, &Options::resume_timeout>(
+        "resume_timeout_ms",
+        "transport chunked: how long a failed queue pair is tried to be made anew; 0: not at all"),
     row<PathCodec, &Settings::tls_psk_file, &Options::tls_psk_file>(
         "tls_psk_file", "TLS with a pre-shared key: a file of one line, at least 32 hex digits"),
     row<PathCodec, &Settings::tls_cert_file, &Options::tls_cert_file>(

@@ -12,6 +12,10 @@
 namespace leat::detail {
 
 enum class Fallback { kNever, kWarn, kAllow };
+// Of transport chunked: how a transfer's chunks reach their place, and whether a short one goes
+// first.
+enum class ChunkMode { kInPlace, kHeader };
+enum class LinkEnable { kOff, kOn, kAuto };
 
 // All settings of one connection with their final values. Field names are the settings' names.
 struct Settings {
@@ -31,7 +35,15 @@ struct Settings {
   std::size_t slot_count = 256;
   std::size_t confirm_threshold = 40;  // percent
   std::size_t planned_bytes = 0;       // 0: by device
-  std::string plan_digest;             // hexadecimal digits in lower case
+  ChunkMode mode = ChunkMode::kInPlace;
+  std::size_t chunk_bytes = std::size_t{4} << 20;
+  std::size_t window = 0;  // chunks; 0: adaptive
+  LinkEnable link_enable = LinkEnable::kAuto;
+  std::size_t region_bytes = 0;  // 0: by device
+  std::size_t region_count = 4;
+  bool verify = false;
+  std::chrono::milliseconds resume_timeout{20'000};
+  std::string plan_digest;  // hexadecimal digits in lower case
   std::string tls_psk_file;
   std::string tls_cert_file;
   std::string tls_key_file;

@@ -18,7 +18,7 @@ struct TransportRule {
 };
 
 // Every transport that a peer may ask for; "auto" takes the first one that fits the device.
-inline constexpr std::array<TransportRule, 5> kTransports = {{
+inline constexpr std::array<TransportRule, 6> kTransports = {{
     {"ring", true, 1024,
      "write-with-immediate into a ring per protocol context, received in place"},
     {"planned", true, 1024,
@@ -27,6 +27,8 @@ inline constexpr std::array<TransportRule, 5> kTransports = {{
      "slots filled and given back many at a time, by bitmaps that each side reads; by name only"},
     {"confirm-each", true, 4096,
      "the same slots, each message announced and each slot given back alone; by name only"},
+    {"chunked", true, 1024,
+     "large messages in chunks that a far, lossy path can hold, received in place; by name only"},
     {"tcp", false, 0,
      "framed messages on the TCP connection, for machines without RDMA between them"},
 }};

@@ -4,6 +4,7 @@
 #include "conn/link.h"
 #include "leat/error.h"
 #include "transport/batched.h"
+#include "transport/chunked.h"
 #include "transport/confirm_each.h"
 #include "transport/planned.h"
 #include "transport/ring.h"
@@ -58,6 +59,9 @@ class Setup {
     if (link.transport == "confirm-each")
       return std::make_unique<ConfirmEachTransport>(
           std::move(link.device), std::move(link.queue_pair), slot_options(depths));
+    if (link.transport == "chunked")
+      return std::make_unique<ChunkedTransport>(std::move(link.device), std::move(link.queue_pair),
+                                                chunked_options(depths), resumer(link, depths));
     throw Error(ErrorCode::kUnavailable, "no transport is named '" + link.transport + "'");
   }
 
@@ -71,6 +75,22 @@ class Setup {
     return {.slot_bytes = settings_.slot_bytes,
             .slot_count = static_cast<unsigned>(settings_.slot_count),
             .confirm_threshold = static_cast<unsigned>(settings_.confirm_threshold),
+            .max_message_bytes = settings_.max_message_bytes,
+            .depths = depths};
+  }
+  std::unique_ptr<Resumer> resumer(const Link& link, const QueueDepths& depths) const {
+    if (settings_.resume_timeout == std::chrono::milliseconds::zero()) return nullptr;
+    return std::make_unique<Resumer>(*link.stream, link.active, depths);
+  }
+  ChunkedOptions chunked_options(const QueueDepths& depths) const {
+    return {.mode = settings_.mode,
+            .chunk_bytes = settings_.chunk_bytes,
+            .window = settings_.window,
+            .link_enable = settings_.link_enable,
+            .region_bytes = settings_.region_bytes,
+            .region_count = settings_.region_count,
+            .verify = settings_.verify,
+            .resume_timeout = settings_.resume_timeout,
             .max_message_bytes = settings_.max_message_bytes,
             .depths = depths};
   }

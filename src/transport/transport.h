@@ -53,9 +53,9 @@ class Transport {
 
   // --- send side
   // True: the message is accepted, the caller may reuse its memory. False: no room. For a message
-  // larger than `max_in_place_bytes` some pieces may be on their way already: call again with the
-  // same message until true; other contexts may be used in between. Throws kTooLarge above
-  // max_message_bytes.
+  // larger than `max_in_place_bytes` (transport chunked: kLeastChunkBytes) some pieces may be on
+  // their way already: call again with the same message until true; other contexts may be used in
+  // between. Throws kTooLarge above max_message_bytes.
   virtual bool try_send(std::span<const std::byte> message, Context context) = 0;
   // Whether the last try_send took part of a large message though it returned false: there will be
   // more room soon.

@@ -23,7 +23,7 @@ void PrintTo(const ChannelKind& kind, std::ostream* out) { *out << kind_name(kin
 std::vector<ChannelKind> channel_kinds() {
   std::vector<ChannelKind> kinds;
   for (const std::string& device : test_devices()) {
-    for (const char* transport : {"ring", "planned", "confirm-each", "batched"})
+    for (const char* transport : {"ring", "planned", "confirm-each", "batched", "chunked"})
       kinds.push_back({transport, device});
   }
   kinds.push_back({"tcp", "tcp"});
@@ -35,6 +35,7 @@ Options channel_options(const ChannelKind& kind) {
   options.device = kind.device;
   options.transport = kind.transport;
   options.fallback = "never";
+  options.region_bytes = std::size_t{1} << 20;  // as large as a quarter of a ring
   options.connect_timeout = hang_limit();
   options.handshake_timeout = hang_limit();
   options.timeout = hang_limit();

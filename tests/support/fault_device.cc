@@ -152,7 +152,9 @@ class FaultQueuePair final : public QueuePair {
     return inner_->peer_memory(part);
   }
 
-  std::uint64_t rnr_retries() const override { return inner_->rnr_retries(); }
+  std::uint64_t rnr_retries() const override {
+    return inner_ == nullptr ? 0 : inner_->rnr_retries();
+  }
   std::string describe() const override { return "a device with faults"; }
 
  private:

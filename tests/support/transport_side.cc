@@ -1,11 +1,18 @@
 #include "support/transport_side.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <stdexcept>
 #include <thread>
 
+#include "base/system_error.h"
 #include "conn/link.h"
+#include "conn/resume.h"
+#include "conn/tcp.h"
 #include "leat/error.h"
 #include "support/devices.h"
+#include "support/link_pair.h"
 #include "support/scale.h"
 #include "transport/batched.h"
 #include "transport/confirm_each.h"
@@ -18,18 +25,37 @@ std::string as_word(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// The lifeline of both sides, without a handshake.
+std::unique_ptr<Stream> connect_streams(Peer& peer, bool listens) {
+  Uri uri;
+  uri.host = "127.0.0.1";
+  if (!listens) {
+    uri.port = peer.hear_value<std::uint16_t>();
+    return plain_stream(connect_tcp(uri, hang_deadline(), false));
+  }
+  const Fd listener = listen_tcp(uri);
+  peer.tell_value(bound_port(listener.get()));
+  wait_ready(listener.get(), POLLIN, hang_deadline(), "nobody came");
+  return plain_stream(Fd(check(::accept(listener.get(), nullptr, nullptr), "accept")));
+}
+
 std::unique_ptr<Transport> make_transport(const TransportSetup& setup, const QueueDepths& depths,
                                           std::unique_ptr<Device> device,
-                                          std::unique_ptr<QueuePair> queue_pair) {
+                                          std::unique_ptr<QueuePair> queue_pair,
+                                          std::unique_ptr<Resumer> resumer) {
   RingOptions ring = setup.ring;
   SlotOptions slots = setup.slots;
-  ring.depths = slots.depths = depths;
+  ChunkedOptions chunks = setup.chunks;
+  ring.depths = slots.depths = chunks.depths = depths;
   if (setup.transport == "ring")
     return std::make_unique<RingTransport>(std::move(device), std::move(queue_pair), ring);
   if (setup.transport == "batched")
     return std::make_unique<BatchedTransport>(std::move(device), std::move(queue_pair), slots);
   if (setup.transport == "confirm-each")
     return std::make_unique<ConfirmEachTransport>(std::move(device), std::move(queue_pair), slots);
+  if (setup.transport == "chunked")
+    return std::make_unique<ChunkedTransport>(std::move(device), std::move(queue_pair), chunks,
+                                              std::move(resumer));
   throw std::invalid_argument("no transport " + setup.transport);
 }
 
@@ -47,7 +73,11 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
     const std::string blob = peer.hear();
     queue_pair = device->connect(std::as_bytes(std::span(blob)), depths, hang_deadline());
   }
-  TransportSide side(peer, make_transport(setup, depths, std::move(device), std::move(queue_pair)));
+  std::unique_ptr<Stream> stream = setup.resumes ? connect_streams(peer, offers) : nullptr;
+  auto resumer = stream ? std::make_unique<Resumer>(*stream, !offers, depths) : nullptr;
+  auto transport =
+      make_transport(setup, depths, std::move(device), std::move(queue_pair), std::move(resumer));
+  TransportSide side(peer, std::move(stream), std::move(transport));
   peer.tell(as_word(side.transport->setup()));
   const std::string peer_setup = peer.hear();
   side.transport->start(std::as_bytes(std::span(peer_setup)));
@@ -56,7 +86,7 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
 
 }  // namespace
 
-void TransportSide::wait(const char* what, const std::function<bool()>& ready) {
+void TransportSide::wait(Side side, const char* what, const std::function<bool()>& ready) {
   const Deadline deadline = hang_deadline();
   while (!ready()) {
     if (lifeline_ended()) {
@@ -64,8 +94,21 @@ void TransportSide::wait(const char* what, const std::function<bool()>& ready) {
       throw Error(ErrorCode::kPeerDied, std::string("the lifeline ended during ") + what);
     }
     if (passed(deadline)) throw std::runtime_error(std::string("hangs: ") + what);
-    std::this_thread::yield();
+    if (!sleeps) {
+      std::this_thread::yield();
+      continue;
+    }
+    transport->arm(side);
+    if (ready()) return;
+    sleep(side);
   }
+}
+
+void TransportSide::sleep(Side side) const {
+  const bool naps = side == Side::kSend ? transport->room_comes_silently()
+                                        : transport->receiving_waits_for_room();
+  pollfd fds[] = {{transport->event_fd(side), POLLIN, 0}, {stream ? stream->fd() : -1, POLLIN, 0}};
+  ::poll(fds, 2, naps ? 1 : poll_timeout_ms(hang_deadline()));
 }
 
 bool TransportSide::lifeline_ended() {
@@ -75,17 +118,17 @@ bool TransportSide::lifeline_ended() {
 }
 
 void TransportSide::send(std::span<const std::byte> message, Context context) {
-  wait("send", [&] { return transport->try_send(message, context); });
+  wait(Side::kSend, "send", [&] { return transport->try_send(message, context); });
 }
 
 void TransportSide::end() {
-  wait("end", [&] { return transport->try_end(); });
-  wait("flush", [&] { return transport->try_flush(); });
+  wait(Side::kSend, "end", [&] { return transport->try_end(); });
+  wait(Side::kSend, "flush", [&] { return transport->try_flush(); });
 }
 
 bool TransportSide::receive(Context context, Delivery& delivery) {
   ReceiveResult result = ReceiveResult::kNothing;
-  wait("receive", [&] {
+  wait(Side::kReceive, "receive", [&] {
     result = transport->try_receive(context, delivery);
     return result != ReceiveResult::kNothing;
   });

@@ -9,8 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "conn/stream.h"
 #include "support/fault_device.h"
 #include "support/peer_pair.h"
+#include "transport/chunked.h"
 #include "transport/ring.h"
 #include "transport/slot_transport.h"
 
@@ -21,12 +23,16 @@ namespace leat::detail {
 // lifeline, and std::runtime_error at hang_deadline().
 class TransportSide {
  public:
-  TransportSide(Peer& its_peer, std::unique_ptr<Transport> its_transport)
-      : peer(its_peer), transport(std::move(its_transport)) {}
+  TransportSide(Peer& its_peer, std::unique_ptr<Stream> its_stream,
+                std::unique_ptr<Transport> its_transport)
+      : peer(its_peer), stream(std::move(its_stream)), transport(std::move(its_transport)) {}
 
   Peer& peer;
+  std::unique_ptr<Stream> stream;  // null unless the setup resumes
   std::unique_ptr<Transport> transport;
   bool watches_lifeline = true;
+  // Waits sleep on the transport's descriptors, as a channel's do; else they spin.
+  bool sleeps = false;
 
   void send(std::span<const std::byte> message, Context context);
   void end();
@@ -39,7 +45,8 @@ class TransportSide {
   std::pair<std::uint64_t, std::string> hear_outcome();
 
  private:
-  void wait(const char* what, const std::function<bool()>& ready);
+  void wait(Side side, const char* what, const std::function<bool()>& ready);
+  void sleep(Side side) const;
   bool lifeline_ended();
 
   std::optional<std::pair<std::uint64_t, std::string>> heard_;
@@ -52,11 +59,13 @@ using TransportBody = std::function<void(TransportSide&)>;
 
 struct TransportSetup {
   std::string device = "shm";
-  std::string transport = "ring";  // or "batched", "confirm-each"
+  std::string transport = "ring";  // or "batched", "confirm-each", "chunked"
   FaultProfile first;
   FaultProfile second;
   RingOptions ring;
   SlotOptions slots;
+  ChunkedOptions chunks;
+  bool resumes = false;  // chunked only: over a TCP connection of its own
 };
 
 // The first side offers, the second connects; both set up the transport. As VerbsTest::run

@@ -19,6 +19,8 @@ namespace {
 constexpr std::size_t kRingBytes = 256 * 1024;
 constexpr std::size_t kContextRingBytes = 64 * 1024;
 constexpr std::size_t kSlotBytes = 2048;
+constexpr std::size_t kRegionBytes = 64 * 1024;
+constexpr std::size_t kChunkBytes = 20 * 1024;
 constexpr unsigned kSlotCount = 80;  // a word and a part of one
 
 // The n-th message: context and size come from n alone, so both sides know them.
@@ -150,7 +152,10 @@ class TransportFaults
     setup.ring.context_ring_bytes = kContextRingBytes;
     setup.slots.slot_bytes = kSlotBytes;
     setup.slots.slot_count = kSlotCount;
-    setup.ring.max_message_bytes = setup.slots.max_message_bytes = std::size_t{1} << 20;
+    setup.chunks.region_bytes = kRegionBytes;
+    setup.chunks.chunk_bytes = kChunkBytes;
+    setup.ring.max_message_bytes = setup.slots.max_message_bytes = setup.chunks.max_message_bytes =
+        std::size_t{1} << 20;
     return setup;
   }
 
@@ -268,9 +273,10 @@ std::string fault_test_name(const testing::TestParamInfo<TransportFaults::ParamT
 }
 
 auto with_faults(const std::vector<Case>& cases) {
-  return testing::Combine(
-      testing::Values("ring", "confirm-each", "batched"), testing::ValuesIn(test_devices()),
-      testing::Values(PeerMode::kThreads, PeerMode::kProcesses), testing::ValuesIn(cases));
+  return testing::Combine(testing::Values("ring", "confirm-each", "batched", "chunked"),
+                          testing::ValuesIn(test_devices()),
+                          testing::Values(PeerMode::kThreads, PeerMode::kProcesses),
+                          testing::ValuesIn(cases));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TransportHarmlessFaults, with_faults(harmless_faults()),

@@ -1,0 +1,194 @@
+#include "proto/chunk_window.h"
+
+#include <cmath>
+
+namespace leat::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A path that was silent for so long is opened anew.
+constexpr auto kSilence = 1s;
+// The round trip is measured again after so long.
+constexpr auto kMeasureAfter = 10s;
+// While starting, every confirmed byte lets half a byte more be in flight: one and a half times as
+// much each round. Twice as much would stand twice as long in the queue until it is noticed.
+constexpr std::size_t kStartDivisor = 2;
+constexpr unsigned kFlatRounds = 3;
+// A queue that stands after so many rounds of less is not ours, or the path has become longer.
+constexpr unsigned kDrainRounds = 3;
+constexpr double kGrowth = 1.2;
+constexpr double kMoreGain = 1.25;
+constexpr unsigned kMoreRounds = 2;
+constexpr double kMoreGrowth = 1.05;
+constexpr double kLessGain = 0.75;
+// The window is divided into so many chunks.
+constexpr std::size_t kChunksPerWindow = 8;
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+void ChunkWindow::begin(std::size_t bytes, Clock::time_point now) {
+  if (options_.link_enable == LinkEnable::kOff || bytes <= kLinkBytes) return;
+  const bool silent = delivered_ == 0 || now - delivered_at_ > kSilence;
+  const bool worth_it = in_flight_ == 0 && silent && bytes > chunk();
+  if (options_.link_enable == LinkEnable::kOn || worth_it) link_due_ = true;
+}
+
+std::size_t ChunkWindow::allowance(std::size_t wanted, bool divisible) const {
+  if (linking_) return 0;
+  if (link_due_) {
+    if (in_flight_ != 0) return 0;
+    return divisible ? std::min(wanted, kLinkBytes) : wanted;
+  }
+  if (!adaptive()) {
+    if (chunks_in_flight_ >= options_.chunks) return 0;
+    return divisible ? std::min(wanted, options_.chunk_bytes) : wanted;
+  }
+  const std::size_t bytes = divisible ? std::min(wanted, chunk()) : wanted;
+  return in_flight_ == 0 || in_flight_ + bytes <= window() ? bytes : 0;
+}
+
+ChunkWindow::Flight ChunkWindow::posted(std::size_t bytes, Clock::time_point now) {
+  if (in_flight_ == 0) delivered_at_ = now;
+  linking_ = link_due_;
+  link_due_ = false;
+  in_flight_ += bytes;
+  ++chunks_in_flight_;
+  const bool limited = limited_until_ != 0 && delivered_ <= limited_until_;
+  return {bytes, now, delivered_, delivered_at_, limited, linking_};
+}
+
+void ChunkWindow::confirmed(const Flight& flight, Clock::time_point now) {
+  in_flight_ -= flight.bytes;
+  --chunks_in_flight_;
+  delivered_ += flight.bytes;
+  delivered_at_ = now;
+  linking_ = false;
+  if (adaptive()) measure(flight, now);
+}
+
+void ChunkWindow::lost() {
+  in_flight_ = chunks_in_flight_ = 0;
+  linking_ = false;
+  link_due_ = options_.link_enable != LinkEnable::kOff;
+  starting_ = true;
+  start_window_ = 2 * kLeastChunkBytes;
+  rates_.fill(0);
+  round_trip_ = 0ns;
+  round_shortest_ = Nanoseconds::max();
+  best_start_rate_ = 0;
+  flat_rounds_ = 0;
+  round_end_ = delivered_;
+  limited_until_ = 0;
+  troubled_ = false;
+}
+
+double ChunkWindow::path_bytes() const { return rate() * seconds(round_trip_); }
+
+std::size_t ChunkWindow::window() const {
+  if (!adaptive()) return options_.chunks * options_.chunk_bytes;
+  std::size_t bytes = start_window_;
+  if (!starting_) {
+    const double path = path_bytes();
+    // One chunk more: the one that the narrow place works on.
+    const double more = std::max(path / (kChunksPerWindow - 1), 1.0 * kLeastChunkBytes);
+    bytes = static_cast<std::size_t>(path * gain_ + more);
+  }
+  return std::clamp(bytes, 2 * kLeastChunkBytes, std::max(options_.most_bytes, kLeastChunkBytes));
+}
+
+std::size_t ChunkWindow::chunk() const {
+  if (!adaptive()) return options_.chunk_bytes;
+  const std::size_t part = window() / kChunksPerWindow / kLinkBytes * kLinkBytes;
+  return std::min(std::max(part, kLeastChunkBytes), options_.chunk_bytes);
+}
+
+void ChunkWindow::measure(const Flight& flight, Clock::time_point now) {
+  const Nanoseconds trip = now - flight.posted;
+  // Alone and short: this is the path itself, whatever was measured before.
+  if (flight.alone || round_trip_ == 0ns || trip <= round_trip_) {
+    round_trip_ = std::max(trip, Nanoseconds(1));
+    measured_at_ = now;
+  }
+  if (flight.alone) {
+    // Of the first round there is nothing but this packet: not a rate.
+    round_end_ = delivered_;
+    return;
+  }
+  round_shortest_ = std::min(round_shortest_, trip);
+
+  const double took = seconds(std::max(now - flight.delivered_since, Nanoseconds(1)));
+  const double sample = static_cast<double>(delivered_ - flight.delivered) / took;
+  if (!flight.limited || sample > rate()) {
+    rates_[rate_index_] = std::max(rates_[rate_index_], sample);
+    round_counts_ = true;
+  }
+
+  if (starting_ && !flight.limited) start_window_ += flight.bytes / kStartDivisor;
+  // Longer than a queue as long as the path could make it: something was lost and sent again.
+  const double chunk_time = static_cast<double>(flight.bytes) / std::max(rate(), 1.0);
+  if (seconds(trip) > 2.5 * seconds(round_trip_) + 2 * chunk_time) trouble();
+  if (flight.delivered >= round_end_) end_round(now);
+}
+
+void ChunkWindow::trouble() {
+  if (troubled_) return;
+  troubled_ = true;
+  calm_rounds_ = std::min(2 * calm_rounds_, kMostCalmRounds);
+  starting_ = false;
+  gain_ = kLessGain;
+}
+
+void ChunkWindow::end_round(Clock::time_point now) {
+  const double chunk_time = static_cast<double>(chunk()) / std::max(rate(), 1.0);
+  const bool queue_stands = seconds(round_shortest_) > 1.25 * seconds(round_trip_) + 2 * chunk_time;
+  const bool more_was_tried = gain_ > 1;
+  if (starting_) {
+    flat_rounds_ = rate() > best_start_rate_ * kGrowth ? 0 : flat_rounds_ + 1;
+    best_start_rate_ = std::max(best_start_rate_, rate());
+    starting_ = !queue_stands && flat_rounds_ < kFlatRounds;
+    // What the start has put into the queue runs off first.
+    if (!starting_) gain_ = kLessGain;
+  } else if (queue_stands) {
+    gain_ = kLessGain;
+  } else if (more_was_tried) {
+    // The second round tells what the first has brought. Was there more, then still more is tried.
+    if (++more_rounds_ == kMoreRounds) {
+      more_rounds_ = 0;
+      gain_ = rate() > rate_before_ * kMoreGrowth ? kMoreGain : kLessGain;
+      rate_before_ = rate();
+    }
+  } else if (++cycle_ >= calm_rounds_) {
+    cycle_ = 0;
+    gain_ = kMoreGain;
+    more_rounds_ = 0;
+    rate_before_ = rate();
+    calm_rounds_ = std::max(calm_rounds_ / 2, kCycleRounds);
+  } else {
+    gain_ = 1;
+  }
+  if (queue_stands && !more_was_tried) {
+    // The path has become narrower: what was measured before this round is no more true.
+    const double now_rate = rates_[rate_index_];
+    if (now_rate > 0 && !starting_) rates_.fill(now_rate);
+  }
+  if (round_counts_) {
+    rate_index_ = (rate_index_ + 1) % kRateRounds;
+    if (!starting_) rates_[rate_index_] = 0;
+  }
+  round_counts_ = false;
+  round_end_ = delivered_;
+  round_shortest_ = Nanoseconds::max();
+  troubled_ = false;
+  drained_rounds_ = queue_stands ? drained_rounds_ + 1 : 0;
+  if (now - measured_at_ > kMeasureAfter || drained_rounds_ > kDrainRounds) {
+    link_due_ = true;
+    drained_rounds_ = 0;
+  }
+}
+
+}  // namespace leat::detail
