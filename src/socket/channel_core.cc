@@ -138,6 +138,9 @@ std::optional<Message> ChannelCore::try_receive(unsigned context) {
   Delivery delivery;
   ReceiveResult result = transport_.try_receive(context, delivery);
   if (result == ReceiveResult::kNothing && poll_fd_) result = prepare_poll(context, delivery);
+  // Relaxed: set once; what came before the end is in memory already.
+  if (result == ReceiveResult::kNothing && peer_gone_.load(std::memory_order_relaxed))
+    result = receive_the_rest(context, delivery);
   if (result == ReceiveResult::kNothing) return std::nullopt;
   if (result == ReceiveResult::kEnd) return Message();
   return adopt(delivery);
@@ -147,11 +150,8 @@ std::optional<Message> ChannelCore::try_receive(unsigned context) {
 ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
   transport_.arm(Side::kReceive);
   ReceiveResult result = transport_.try_receive(context, delivery);
-  if (result == ReceiveResult::kNothing && watches_lifeline_ && lifeline_ended()) {
-    result = transport_.try_receive(context, delivery);  // what came before the end still counts
-    if (result == ReceiveResult::kNothing)
-      throw Error(ErrorCode::kPeerDied, "receive from " + where() + ": the peer went away");
-  }
+  if (result == ReceiveResult::kNothing && watches_lifeline_ && lifeline_ended())
+    result = receive_the_rest(context, delivery);
   // What was taken off the queue for other contexts gives no further event.
   eventfd_t kicks = 0;
   if (transport_.pending()) {
@@ -159,6 +159,14 @@ ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
   } else {
     eventfd_read(kick_.get(), &kicks);
   }
+  return result;
+}
+
+// The lifeline has ended: what came before still counts.
+ReceiveResult ChannelCore::receive_the_rest(unsigned context, Delivery& delivery) {
+  const ReceiveResult result = transport_.try_receive(context, delivery);
+  if (result == ReceiveResult::kNothing)
+    throw Error(ErrorCode::kPeerDied, "receive from " + where() + ": the peer went away");
   return result;
 }
 

@@ -87,6 +87,7 @@ class ChannelCore {
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
+  ReceiveResult receive_the_rest(unsigned context, Delivery& delivery);
   Message adopt(Delivery& delivery);
   template <typename Try>
   bool unless_closed(const char* what, Try&& try_once);
@@ -97,7 +98,8 @@ class ChannelCore {
   const Settings settings_;
   Connection connection_;
   Transport& transport_;
-  const bool watches_lifeline_;  // tcp notices the end of its stream by itself
+  std::atomic<bool> peer_gone_ = false;  // a wait has seen the lifeline's end
+  const bool watches_lifeline_;          // tcp notices the end of its stream by itself
 
   std::atomic<bool> closed_{false};
   bool end_said_ = false;  // send side
