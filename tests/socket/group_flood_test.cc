@@ -22,7 +22,8 @@ std::vector<ChannelKind> slot_kinds() {
   std::vector<ChannelKind> kinds;
   for (const ChannelKind& kind : group_kinds())
     // On ib a connection takes a dozen descriptors, and a process has 1,024 by default.
-    if (kind.device == "shm" && kind.transport != "ring") kinds.push_back(kind);
+    if (kind.device == "shm" && (kind.transport == "batched" || kind.transport == "confirm-each"))
+      kinds.push_back(kind);
   return kinds;
 }
 
