@@ -264,7 +264,9 @@ void ChannelCore::check_usable(unsigned context) const {
 }
 
 void ChannelCore::close() noexcept {
-  if (!made_here_ || closed_.exchange(true, std::memory_order_relaxed)) return;
+  // Relaxed: who comes second does nothing.
+  if (!made_here_ || reset_ || close_begun_.exchange(true, std::memory_order_relaxed)) return;
+  closed_.store(true, std::memory_order_relaxed);
   try {
     if (!end_said_) end_said_ = transport_.try_end();
     if (end_said_ && transport_.try_drain()) connection_.stream->abort();
@@ -274,6 +276,12 @@ void ChannelCore::close() noexcept {
   }
   // Wakes a receive that sleeps in another thread; the peer notices nothing yet.
   ::shutdown(connection_.stream->fd(), SHUT_RD);
+}
+
+void ChannelCore::interrupt() noexcept {
+  if (!made_here_) return;
+  closed_.store(true, std::memory_order_relaxed);
+  ::shutdown(connection_.stream->fd(), SHUT_RD);  // wakes, as in close()
 }
 
 void ChannelCore::reset() noexcept {

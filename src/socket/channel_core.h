@@ -42,7 +42,10 @@ class ChannelCore {
   Message receive(unsigned context);
   std::optional<Message> try_receive(unsigned context);
 
+  // Not while another thread sends: its interrupt() first, then close() when it has returned.
   void close() noexcept;
+  // Whoever uses this channel gets kClosed from now on, also who waits.
+  void interrupt() noexcept;
   int fd();
   Stats stats() const;
 
@@ -102,6 +105,7 @@ class ChannelCore {
   const bool watches_lifeline_;          // tcp notices the end of its stream by itself
 
   std::atomic<bool> closed_{false};
+  std::atomic<bool> close_begun_{false};
   bool end_said_ = false;  // send side
   bool reset_ = false;     // send side
   std::chrono::milliseconds send_timeout_;

@@ -74,6 +74,11 @@ void GroupCore::attempt_all(Members& pending, Attempt&& attempt) {
 
 template <typename Attempt>
 void GroupCore::finish(Side side, const char* what, Members& pending, Attempt&& attempt) {
+  std::unique_lock lock(send_mutex_, std::defer_lock);
+  if (side == Side::kSend) {
+    lock.lock();
+    check_open(what);
+  }
   attempt_all(pending, attempt);
   if (pending.empty()) return;
   wait(side, what, pending, [&] {
@@ -399,6 +404,8 @@ void GroupCore::drop(unsigned worker, const std::string& reason) {
 
 void GroupCore::close() noexcept {
   if (!made_here_ || closed_.exchange(true, std::memory_order_relaxed)) return;
+  for (const auto& member : members_) member->core.interrupt();
+  const std::lock_guard lock(send_mutex_);  // until a broadcast of another thread has noticed
   for (const auto& member : members_) member->channel.close();
 }
 

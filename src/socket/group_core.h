@@ -113,6 +113,7 @@ class GroupCore {
   const Settings settings_;
   std::vector<std::unique_ptr<Member>> members_;
   std::atomic<bool> closed_{false};
+  std::mutex send_mutex_;  // held while sending; close() ends the send sides under it
 
   // --- send side
   Members unfinished_;  // of a broadcast: they have not taken it all

@@ -9,7 +9,7 @@
 
 #include "leat/group.h"
 #include "socket/group_hello.h"
-#include "support/channel_side.h"
+#include "support/group_side.h"
 
 namespace leat::detail {
 namespace {
