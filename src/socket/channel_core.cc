@@ -265,7 +265,7 @@ void ChannelCore::check_usable(unsigned context) const {
 
 void ChannelCore::close() noexcept {
   // Relaxed: who comes second does nothing.
-  if (!made_here_ || reset_ || close_begun_.exchange(true, std::memory_order_relaxed)) return;
+  if (!made_here_ || close_begun_.exchange(true, std::memory_order_relaxed)) return;
   closed_.store(true, std::memory_order_relaxed);
   try {
     if (!end_said_) end_said_ = transport_.try_end();
@@ -287,6 +287,7 @@ void ChannelCore::interrupt() noexcept {
 void ChannelCore::reset() noexcept {
   if (!made_here_) return;
   reset_ = true;
+  close_begun_.store(true, std::memory_order_relaxed);  // nothing is left to be said
   closed_.store(true, std::memory_order_relaxed);
   connection_.stream->abort();
 }
