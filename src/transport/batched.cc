@@ -8,6 +8,7 @@
 
 #include "base/asymmetric_barrier.h"
 #include "base/prefetch.h"
+#include "transport/requests.h"
 
 namespace leat::detail {
 namespace {
@@ -31,10 +32,7 @@ BatchedTransport::BatchedTransport(std::unique_ptr<Device> device,
                                    const SlotOptions& options)
     : SlotTransport("batched", std::move(device), std::move(queue_pair), options, sizeof(Head),
                     sizeof(SlotHeader)) {
-  const std::array<ReceiveRequest, kReceives> receives{};
-  if (this->queue_pair().post_receive(receives) != receives.size())
-    throw Error(ErrorCode::kSystem, "cannot post " + std::to_string(receives.size()) +
-                                        " receives on " + this->queue_pair().describe());
+  post_receives(this->queue_pair(), std::array<ReceiveRequest, kReceives>{});
 }
 
 void BatchedTransport::started(std::uint64_t peer_key) {
@@ -296,14 +294,7 @@ bool BatchedTransport::post_end() {
 bool BatchedTransport::prepare_flush() {
   if (!post_rest()) return false;
   std::uint64_t word = sealed(sequence_);
-  SendRequest request;
-  request.opcode = Opcode::kWrite;
-  request.signaled = false;
-  request.inlined = true;
-  request.local = &word;
-  request.bytes = sizeof word;
-  request.remote_address = peer_head() + offsetof(Head, landed);
-  request.remote_key = peer_key();
+  const SendRequest request = write_of_word(word, peer_head() + offsetof(Head, landed), peer_key());
   return post_sends({&request, 1}) != 0;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "transport/batched.h"
+#include "transport/requests.h"
 
 namespace leat::detail {
 namespace {
@@ -252,15 +253,8 @@ void BatchedTransport::tell_limit() noexcept {
     atomic(peer()->ring_limit).store(word, std::memory_order_relaxed);
     return;
   }
-  SendRequest request;
-  request.opcode = Opcode::kWrite;
-  request.signaled = false;
-  request.inlined = true;
-  request.local = &word;
-  request.bytes = sizeof word;
-  request.remote_address = peer_head() + offsetof(Head, ring_limit);
-  request.remote_key = peer_key();
-  limit_untold_ = post_from_receiver(request) == 0;
+  limit_untold_ = post_from_receiver(write_of_word(word, peer_head() + offsetof(Head, ring_limit),
+                                                   peer_key())) == 0;
   // Where requests run as they are posted, the write is a store of ours and the read that follows
   // a load: this is the full barrier between them.
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "transport/refusals.h"
+
 namespace leat::detail {
 namespace {
 
@@ -21,12 +23,7 @@ std::size_t ChunkedTransport::part_bytes(Context context) const {
 }
 
 bool ChunkedTransport::try_send(std::span<const std::byte> message, Context context) {
-  if (message.size() > max_message_bytes_)
-    throw Error(ErrorCode::kTooLarge,
-                "a message of " + std::to_string(message.size()) +
-                    " bytes is above max_message_bytes (" + std::to_string(max_message_bytes_) +
-                    ")",
-                "Send it in parts, or raise max_message_bytes on both sides.");
+  if (message.size() > max_message_bytes_) refuse_too_large(message.size(), max_message_bytes_);
   const auto mine = turn(send_mutex_);
   if (!mine) return false;
   check_unreserved(context);
@@ -35,9 +32,7 @@ bool ChunkedTransport::try_send(std::span<const std::byte> message, Context cont
 
 void ChunkedTransport::check_unreserved(Context context) const {
   if (reservation_ && reservation_->context == context) [[unlikely]]
-    throw Error(ErrorCode::kInvalidArgument,
-                "context " + std::to_string(context) + " has an open reservation",
-                "Commit or abandon it first.");
+    refuse_while_reserved(context);
 }
 
 // As much as may be on its way now.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "transport/chunked.h"
+#include "transport/requests.h"
 
 namespace leat::detail {
 namespace {
@@ -181,14 +182,8 @@ void ChunkedTransport::retry_credits() noexcept {
 }
 
 bool ChunkedTransport::write_credit(std::size_t offset, std::uint64_t value) noexcept {
-  SendRequest request;
-  request.opcode = Opcode::kWrite;
-  request.signaled = false;
-  request.inlined = true;
-  request.local = &value;
-  request.bytes = sizeof value;
-  request.remote_address = peer_credits_address_ + offset;
-  request.remote_key = peer_region_.key;
+  const SendRequest request =
+      write_of_word(value, peer_credits_address_ + offset, peer_region_.key);
   if (queue_pair_ == nullptr || queue_pair_->post_send({&request, 1}) == 0) {
     credit_refused_ = true;  // check_receiving tries again
     return false;

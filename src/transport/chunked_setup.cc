@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "transport/chunked.h"
+#include "transport/requests.h"
 
 namespace leat::detail {
 namespace {
@@ -76,14 +77,7 @@ ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
   credits_ = region_->memory().data() + layout_.bytes();
 
   blank_receives_.resize(receive_count_);
-  std::span<const ReceiveRequest> left = blank_receives_;
-  while (!left.empty()) {
-    const std::size_t posted = queue_pair_->post_receive(left);
-    if (posted == 0)
-      throw Error(ErrorCode::kSystem, "cannot post " + std::to_string(receive_count_) +
-                                          " receives on " + queue_pair_->describe());
-    left = left.subspan(posted);
-  }
+  post_receives(*queue_pair_, blank_receives_);
 }
 
 std::vector<std::byte> ChunkedTransport::setup() const {

@@ -4,6 +4,8 @@
 #include <array>
 #include <mutex>
 
+#include "transport/requests.h"
+
 namespace leat::detail {
 namespace {
 
@@ -47,14 +49,7 @@ ConfirmEachTransport::ConfirmEachTransport(std::unique_ptr<Device> device,
                     std::to_string(receive_count_) + " that can be posted",
                 "Lower slot_count.");
   blank_receives_.resize(receive_count_);
-  std::span<const ReceiveRequest> left = blank_receives_;
-  while (!left.empty()) {
-    const std::size_t posted = this->queue_pair().post_receive(left);
-    if (posted == 0)
-      throw Error(ErrorCode::kSystem, "cannot post " + std::to_string(receive_count_) +
-                                          " receives on " + this->queue_pair().describe());
-    left = left.subspan(posted);
-  }
+  post_receives(this->queue_pair(), blank_receives_);
 }
 
 void ConfirmEachTransport::started(std::uint64_t /*peer_key*/) {

@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <cstring>
 
+#include "transport/refusals.h"
+#include "transport/requests.h"
+
 namespace leat::detail {
 namespace {
 
@@ -100,9 +103,7 @@ bool RingTransport::post_request(const SendRequest& request) {
 
 void RingTransport::check_unreserved(Context context) const {
   if (reservation_.memory.data() != nullptr && reservation_.context == context) [[unlikely]]
-    throw Error(ErrorCode::kInvalidArgument,
-                "context " + std::to_string(context) + " has an open reservation",
-                "Commit or abandon it first.");
+    refuse_while_reserved(context);
 }
 
 // First its size, then the pieces, each a message of its own for the ring.
@@ -111,12 +112,7 @@ bool RingTransport::send_large(std::span<const std::byte> message, Context conte
   std::size_t& sent = large_sent_[context];
   RingSender::Place place;
   if (total == 0) {
-    if (message.size() > max_message_bytes_)
-      throw Error(ErrorCode::kTooLarge,
-                  "a message of " + std::to_string(message.size()) +
-                      " bytes is above max_message_bytes (" + std::to_string(max_message_bytes_) +
-                      ")",
-                  "Send it in parts, or raise max_message_bytes on both sides.");
+    if (message.size() > max_message_bytes_) refuse_too_large(message.size(), max_message_bytes_);
     check_unreserved(context);
     const std::uint64_t bytes = message.size();
     if (!find_place(sizeof bytes, context, place) ||
@@ -434,14 +430,7 @@ bool RingTransport::write_credit(std::size_t offset, std::uint64_t value) noexce
 
 bool RingTransport::write_word(std::uint64_t address, std::uint32_t key,
                                std::uint64_t value) noexcept {
-  SendRequest request;
-  request.opcode = Opcode::kWrite;
-  request.signaled = false;
-  request.inlined = true;
-  request.local = &value;
-  request.bytes = sizeof value;
-  request.remote_address = address;
-  request.remote_key = key;
+  const SendRequest request = write_of_word(value, address, key);
   return queue_pair_->post_send({&request, 1}) != 0;
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "transport/requests.h"
 #include "transport/ring.h"
 
 namespace leat::detail {
@@ -60,14 +61,7 @@ RingTransport::RingTransport(std::unique_ptr<Device> device, std::unique_ptr<Que
     staging_ = device_->allocate(layout_.ring_bytes(), kLocalOnly);
 
   blank_receives_.resize(receive_count_);
-  std::span<const ReceiveRequest> left = blank_receives_;
-  while (!left.empty()) {
-    const std::size_t posted = queue_pair_->post_receive(left);
-    if (posted == 0)
-      throw Error(ErrorCode::kSystem, "cannot post " + std::to_string(receive_count_) +
-                                          " receives on " + queue_pair_->describe());
-    left = left.subspan(posted);
-  }
+  post_receives(*queue_pair_, blank_receives_);
 }
 
 std::vector<std::byte> RingTransport::setup() const {

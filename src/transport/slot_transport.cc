@@ -6,6 +6,7 @@
 
 #include "base/asymmetric_barrier.h"
 #include "base/random.h"
+#include "transport/refusals.h"
 
 namespace leat::detail {
 namespace {
@@ -137,9 +138,7 @@ bool SlotTransport::no_room() {
 
 void SlotTransport::check_unreserved(Context context) const {
   if (reservation_.memory.data() != nullptr && reservation_.context == context) [[unlikely]]
-    throw Error(ErrorCode::kInvalidArgument,
-                "context " + std::to_string(context) + " has an open reservation",
-                "Commit or abandon it first.");
+    refuse_while_reserved(context);
 }
 
 // First its size, then pieces as long as there is room for.
@@ -148,12 +147,7 @@ bool SlotTransport::send_large(std::span<const std::byte> message, Context conte
   std::size_t& sent = large_sent_[context];
   took_part_ = false;
   if (total == 0) {
-    if (message.size() > max_message_bytes_)
-      throw Error(ErrorCode::kTooLarge,
-                  "a message of " + std::to_string(message.size()) +
-                      " bytes is above max_message_bytes (" + std::to_string(max_message_bytes_) +
-                      ")",
-                  "Send it in parts, or raise max_message_bytes on both sides.");
+    if (message.size() > max_message_bytes_) refuse_too_large(message.size(), max_message_bytes_);
     check_unreserved(context);
     const std::uint64_t bytes = message.size();
     const auto run = find_run(context, 1);

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/system_error.h"
+#include "transport/refusals.h"
 
 namespace leat::detail {
 namespace {
@@ -66,21 +67,13 @@ void TcpTransport::start(std::span<const std::byte> peer_setup) {
 bool TcpTransport::try_send(std::span<const std::byte> message, Context context) {
   const std::lock_guard lock(mutex_);
   throw_if_failed();
-  if (reservation_.open && reservation_.context == context)
-    throw Error(ErrorCode::kInvalidArgument,
-                "context " + std::to_string(context) + " has an open reservation",
-                "Commit or abandon it first.");
+  if (reservation_.open && reservation_.context == context) refuse_while_reserved(context);
   ContextState& state = contexts_[context];
   if (message.size() <= kMaxFrameBytes && state.large_total == 0)
     return send_data(Kind::kMessage, context, message, 0);
 
   if (state.large_total == 0) {
-    if (message.size() > max_message_bytes_)
-      throw Error(ErrorCode::kTooLarge,
-                  "a message of " + std::to_string(message.size()) +
-                      " bytes is above max_message_bytes (" + std::to_string(max_message_bytes_) +
-                      ")",
-                  "Send it in parts, or raise max_message_bytes on both sides.");
+    if (message.size() > max_message_bytes_) refuse_too_large(message.size(), max_message_bytes_);
     if (!send_data(Kind::kAnnounce, context, {}, message.size())) return false;
     state.large_total = message.size();
     state.large_sent = 0;
