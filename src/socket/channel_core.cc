@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 
 #include <cerrno>
 
@@ -18,6 +17,7 @@ ChannelCore::ChannelCore(Connection connection, const Settings& settings)
       connection_(std::move(connection)),
       transport_(*connection_.transport),
       watches_lifeline_(connection_.transport_name != "tcp"),
+      closing_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       send_timeout_(settings.timeout),
       receive_timeout_(settings.timeout) {}
 
@@ -222,10 +222,12 @@ void ChannelCore::count_received(std::size_t bytes) {
 
 void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds& nap) {
   (side == Side::kSend ? send_sleeps_ : receive_sleeps_).add(1);
-  pollfd fds[] = {{transport_.event_fd(side), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
+  pollfd fds[] = {{transport_.event_fd(side), POLLIN, 0},
+                  {closing_.get(), POLLIN, 0},
+                  {connection_.stream->fd(), POLLIN, 0}};
   const bool comes_silently = side == Side::kSend ? transport_.room_comes_silently()
                                                   : transport_.receiving_waits_for_room();
-  sleep_on(std::span(fds).first(watches_lifeline_ ? 2 : 1), comes_silently, deadline, nap);
+  sleep_on(std::span(fds).first(watches_lifeline_ ? 3 : 2), comes_silently, deadline, nap);
 }
 
 void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
@@ -266,7 +268,7 @@ void ChannelCore::check_usable(unsigned context) const {
 void ChannelCore::close() noexcept {
   // Relaxed: who comes second does nothing.
   if (!made_here_ || close_begun_.exchange(true, std::memory_order_relaxed)) return;
-  closed_.store(true, std::memory_order_relaxed);
+  say_closed();
   try {
     if (!end_said_) end_said_ = transport_.try_end();
     if (end_said_ && transport_.try_drain()) connection_.stream->abort();
@@ -274,21 +276,23 @@ void ChannelCore::close() noexcept {
     log(LogLevel::kDebug, error.what());  // the peer is gone: nothing is left to be said
     connection_.stream->abort();
   }
-  // Wakes a receive that sleeps in another thread; the peer notices nothing yet.
-  ::shutdown(connection_.stream->fd(), SHUT_RD);
 }
 
 void ChannelCore::interrupt() noexcept {
-  if (!made_here_) return;
-  closed_.store(true, std::memory_order_relaxed);
-  ::shutdown(connection_.stream->fd(), SHUT_RD);  // wakes, as in close()
+  if (made_here_) say_closed();
+}
+
+// The stream stays open: what was sent may still need it, both ways.
+void ChannelCore::say_closed() noexcept {
+  closed_.store(true, std::memory_order_relaxed);  // the system call publishes it to who sleeps
+  eventfd_write(closing_.get(), 1);
 }
 
 void ChannelCore::reset() noexcept {
   if (!made_here_) return;
   reset_ = true;
   close_begun_.store(true, std::memory_order_relaxed);  // nothing is left to be said
-  closed_.store(true, std::memory_order_relaxed);
+  say_closed();
   connection_.stream->abort();
 }
 
@@ -302,6 +306,7 @@ int ChannelCore::fd() {
     if (watches_lifeline_)
       check(epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, connection_.stream->fd(), &wanted),
             "epoll_ctl");
+    check(epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, closing_.get(), &wanted), "epoll_ctl");
     // Readable until the first try_receive without result: something may be here already.
     kick_ = Fd(check(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"));
     check(epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, kick_.get(), &wanted), "epoll_ctl");

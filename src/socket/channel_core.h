@@ -87,6 +87,7 @@ class ChannelCore {
 
   bool closed() const { return closed_.load(std::memory_order_relaxed) || !made_here_; }
   [[noreturn]] void throw_closed(const char* what) const;
+  void say_closed() noexcept;
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
@@ -104,6 +105,7 @@ class ChannelCore {
   std::atomic<bool> peer_gone_ = false;  // a wait has seen the lifeline's end
   const bool watches_lifeline_;          // tcp notices the end of its stream by itself
 
+  const Fd closing_;  // readable once closed_ is set: wakes who sleeps
   std::atomic<bool> closed_{false};
   std::atomic<bool> close_begun_{false};
   bool end_said_ = false;  // send side

@@ -58,6 +58,7 @@ void AnyWaiter::sleep(std::chrono::microseconds& nap) {
       naps = naps || core.transport_.receiving_waits_for_room();
     }
     polled_.push_back({core.transport_.event_fd(how_.side), POLLIN, 0});
+    polled_.push_back({core.closing_.get(), POLLIN, 0});
     if (core.watches_lifeline_) polled_.push_back({core.connection_.stream->fd(), POLLIN, 0});
   }
   if (how_.other_fd >= 0) polled_.push_back({how_.other_fd, POLLIN, 0});

@@ -160,7 +160,9 @@ void TcpTransport::push_output() {
   } catch (const Error& error) {
     output_.clear();
     output_done_ = 0;
-    // The peer is gone, but what it had sent before, its end perhaps, is still to be read.
+    // The peer is gone, but what it had sent before, its end perhaps, is still to be read: also
+    // what came since a read found the socket empty.
+    input_drained_ = false;
     pump_input(Side::kSend);
     fail(error.code(), error.what());
   }
