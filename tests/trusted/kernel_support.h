@@ -1,9 +1,9 @@
 // Devices with sessions, and records put together of what kernels attest: for tests of attestation.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,9 +33,10 @@ inline std::string text_of(std::span<const std::byte> record) {
 }
 
 inline Record put_together(const Proof& proof, std::span<const std::byte> payload) {
-  Record record(proof.header.begin(), proof.header.end());
-  record.insert(record.end(), payload.begin(), payload.end());
-  record.insert(record.end(), proof.mac.begin(), proof.mac.end());
+  Record record(payload.size() + kRecordOverheadBytes);
+  std::copy(proof.header.begin(), proof.header.end(), record.begin());
+  std::copy(payload.begin(), payload.end(), record.begin() + kHeaderBytes);
+  std::copy(proof.mac.begin(), proof.mac.end(), record.end() - kMacSlotBytes);
   return record;
 }
 
