@@ -1,0 +1,178 @@
+// The process that keeps the logs is killed at any point, and its kernel, here this process, is
+// not.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "support/scale.h"
+#include "support/scratch.h"
+#include "trusted/a2m_support.h"
+
+namespace leat::trusted {
+namespace {
+
+// What the killed process asks: to attest. Or tells: an append returned.
+struct Question {
+  Statement statement;
+  bool told = false;
+  std::uint64_t index = 0;  // told: of which
+  std::uint32_t bytes = 0;
+  std::array<std::byte, 256> payload;
+};
+struct Answer {
+  Verdict verdict;
+  Proof proof;
+};
+
+// The kernel as the process sees it: attests over a socket. The rest is of before the fork, which
+// is what an isolated kernel would say too, as long as nobody else attests.
+class DistantKernel final : public ForwardingKernel {
+ public:
+  DistantKernel(AttestationKernel& kernel, int socket)
+      : ForwardingKernel(kernel), socket_(socket) {}
+
+  Verdict attest(const Statement& statement, std::span<const std::byte> payload,
+                 Proof& proof) noexcept override {
+    Question question{.statement = statement, .bytes = static_cast<std::uint32_t>(payload.size())};
+    std::copy(payload.begin(), payload.end(), question.payload.begin());
+    Answer answer;
+    if (send(socket_, &question, sizeof question, 0) < 0 ||
+        recv(socket_, &answer, sizeof answer, 0) != sizeof answer)
+      return Verdict::kUnavailable;
+    proof = answer.proof;
+    return answer.verdict;
+  }
+  void tell(std::uint64_t index) {
+    const Question told{.told = true, .index = index};
+    (void)send(socket_, &told, sizeof told, 0);
+  }
+
+ private:
+  const int socket_;
+};
+
+std::string context_at(std::uint64_t index) {
+  return std::string(index % 65, static_cast<char>('a' + index % 26));
+}
+
+// Until it is killed.
+[[noreturn]] void keep_logs(DistantKernel& kernel, const std::string& folder, std::uint32_t nonce) {
+  try {
+    AttestedMemory memory(kernel, options_of(folder, true));
+    for (;; ++nonce) {
+      for (int i = 0; i < 5; ++i) {
+        // Alone in appending: it knows the index before.
+        const std::uint64_t index = memory.bounds(kLog).tail;
+        memory.append(kLog, bytes_of(context_at(index)));
+        kernel.tell(index);
+      }
+      const LogBounds bounds = memory.bounds(kLog);
+      memory.truncate(kLog, bounds.head + (bounds.tail - bounds.head) / 8, nonce_of(nonce));
+    }
+  } catch (...) {
+    _exit(1);
+  }
+}
+
+// Answers `attests` times, waits a little, and kills. Returns the last index that was told, plus 1.
+std::uint64_t serve_and_kill(AttestationKernel& kernel, int socket, pid_t process, int attests,
+                             unsigned delay) {
+  std::uint64_t told = 0;
+  Question question;
+  while (attests > 0 && recv(socket, &question, sizeof question, 0) == sizeof question) {
+    if (question.told) {
+      told = question.index + 1;
+      continue;
+    }
+    Answer answer;
+    answer.verdict = kernel.attest(question.statement,
+                                   std::span(question.payload).first(question.bytes), answer.proof);
+    (void)send(socket, &answer, sizeof answer, 0);
+    --attests;
+  }
+  for (unsigned i = 0; i < delay; ++i) asm volatile("");
+  kill(process, SIGKILL);
+  int status = 0;
+  waitpid(process, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "it ended by itself";
+  while (recv(socket, &question, sizeof question, MSG_DONTWAIT) == sizeof question)
+    if (question.told) told = question.index + 1;
+  return told;
+}
+
+TEST(A2mCrash, whoever_keeps_the_logs_may_be_killed_at_any_point) {
+  const leat::detail::ScratchFolder scratch;
+  const std::string folder = scratch.path() + "/a2m";
+  WriterKernel kernel;
+  ReaderKernel own;
+  std::mt19937 random(77);
+  std::map<std::uint64_t, bool> may_be_lost;
+  std::uint64_t losses = 0;
+  std::uint64_t lost_of_manifest = 0;
+  const std::size_t kills = leat::detail::scaled(40);
+  for (std::size_t round = 0; round < kills; ++round) {
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    const pid_t process = fork();
+    ASSERT_GE(process, 0);
+    if (process == 0) {
+      close(sockets[0]);
+      DistantKernel distant(kernel, sockets[1]);
+      keep_logs(distant, folder, static_cast<std::uint32_t>(round) << 16);
+    }
+    close(sockets[1]);
+    const std::uint64_t told =
+        serve_and_kill(kernel, sockets[0], process, 1 + static_cast<int>(random() % 40),
+                       static_cast<unsigned>(random() % 20'000));
+    close(sockets[0]);
+
+    AttestedMemory memory(kernel, options_of(folder, true));
+    const Recovery& found = memory.recoveries().front();
+    const Recovery& manifest = memory.recoveries().back();
+    // One append was under way, and its number may be lost. The rest is there. Of the MANIFEST,
+    // which is verified as a whole, what was lost before is lost still.
+    const std::uint64_t lost = found.lost + manifest.lost - lost_of_manifest;
+    ASSERT_LE(lost, 1U) << "round " << round;
+    losses += lost;
+    lost_of_manifest = manifest.lost;
+    for (const auto& range : found.lost_ranges) {
+      ASSERT_GE(range.first, told) << "an append that had returned";
+      may_be_lost[range.first] = true;
+    }
+    const LogBounds bounds = memory.bounds(kLog);
+    Record record;
+    for (std::uint64_t i = bounds.head; i < bounds.tail; ++i) {
+      const LookupStatus status = memory.lookup(kLog, i, record);
+      if (status == LookupStatus::kLost) {
+        ASSERT_TRUE(may_be_lost[i]);
+        continue;
+      }
+      ASSERT_EQ(own.verify_stateless(record, Kind::kLog), Verdict::kOk);
+      const auto entry = read_entry(record);
+      if (entry->kind == EntryKind::kContext) {
+        ASSERT_EQ(context_of(record), context_at(i));
+      }
+    }
+    // Whoever verifies finds all in order, or says that something is missing if something is.
+    A2mVerifier verifier(own, kManifest);
+    ASSERT_EQ(learn(verifier, memory, kLog),
+              lost_of_manifest == 0 ? Finding::kOk : Finding::kMissing);
+    if (lost_of_manifest > 0) continue;
+    const auto lost_here = may_be_lost.lower_bound(memory.bounds(kLog).head);
+    ASSERT_EQ(verifier.verify_all(kLog, shows(memory)),
+              lost_here == may_be_lost.end() ? Finding::kOk : Finding::kMissing);
+  }
+  RecordProperty("kills", static_cast<int>(kills));
+  RecordProperty("numbers_lost", static_cast<int>(losses));
+}
+
+}  // namespace
+}  // namespace leat::trusted

@@ -1,0 +1,111 @@
+// A writer of logs and an independent verifier, for tests of attested append-only memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "leat/trusted/a2m.h"
+#include "leat/trusted/a2m_verifier.h"
+#include "trusted/kernel_support.h"
+
+namespace leat::trusted {
+
+constexpr std::uint32_t kManifest = 9, kLog = 10, kOther = 11;
+
+// Does what another kernel does; tests override what shall be different.
+class ForwardingKernel : public AttestationKernel {
+ public:
+  explicit ForwardingKernel(AttestationKernel& kernel) : kernel_(kernel) {}
+  Verdict attest(const Statement& statement, std::span<const std::byte> payload,
+                 Proof& proof) noexcept override {
+    return kernel_.attest(statement, payload, proof);
+  }
+  Verdict verify(std::span<const std::byte> record, Kind expected) noexcept override {
+    return kernel_.verify(record, expected);
+  }
+  Verdict verify_stateless(std::span<const std::byte> record, Kind expected) noexcept override {
+    return kernel_.verify_stateless(record, expected);
+  }
+  std::optional<Counters> counters(std::uint32_t id, std::uint8_t stream) noexcept override {
+    return kernel_.counters(id, stream);
+  }
+  std::optional<Session> session(std::uint32_t id) noexcept override { return kernel_.session(id); }
+  std::uint32_t device() const noexcept override { return kernel_.device(); }
+  std::uint64_t epoch() const noexcept override { return kernel_.epoch(); }
+  std::size_t max_payload_bytes() const noexcept override { return kernel_.max_payload_bytes(); }
+
+ private:
+  AttestationKernel& kernel_;
+};
+
+// With the sessions of the logs and the MANIFEST.
+class LogKernel : public ForwardingKernel {
+ protected:
+  LogKernel(std::uint32_t device, std::uint64_t epoch, Algorithm algorithm, Role role)
+      : ForwardingKernel(local_), local_(device, epoch) {
+    for (const std::uint32_t id : {kManifest, kLog, kOther}) {
+      const Key key = key_of(static_cast<unsigned char>(id));
+      local_.provision({.id = id,
+                        .role = role,
+                        .algorithm = algorithm,
+                        .peer = role == Role::kGroupReceiver ? 1U : 0U,
+                        .key = key});
+    }
+    local_.enable();
+  }
+
+ private:
+  LocalKernel local_;
+};
+
+// Attests the logs.
+struct WriterKernel : LogKernel {
+  explicit WriterKernel(std::uint64_t epoch = kEpoch, Algorithm algorithm = Algorithm::kHmacSha256,
+                        std::uint32_t device = 1)
+      : LogKernel(device, epoch, algorithm, Role::kGroupSender) {}
+};
+
+// Of somebody who verifies them.
+struct ReaderKernel : LogKernel {
+  explicit ReaderKernel(std::uint64_t epoch = kEpoch, Algorithm algorithm = Algorithm::kHmacSha256)
+      : LogKernel(2, epoch, algorithm, Role::kGroupReceiver) {}
+};
+
+inline MemoryOptions options_of(const std::string& folder = {}, bool digests = false) {
+  MemoryOptions options{.folder = folder, .manifest = kManifest, .max_manifest_entries = 1 << 16};
+  for (const std::uint32_t id : {kLog, kOther})
+    options.logs.push_back({.session = id, .max_entries = 1 << 18, .digests = digests});
+  return options;
+}
+
+inline Nonce nonce_of(std::uint32_t seed) {
+  Nonce nonce{};
+  for (std::size_t i = 0; i < sizeof seed; ++i) nonce[i] = std::byte(seed >> (8 * i));
+  return nonce;
+}
+
+inline std::string context_of(std::span<const std::byte> record) {
+  const auto entry = read_entry(record);
+  if (!entry) return "no entry";
+  return {reinterpret_cast<const char*>(entry->context.data()), entry->context.size()};
+}
+
+inline A2mVerifier::Lookup shows(const AttestedMemory& memory) {
+  return [&memory](std::uint32_t log, std::uint64_t index, Record& record) {
+    return memory.lookup(log, index, record);
+  };
+}
+
+// Asks an honest host.
+inline Finding learn(A2mVerifier& verifier, AttestedMemory& memory, std::uint32_t log) {
+  const Nonce nonce = verifier.challenge();
+  const Record end = memory.end(log, nonce);
+  return verifier.learn_bounds(log, end, memory.end(kManifest, nonce), shows(memory));
+}
+
+}  // namespace leat::trusted
