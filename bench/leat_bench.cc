@@ -20,6 +20,7 @@ struct Subcommand {
 };
 
 constexpr const char* kChannels = "Over a leat channel";
+constexpr const char* kTrusted = "Trusted systems";
 constexpr const char* kBounds = "To compare with";
 
 constexpr Subcommand kSubcommands[] = {
@@ -34,6 +35,7 @@ constexpr Subcommand kSubcommands[] = {
      leat::bench::declare_resnet152},
     {"scml", kChannels, "Secure machine learning: the messages of a model, over every carrier",
      leat::bench::declare_scml},
+    {"trusted", kTrusted, "Attested append-only memory", leat::bench::declare_trusted},
     {"limits", kBounds, "What the machine allows: a cache line between two cores, and memcpy",
      leat::bench::declare_limits},
     {"tcp-pingpong", kBounds, "Half round trips over plain blocking TCP on loopback",
@@ -48,6 +50,7 @@ constexpr const char* kFooter = R"(Examples:
   leat-bench pingpong -a --verify                all sizes, each byte checked
   leat-bench confirm --pattern gather            confirming in batches, against each by itself
   leat-bench scml --model all                    messages of secure machine learning
+  leat-bench trusted --system a2m                an attested log, appended and looked up
   leat-bench limits                              what this machine allows at best
   leat-bench stream --listen                     on two machines: first here,
   leat-bench stream --connect HOST               then there

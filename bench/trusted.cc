@@ -1,0 +1,49 @@
+// leat-bench trusted: the trusted distributed systems, beside what was published of them.
+#include "trusted.h"
+
+#include <iostream>
+#include <memory>
+
+#include "machine.h"
+#include "subcommand.h"
+
+namespace leat::bench {
+namespace {
+
+void run(const TrustedArguments& arguments) {
+  if (const auto cores = choose_cores({})) pin_to_core((*cores)[0]);
+  const TrustedResult result = measure_a2m(arguments);
+  if (!arguments.json) return;
+  const Machine machine = this_machine();
+  const nlohmann::ordered_json object{
+      {"bench", "trusted"},
+      {"system", arguments.system},
+      {"kernel", "in-process"},
+      {"host", {{"cpu", machine.cpu}, {"cores", machine.cores}, {"kernel", machine.kernel}}},
+      {"results", result.results},
+      {"ratios", result.ratios}};
+  std::cout << object.dump(2) << '\n';
+}
+
+}  // namespace
+
+Run declare_trusted(CLI::App& command) {
+  const auto arguments = std::make_shared<TrustedArguments>();
+  command.add_option("--system", arguments->system, "What to measure: a2m")
+      ->check(CLI::IsMember({"a2m"}))
+      ->capture_default_str();
+  command
+      .add_option("--entries", arguments->entries,
+                  "Of 64 bytes, to be appended and looked up; the paper has 100 million")
+      ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1} << 32))
+      ->capture_default_str();
+  command.add_option("--folder", arguments->folder,
+                     "Keep the log in a file there, which is new and stays; default: in memory");
+  command.add_flag("--json", arguments->json, "One JSON object instead of the table");
+  command.footer(
+      "The kernel is in this process (LocalKernel, HMAC-SHA-256). Lookups copy the whole attested "
+      "entry out,\nready to be sent and verified; the paper's copy 16 bytes of it.");
+  return [arguments] { run(*arguments); };
+}
+
+}  // namespace leat::bench

@@ -1,0 +1,25 @@
+// The systems that leat-bench trusted measures, one source file each.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace leat::bench {
+
+struct TrustedArguments {
+  std::string system = "a2m";
+  std::uint64_t entries = 2'000'000;
+  std::string folder;  // empty: in memory
+  bool json = false;
+};
+
+// What a system reports: rows of its own, and figures by stable names.
+struct TrustedResult {
+  nlohmann::ordered_json results = nlohmann::ordered_json::array();
+  nlohmann::ordered_json ratios = nlohmann::ordered_json::object();
+};
+
+TrustedResult measure_a2m(const TrustedArguments& arguments);
+
+}  // namespace leat::bench
