@@ -1,0 +1,229 @@
+// Attested append-only memory in two processes: a host that keeps a log, and a verifier that
+// believes nothing of what the host says but what its attestation kernel attested. With --lie the
+// host tries to cheat, and is found out.
+#include <leat/leat.h>
+#include <leat/trusted/a2m.h>
+#include <leat/trusted/a2m_verifier.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace leat::trusted;
+
+constexpr std::uint32_t kManifest = 1, kLog = 2;
+constexpr std::uint32_t kHostDevice = 1, kVerifierDevice = 2;
+
+struct Arguments {
+  std::uint64_t entries = 1000;
+  std::string folder;
+  std::string lie;
+  std::string listen;
+  std::string connect;
+};
+
+// In earnest each kernel gets its keys by remote attestation, and nobody else knows them. Here they
+// are the same for everybody who reads this, and the kernel is a part of each process.
+void provision(LocalKernel& kernel, Role role) {
+  for (const std::uint32_t id : {kManifest, kLog}) {
+    const std::vector<std::byte> key(kMinKeyBytes, std::byte(id));
+    const std::uint32_t peer = role == Role::kGroupReceiver ? kHostDevice : 0;
+    kernel.provision({.id = id, .role = role, .peer = peer, .key = key});
+  }
+  kernel.enable();
+}
+
+// What the verifier asks; the answer is a LookupStatus in one byte and a record behind it.
+struct Question {
+  enum What : std::uint32_t { kAppend, kLookup, kEnd, kTruncate } what;
+  std::uint32_t log;
+  std::uint64_t index;  // kAppend: none; kTruncate: the new head
+  Nonce nonce;          // kAppend: what is appended
+};
+
+// --- the host: untrusted
+
+// What it shows in place of the truth.
+void lie(const std::string& how, std::uint64_t index, AttestedMemory& memory, LookupStatus& status,
+         Record& record) {
+  if (status != LookupStatus::kAssigned || index != 5) return;
+  if (how == "forge") record[kHeaderBytes] ^= std::byte{1};
+  if (how == "swap") memory.lookup(kLog, index + 1, record);
+  if (how == "hide") status = LookupStatus::kUnassigned;
+  if (how == "forget") status = LookupStatus::kForgotten;
+}
+
+void keep_log(leat::Listener& listener, const Arguments& arguments) {
+  LocalKernel kernel(kHostDevice, 1);
+  provision(kernel, Role::kGroupSender);
+  AttestedMemory memory(kernel, {.folder = arguments.folder,
+                                 .manifest = kManifest,
+                                 .logs = {{.session = kLog, .digests = true}}});
+  leat::Channel channel = listener.accept();
+  Record answer;
+  while (const leat::Message message = channel.receive()) {
+    Question question;
+    if (message.size() != sizeof question) break;
+    std::memcpy(&question, message.data(), sizeof question);
+    Record record;
+    LookupStatus status = LookupStatus::kAssigned;
+    switch (question.what) {
+      case Question::kAppend:
+        memory.append(question.log, question.nonce, &record);
+        break;
+      case Question::kLookup:
+        status = memory.lookup(question.log, question.index, record);
+        lie(arguments.lie, question.index, memory, status, record);
+        break;
+      case Question::kEnd:
+        record = memory.end(question.log, question.nonce);
+        break;
+      case Question::kTruncate:
+        record = memory.truncate(question.log, question.index, question.nonce);
+        break;
+    }
+    answer.assign(1, static_cast<std::byte>(status));
+    answer.insert(answer.end(), record.begin(), record.end());
+    channel.send(answer);
+  }
+}
+
+// --- the verifier
+
+class Client {
+ public:
+  explicit Client(const std::string& address)
+      : channel_(leat::Channel::connect("leat://" + address)),
+        kernel_(kVerifierDevice, 1),
+        verifier_((provision(kernel_, Role::kGroupReceiver), kernel_), kManifest) {}
+
+  // 0 if the host is honest.
+  int run(std::uint64_t entries) {
+    for (std::uint64_t i = 0; i < entries; ++i) {
+      Nonce content{};
+      std::memcpy(content.data(), &i, sizeof i);
+      ask({Question::kAppend, kLog, 0, content});
+    }
+    if (const Finding found = verify_all(); found != Finding::kOk) return expose(found);
+    std::printf("verified: %llu entries, each as it was attested, none missing\n",
+                static_cast<unsigned long long>(verifier_.bounds(kLog)->tail));
+
+    const std::uint64_t head = entries / 2;
+    const Nonce nonce = verifier_.challenge();
+    ask({Question::kTruncate, kLog, head, nonce});
+    Finding found = verifier_.verify_truncation(kLog, head, record_);
+    if (found == Finding::kOk) found = verify_all();
+    if (found == Finding::kOk)
+      found = verifier_.verify_lookup(kLog, 0, ask({Question::kLookup, kLog, 0, {}}), record_);
+    if (found != Finding::kOk) return expose(found);
+    std::printf("truncated: entries from %llu on, those before are forgotten\n",
+                static_cast<unsigned long long>(head));
+    return 0;
+  }
+
+ private:
+  LookupStatus ask(const Question& question) {
+    channel_.send(std::as_bytes(std::span(&question, 1)));
+    const leat::Message message = channel_.receive();
+    if (!message || message.size() < 1)
+      throw leat::Error(leat::ErrorCode::kPeerDied, "the host does not answer");
+    record_.assign(message.bytes().begin() + 1, message.bytes().end());
+    return static_cast<LookupStatus>(message.bytes()[0]);
+  }
+
+  Finding verify_all() {
+    const auto lookup = [this](std::uint32_t log, std::uint64_t index, Record& record) {
+      const LookupStatus status = ask({Question::kLookup, log, index, {}});
+      record = record_;
+      return status;
+    };
+    const Nonce nonce = verifier_.challenge();
+    ask({Question::kEnd, kLog, 0, nonce});
+    const Record end = record_;
+    ask({Question::kEnd, kManifest, 0, nonce});
+    const Record manifest_end = record_;
+    const Finding found = verifier_.learn_bounds(kLog, end, manifest_end, lookup);
+    return found == Finding::kOk ? verifier_.verify_all(kLog, lookup, &bad_) : found;
+  }
+
+  int expose(Finding found) const {
+    std::printf("exposed at entry %llu: %s\n", static_cast<unsigned long long>(bad_),
+                std::string(to_string(found)).c_str());
+    return 1;
+  }
+
+  leat::Channel channel_;
+  LocalKernel kernel_;
+  A2mVerifier verifier_;
+  Record record_;
+  std::uint64_t bad_ = 0;
+};
+
+// The host as a process of its own, and the verifier in this one.
+int run_both(const Arguments& arguments) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  const pid_t host = fork();
+  if (host == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    leat::Listener listener("127.0.0.1:0");
+    const std::string address = listener.address() + "\n";
+    if (write(ends[1], address.data(), address.size()) < 0) _exit(1);
+    close(ends[1]);
+    keep_log(listener, arguments);
+    return 0;
+  }
+  close(ends[1]);
+  std::string address;
+  for (char c = 0; read(ends[0], &c, 1) == 1 && c != '\n';) address += c;
+  close(ends[0]);
+  const int result = Client(address).run(arguments.entries);
+  int status = 0;
+  waitpid(host, &status, 0);
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app(
+      "Attested append-only memory: a host keeps a log, a verifier in another process appends to "
+      "it,\nreads it back and checks every word. Without --listen or --connect it runs both.",
+      "a2m");
+  app.add_option("--entries", arguments.entries, "To append")
+      ->check(CLI::Range(10, 100'000'000))
+      ->capture_default_str();
+  app.add_option("--folder", arguments.folder,
+                 "The host keeps the log in files there, new ones; default: in memory");
+  app.add_option("--lie", arguments.lie, "What the host does to entry 5: forge, swap, hide, forget")
+      ->check(CLI::IsMember({"forge", "swap", "hide", "forget"}));
+  auto* listen = app.add_option("--listen", arguments.listen, "Be the host, at HOST:PORT");
+  app.add_option("--connect", arguments.connect, "Be the verifier of the host at HOST:PORT")
+      ->excludes(listen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    if (!arguments.connect.empty()) return Client(arguments.connect).run(arguments.entries);
+    if (arguments.listen.empty()) return run_both(arguments);
+    leat::Listener listener(arguments.listen);
+    std::printf("listening at %s\n", listener.address().c_str());
+    std::fflush(stdout);
+    keep_log(listener, arguments);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "a2m: %s\n", error.what());
+    return 1;
+  }
+}
