@@ -13,11 +13,12 @@ namespace {
 
 using leat::detail::WireReader;
 
-// A slot: what differs from entry to entry in a record's header, the MAC without its padding, the
-// payload. The mark is the index plus one, written last: whoever sees it sees the rest.
-constexpr std::size_t kMarkOffset = 0, kHeadOffset = 8, kBytesOffset = 16, kKindOffset = 20,
+// A slot: what differs from entry to entry in a record's header, as it is there, the MAC without
+// its padding, the payload. In place of the counter there is the index plus one, the mark, written
+// last: whoever sees it sees the rest.
+constexpr std::size_t kMarkOffset = 0, kBytesOffset = 8, kKindOffset = 12, kHeadOffset = 16,
                       kMacOffset = 24;
-// Where a record's header has its counter.
+// Where a record's header has its counter, and behind it the rest of what a slot begins with.
 constexpr std::size_t kCounterOffset = 24;
 
 template <typename T>
@@ -81,6 +82,12 @@ Log::Log(AttestationKernel& kernel, const LogOptions& options, const std::string
                 "max_entries " + std::to_string(options.max_entries) + " is 0, or more than " +
                     std::to_string(kMostBytes >> 40) + " TiB of address space",
                 "Begin another log instead.");
+  write_header({.algorithm = session_.algorithm,
+                .kind = Kind::kLog,
+                .session = session_.id,
+                .device = writable_ ? kernel.device() : session_.peer,
+                .epoch = kernel.epoch()},
+               header_);
   if (options.digests) digester_.emplace();
   const std::size_t most_bytes = kFileHeaderBytes + options.max_entries * slot_bytes_;
   if (folder.empty()) {
@@ -146,17 +153,12 @@ bool Log::copy_slot(std::uint64_t index, Record& record) const {
   const auto bytes = load<std::uint32_t>(from + kBytesOffset);
   if (mark != index + 1 || bytes > max_payload_bytes_) return false;
   record.resize(kRecordOverheadBytes + bytes);
-  write_header({.algorithm = session_.algorithm,
-                .kind = Kind::kLog,
-                .session = session_.id,
-                .device = writable_ ? kernel_.device() : session_.peer,
-                .epoch = kernel_.epoch(),
-                .counter = index,
-                .payload_bytes = bytes,
-                .slot = load<std::uint32_t>(from + kKindOffset),
-                .offset = load<std::uint64_t>(from + kHeadOffset)},
-               std::span(record).first<kHeaderBytes>());
-  std::byte* const payload = record.data() + kHeaderBytes;
+  std::byte* const header = record.data();
+  std::memcpy(header, header_.data(), kHeaderBytes);
+  store(header + kCounterOffset, index);
+  std::memcpy(header + kCounterOffset + kBytesOffset, from + kBytesOffset,
+              kMacOffset - kBytesOffset);
+  std::byte* const payload = header + kHeaderBytes;
   std::memcpy(payload, from + kMacOffset + mac_bytes_, bytes);
   std::memcpy(payload + bytes, from + kMacOffset, mac_bytes_);
   std::memset(payload + bytes + mac_bytes_, 0, kMacSlotBytes - mac_bytes_);
@@ -332,7 +334,7 @@ Recovery Log::recover(std::uint64_t head, bool check_all,
   const std::size_t found = std::max(storage_->found_bytes(), kFileHeaderBytes);
   const std::uint64_t from =
       std::min<std::uint64_t>(checkpoint(tail), (found - kFileHeaderBytes) / slot_bytes_);
-  const Recovery report = check(check_all ? 0 : from, seen, [this](std::uint64_t index) {
+  Recovery report = check(check_all ? 0 : from, seen, [this](std::uint64_t index) {
     // What is not as the kernel attested it is no entry any more, and says so.
     if (writable_) store(slot(index) + kMarkOffset, std::uint64_t{0});
   });

@@ -2,6 +2,7 @@
 // docs/trusted_systems.md has the bytes of the file.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -70,6 +71,8 @@ class Log {
   const std::size_t mac_bytes_;
   const std::size_t max_payload_bytes_;
   const std::size_t slot_bytes_;
+  std::array<std::byte, kHeaderBytes>
+      header_{};  // of its records, without what slots have; constant
   std::unique_ptr<A2mStorage> storage_;
   bool new_file_ = false;
   bool recovered_ = false;  // written by recover(), then constant
