@@ -222,7 +222,7 @@ std::uint64_t Log::append(EntryKind kind, std::uint64_t head, std::span<const st
                 "Give each log a session of its own.");
   }
   std::byte* const to = slot(index);
-  std::memcpy(to + kMacOffset + mac_bytes_, payload.data(), payload.size());
+  std::copy(payload.begin(), payload.end(), to + kMacOffset + mac_bytes_);
   std::memcpy(to + kMacOffset, proof.mac.data(), mac_bytes_);
   store(to + kHeadOffset, head);
   store(to + kBytesOffset, static_cast<std::uint32_t>(payload.size()));
