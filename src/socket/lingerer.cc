@@ -44,7 +44,7 @@ void Lingerer::take(ChannelCore* core) noexcept {
 // True also if there is nobody left to send to.
 bool Lingerer::drained(ChannelCore& core) noexcept {
   try {
-    if (core.reset_) return true;
+    if (core.reset_ || (core.watches_lifeline_ && core.lifeline_ended())) return true;
     if (!core.end_said_) core.end_said_ = core.transport_.try_end();
     return core.end_said_ && core.transport_.try_drain();
   } catch (const std::exception&) {
