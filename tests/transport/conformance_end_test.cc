@@ -137,6 +137,37 @@ TEST_P(ChannelEnd, CloseWakesAReceiverOfAnotherThread) {
   }
 }
 
+TEST_P(ChannelEnd, CloseEndsASenderOfAnotherThreadBetweenTwoMessages) {
+  for (const int spin_us : {0, -1}) {
+    run(
+        [](ChannelSide& side) {
+          for (std::size_t i = 0; i < 20; ++i) expect_message(side.channel.receive(), 3000, i);
+          side.peer.tell("received");
+          const auto count = side.peer.hear_value<std::size_t>();
+          for (std::size_t i = 20; i < count; ++i) {
+            ASSERT_NO_FATAL_FAILURE(expect_message(side.channel.receive(), 3000, i));
+          }
+          EXPECT_FALSE(side.channel.receive());
+        },
+        [](ChannelSide& side) {
+          std::size_t sent = 0;
+          std::thread sender([&] {
+            expect_error(ErrorCode::kClosed, [&] {
+              for (;; ++sent) send_pattern(side.channel, 3000, sent);
+            });
+          });
+          side.peer.hear("received");
+          side.channel.close();
+          sender.join();
+          side.peer.tell_value(sent);
+        },
+        {.second_options = [&](Options& options) {
+          options.spin = std::chrono::microseconds(spin_us);
+          options.linger = hang_limit();
+        }});
+  }
+}
+
 // --- Peers that vanish. The victim is the second side; it listens no more, it just is gone.
 
 class ChannelDeath : public ChannelTest {
