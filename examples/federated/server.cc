@@ -137,6 +137,7 @@ std::vector<Server::Update> Server::await_updates(unsigned round) {
 // there. False: not all updates came whole; those means are then worth nothing, and made again.
 bool Server::collect(unsigned round, std::vector<Update>& updates) {
   std::vector<double> weights;
+  weights.reserve(updates.size());
   for (const Update& update : updates) weights.push_back(update.weight);
   bool whole = true;
   std::uint64_t done = 0;
