@@ -4,6 +4,8 @@
 #include <leat/leat.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -210,9 +212,10 @@ void declare(CLI::App& app, Arguments& arguments) {
   app.add_option("--wait", arguments.wait, "Seconds until all clients must be there")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
-  app.add_option("--timeout", arguments.timeout,
-                 "Seconds of silence after which a peer counts as dead; longer than training takes "
-                 "(default: none)")
+  app.add_option(
+         "--timeout", arguments.timeout,
+         "Seconds after which who does not go on counts as dead; longer than training, and than "
+         "the largest tensor takes (default: none)")
       ->check(CLI::Range(1, 86'400));
   app.add_flag("--json", arguments.json, "Print the results as one JSON object (server)");
 }
