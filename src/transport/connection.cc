@@ -80,6 +80,9 @@ class Setup {
   }
   std::unique_ptr<Resumer> resumer(const Link& link, const QueueDepths& depths) const {
     if (settings_.resume_timeout == std::chrono::milliseconds::zero()) return nullptr;
+    // An idle side does not notice that the path is cut; its end of the TCP connection must be
+    // there when the other side comes to resume, whose queue pair takes up to 8 seconds to fail.
+    outlast(link.stream->fd(), settings_.resume_timeout);
     return std::make_unique<Resumer>(*link.stream, link.active, depths);
   }
   ChunkedOptions chunked_options(const QueueDepths& depths) const {

@@ -115,6 +115,24 @@ TEST_P(ChannelEnd, SendingToAClosedPeerFailsSoon) {
       [](ChannelSide& side) { const Channel dropped = std::move(side.channel); });
 }
 
+TEST_P(ChannelEnd, CloseOfThePeerEndsASendThatWaitsForRoom) {
+  run(
+      [](ChannelSide& side) {
+        fill_up(side.channel, 3000);
+        side.peer.tell("full");
+        // It may take what was under way, but not all of this.
+        const std::vector<std::byte> message(kLarge);
+        expect_error(ErrorCode::kPeerDied, [&] { side.channel.send(message); });
+      },
+      [](ChannelSide& side) {
+        side.peer.hear("full");
+        // Over tcp this reads what was sent, so that closing is an end and no reset.
+        for (int i = 0; i < 100; ++i) EXPECT_FALSE(side.channel.try_receive(1));
+        const Channel dropped = std::move(side.channel);
+      },
+      {.first_options = [](Options& options) { options.timeout = hang_limit(); }});
+}
+
 TEST_P(ChannelEnd, CloseWakesAReceiverOfAnotherThread) {
   for (const int spin_us : {0, -1}) {
     run(
