@@ -230,6 +230,19 @@ void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds&
   sleep_on(std::span(fds).first(watches_lifeline_ ? 3 : 2), comes_silently, deadline, nap);
 }
 
+std::uint64_t ChannelCore::found_since_last_sleep() {
+  const std::uint64_t found = transport_.found_by_looking();
+  return found - std::exchange(found_by_looking_, found);
+}
+
+// Without the transport's events, for which nobody has armed.
+void ChannelCore::nap_briefly() {
+  receive_sleeps_.add(1);
+  pollfd fds[] = {{closing_.get(), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
+  std::chrono::microseconds nap = kBriefNap;
+  sleep_on(std::span(fds).first(watches_lifeline_ ? 2 : 1), true, kNoDeadline, nap);
+}
+
 void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
               std::chrono::microseconds& nap) {
   int ready = 0;

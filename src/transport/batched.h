@@ -29,12 +29,21 @@ class BatchedTransport final : public SlotTransport {
   BatchedTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
                    const SlotOptions& options);
 
+  bool try_send(std::span<const std::byte> message, Context context) override;
+  ReceiveResult try_receive(Context context, Delivery& delivery) override;
+  void release(Delivery& delivery) noexcept override;
   bool pending() const override;
   void arm(Side side) override;
   bool receiving_waits_for_room() const override { return !may_sleep(); }
+  std::uint64_t found_by_looking() override {
+    skip_reads_ = 0;  // who sleeps between looks needs no other pause
+    return confirmed_.get();
+  }
   void add_stats(Stats& stats) const override;
 
  private:
+  friend SlotTransport;  // its templates
+
   // The start of each side's region. Every word is aligned, and read and written whole.
   struct Head {
     // The sender's half, read by the peer: how many messages were posted, and the bitmap.
@@ -74,8 +83,7 @@ class BatchedTransport final : public SlotTransport {
 
   // --- send side
   bool post_by_requests(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes);
-  SlotHeader next_header(Context context, const SlotRun& run, SlotKind kind,
-                         std::size_t bytes) const;
+  SlotHeader next_header(Context context, SlotKind kind, std::size_t bytes) const;
   void fetch_ahead(Context context, const SlotRun& run, std::size_t bytes) const;
   void set_given_threshold(Context context);
   bool post_rest();

@@ -9,6 +9,7 @@
 
 #include "transport/batched.h"
 #include "transport/requests.h"
+#include "transport/slot_hot_path.h"
 
 namespace leat::detail {
 namespace {
@@ -23,6 +24,12 @@ constexpr std::uint32_t kPacePerMessage = 16;
 std::atomic_ref<std::uint64_t> atomic(std::uint64_t& word) { return std::atomic_ref(word); }
 
 }  // namespace
+
+ReceiveResult BatchedTransport::try_receive(Context context, Delivery& delivery) {
+  return receive_by(*this, context, delivery);
+}
+
+void BatchedTransport::release(Delivery& delivery) noexcept { release_by(*this, delivery); }
 
 bool BatchedTransport::look() {
   bool found = hear();
