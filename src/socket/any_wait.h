@@ -39,7 +39,7 @@ class AnyWaiter {
  private:
   bool find_gone();
   bool took_part() const;
-  bool nap_pays() const;
+  bool takes_nap() const;
   void nap_briefly();
   void poll_also(Channel* channel);
   void sleep(std::chrono::microseconds& nap);

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/system_error.h"
+#include "base/timer_slack.h"
 #include "socket/channel_wait.h"
 #include "socket/lingerer.h"
 
@@ -235,6 +236,14 @@ std::uint64_t ChannelCore::found_since_last_sleep() {
   return found - std::exchange(found_by_looking_, found);
 }
 
+// `found`: messages since the last sleep.
+bool ChannelCore::takes_nap(std::uint64_t found) {
+  if (found >= kMessagesPerNap) naps_left_ = kNapsWithoutMany;
+  if (naps_left_ == 0) return false;
+  --naps_left_;
+  return true;
+}
+
 // Without the transport's events, for which nobody has armed.
 void ChannelCore::nap_briefly() {
   receive_sleeps_.add(1);
@@ -248,6 +257,7 @@ void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
   int ready = 0;
   if (comes_silently) {
     const timespec time{0, std::chrono::nanoseconds(nap).count()};
+    const TimerSlack slack(nap / 8);
     ready = ppoll(fds.data(), fds.size(), &time, nullptr);
     nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
   } else {

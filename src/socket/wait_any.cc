@@ -17,7 +17,7 @@ AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
   if (spin()) return End::kDone;
   std::chrono::microseconds nap = kFirstNap;
   for (;;) {
-    if (how_.side == Side::kReceive && nap_pays()) {
+    while (how_.side == Side::kReceive && takes_nap()) {
       nap_briefly();
       if (done()) return End::kDone;
     }
@@ -49,10 +49,11 @@ bool AnyWaiter::took_part() const {
   return false;
 }
 
-bool AnyWaiter::nap_pays() const {
+// What counts is what all have found; the first one remembers.
+bool AnyWaiter::takes_nap() const {
   std::uint64_t found = 0;
   for (Channel* channel : channels_) found += ChannelCore::of(*channel).found_since_last_sleep();
-  return found >= kMessagesPerNap;
+  return !channels_.empty() && ChannelCore::of(*channels_.front()).takes_nap(found);
 }
 
 // What else than its transport's events ends a sleep.
