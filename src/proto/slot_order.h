@@ -24,13 +24,17 @@ class SlotOrder {
     bool here = true;
   };
 
+  // The same for what is in its turn, as nearly all are. False: it may still be put().
+  [[nodiscard]] bool append(std::uint32_t place, const Entry& entry) {
+    if (place != edge_ || beyond_ != 0 || edge_ - next_ >= slots_) [[unlikely]]
+      return false;
+    entries_[edge_++ & mask_] = entry;
+    return true;
+  }
   // A message was found. False: it cannot be, one with that place was here or its place is beyond
   // what the slots can hold.
   [[nodiscard]] bool put(std::uint32_t place, const Entry& entry) {
-    if (place == edge_ && beyond_ == 0 && edge_ - next_ < slots_) [[likely]] {
-      entries_[edge_++ & mask_] = entry;
-      return true;
-    }
+    if (append(place, entry)) return true;
     if (!misses(place)) return false;
     entries_[place & mask_] = entry;
     ++beyond_;

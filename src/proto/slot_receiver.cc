@@ -21,7 +21,7 @@ inline SlotHeader SlotReceiver::header_of(unsigned slot) const {
   return std::bit_cast<SlotHeader>(words);
 }
 
-inline bool SlotReceiver::run_at(unsigned slot, std::size_t bytes, SlotRun& run) const {
+bool SlotReceiver::run_at(unsigned slot, std::size_t bytes, SlotRun& run) const {
   if (bytes <= slot_bytes_) [[likely]] {
     run = {slot, 1};
     return true;
@@ -32,12 +32,12 @@ inline bool SlotReceiver::run_at(unsigned slot, std::size_t bytes, SlotRun& run)
   return true;
 }
 
-inline bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
+bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
   return header.check == check_of(header, key_) && header.kind() <= SlotKind::kEnd &&
          run_at(slot, header.bytes(), run);
 }
 
-inline bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
+bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
   const SlotOrder::Entry entry{run, header.bytes(), header.kind()};
   // Nothing comes after the end, but what was sent before it may be found later.
   if (end_ && static_cast<std::int32_t>(header.sequence - end_sequence_) >= 0) return false;
@@ -50,9 +50,8 @@ inline bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
 }
 
 // The message at a fresh slot, the lowest of those whose bits flipped together.
-inline const char* SlotReceiver::found_at(unsigned slot, std::uint64_t fresh, SlotRun& run) {
-  const SlotHeader header = header_of(slot);
-  prefetch_for_reading(at(slot));
+const char* SlotReceiver::found_at(unsigned slot, const SlotHeader& header, std::uint64_t fresh,
+                                   SlotRun& run) {
   if (!run_of(slot, header, run)) return "a slot with an impossible header";
   if ((run.bits() & ~fresh) != 0) return "a message whose slots it did not all fill";
   if (!put(run, header)) return "a slot with an impossible sequence number";
@@ -65,9 +64,18 @@ const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t
     return "a bitmap in which a bit flipped twice, or that has bits of no slot";
   if (headers_ != nullptr && fresh != 0) fetch_headers(word, fresh);
   while (fresh != 0) {
+    const unsigned slot = word * kWordSlots + static_cast<unsigned>(std::countr_zero(fresh));
+    const SlotHeader header = header_of(slot);
+    prefetch_for_reading(at(slot));
+    // The common message takes one slot and is in its turn.
+    if (header.size <= slot_bytes_ && header.check == check_of(header, key_) && !end_ &&
+        order_.append(header.place, {{slot, 1}, header.size})) [[likely]] {
+      fresh &= fresh - 1;
+      ++found;
+      continue;
+    }
     SlotRun run;
-    const auto first = static_cast<unsigned>(std::countr_zero(fresh));
-    const char* why = found_at(word * kWordSlots + first, fresh, run);
+    const char* why = found_at(slot, header, fresh, run);
     if (why != nullptr) return why;
     fresh &= ~run.bits();
     ++found;

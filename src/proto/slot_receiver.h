@@ -88,7 +88,7 @@ class SlotReceiver {
   bool run_at(unsigned slot, std::size_t bytes, SlotRun& run) const;
   // The run that a header at `slot` describes. False: none.
   bool run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const;
-  const char* found_at(unsigned slot, std::uint64_t fresh, SlotRun& run);
+  const char* found_at(unsigned slot, const SlotHeader& header, std::uint64_t fresh, SlotRun& run);
   const char* take_early(const SlotRun& run, const SlotHeader& header);
   bool put(const SlotRun& run, const SlotHeader& header);
   void fetch_headers(unsigned word, std::uint64_t fresh) const;

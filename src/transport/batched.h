@@ -116,7 +116,7 @@ class BatchedTransport final : public SlotTransport {
 
   // --- set once
   std::uint64_t peer_header_key_ = 0;
-  std::uint64_t words_ = 0;  // of each bitmap
+  unsigned words_ = 0;  // of each bitmap
 
   // --- send side
   alignas(64) std::array<ConfirmSender, kContextCount> senders_;
@@ -143,6 +143,7 @@ class BatchedTransport final : public SlotTransport {
   std::uint64_t holes_ = 0;          // bit c: in context c a message is missing between others
   std::uint64_t posted_seen_ = 0;    // where memory is shared: the sender's number
   std::uint64_t own_posted_ = 0;     // our own number, at the last answered()
+  unsigned last_word_ = 0;           // in which a read found something
   unsigned slots_found_ = 0;         // by the last read
   unsigned skip_reads_ = 0;          // polls left until the next read
   unsigned pace_ = 0;                // polls between two reads

@@ -166,13 +166,16 @@ bool BatchedTransport::take_filled(std::uint64_t posted, bool quick) {
   auto& theirs = peer() != nullptr ? peer()->filled : ours.peer_filled;
   const std::uint32_t before = arrived_;
   std::uint64_t looked_at = holes_;
-  for (unsigned at = 0; at < words_; ++at) {
+  // Slots are used in turn: what was sent first is found first, where the last look ended.
+  unsigned at = last_word_;
+  for (unsigned left = words_; left != 0; --left, at = at + 1 == words_ ? 0 : at + 1) {
     const std::uint64_t filled =
         atomic(theirs[at]).load(std::memory_order_acquire);  // the slots, as above
     const Context context = layout().context_of_word(at);
     const unsigned word = at - layout().first_word(context);
     if (filled == receivers_[context].seen(word)) continue;
     looked_at |= 1ULL << context;
+    last_word_ = at;
     slots_found_ += static_cast<unsigned>(std::popcount(filled ^ receivers_[context].seen(word)));
     check(receivers_[context].see(word, filled, arrived_));
     if ((owed_words_ >> at & 1) == 0) continue;
