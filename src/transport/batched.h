@@ -11,12 +11,14 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "proto/doorbell.h"
 #include "proto/slot_receiver.h"
 #include "transport/slot_transport.h"
@@ -35,10 +37,7 @@ class BatchedTransport final : public SlotTransport {
   bool pending() const override;
   void arm(Side side) override;
   bool receiving_waits_for_room() const override { return !may_sleep(); }
-  std::uint64_t found_by_looking() override {
-    skip_reads_ = 0;  // who sleeps between looks needs no other pause
-    return confirmed_.get();
-  }
+  std::uint64_t found_by_looking() const override { return confirmed_.get(); }
   void add_stats(Stats& stats) const override;
 
  private:
@@ -136,20 +135,20 @@ class BatchedTransport final : public SlotTransport {
   // --- receive side
   alignas(64) std::array<SlotReceiver, kContextCount> receivers_;
   DoorbellReceiver doorbell_;
-  std::uint32_t arrived_ = 0;        // messages found ever
-  std::uint32_t taken_ = 0;          // messages handed out ever
-  std::uint64_t owed_words_ = 0;     // bit i: that word has slots that wait for a read
-  std::uint64_t landed_seen_ = 0;    // the word
-  std::uint64_t holes_ = 0;          // bit c: in context c a message is missing between others
-  std::uint64_t posted_seen_ = 0;    // where memory is shared: the sender's number
-  std::uint64_t own_posted_ = 0;     // our own number, at the last answered()
-  unsigned last_word_ = 0;           // in which a read found something
-  unsigned slots_found_ = 0;         // by the last read
-  unsigned skip_reads_ = 0;          // polls left until the next read
-  unsigned pace_ = 0;                // polls between two reads
-  std::size_t used_receives_ = 0;    // by rings, not replaced yet
-  std::array<Completion, 4> heard_;  // scratch of hear, so that no call initialises it
-  bool limit_untold_ = false;        // it found no room in the send queue
+  std::uint32_t arrived_ = 0;          // messages found ever
+  std::uint32_t taken_ = 0;            // messages handed out ever
+  std::uint64_t owed_words_ = 0;       // bit i: that word has slots that wait for a read
+  std::uint64_t landed_seen_ = 0;      // the word
+  std::uint64_t holes_ = 0;            // bit c: in context c a message is missing between others
+  std::uint64_t posted_seen_ = 0;      // where memory is shared: the sender's number
+  std::uint64_t own_posted_ = 0;       // our own number, at the last answered()
+  unsigned last_word_ = 0;             // in which a read found something
+  unsigned slots_found_ = 0;           // by the last read
+  std::chrono::nanoseconds pause_{0};  // between two reads
+  Clock::time_point next_read_;        // not before, if there is a pause
+  std::size_t used_receives_ = 0;      // by rings, not replaced yet
+  std::array<Completion, 4> heard_;    // scratch of hear, so that no call initialises it
+  bool limit_untold_ = false;          // it found no room in the send queue
   bool has_end_ = false;
   std::array<std::uint32_t, kContextCount> end_places_{};
   Counter filled_reads_;

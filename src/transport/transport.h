@@ -97,7 +97,7 @@ class Transport {
   // Who receives is about to sleep. How many messages it ever found by looking, without an event:
   // if there were many since the last time, then the next ones too are had more cheaply by another
   // look after a short while than by arm() and an event. Receive side.
-  virtual std::uint64_t found_by_looking() { return 0; }
+  virtual std::uint64_t found_by_looking() const { return 0; }
 
   virtual std::size_t max_in_place_bytes(Context context) const = 0;
   virtual std::size_t max_message_bytes() const = 0;
