@@ -10,6 +10,7 @@
 #include "base/asymmetric_barrier.h"
 #include "base/log.h"
 #include "base/system_error.h"
+#include "base/timer_slack.h"
 #include "socket/channel_wait.h"
 #include "socket/lingerer.h"
 
@@ -271,11 +272,33 @@ void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds&
   sleep_on(std::span(fds).first(watches_lifeline_ ? 3 : 2), comes_silently, deadline, nap);
 }
 
+std::uint64_t ChannelCore::found_since_last_sleep() {
+  const std::uint64_t found = transport_.found_by_looking();
+  return found - std::exchange(found_by_looking_, found);
+}
+
+// `found`: messages since the last sleep.
+bool ChannelCore::takes_nap(std::uint64_t found) {
+  if (found >= kMessagesPerNap) naps_left_ = kNapsWithoutMany;
+  if (naps_left_ == 0) return false;
+  --naps_left_;
+  return true;
+}
+
+// Without the transport's events, for which nobody has armed.
+void ChannelCore::nap_briefly() {
+  receive_sleeps_.add(1);
+  pollfd fds[] = {{closing_.get(), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
+  std::chrono::microseconds nap = kBriefNap;
+  sleep_on(std::span(fds).first(watches_lifeline_ ? 2 : 1), true, kNoDeadline, nap);
+}
+
 void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
               std::chrono::microseconds& nap) {
   int ready = 0;
   if (comes_silently) {
     const timespec time{0, std::chrono::nanoseconds(nap).count()};
+    const TimerSlack slack(nap / 8);
     ready = ppoll(fds.data(), fds.size(), &time, nullptr);
     nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
   } else {

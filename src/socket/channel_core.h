@@ -99,6 +99,9 @@ class ChannelCore {
   template <typename Try>
   bool unless_closed(const char* what, Try&& try_once);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
+  std::uint64_t found_since_last_sleep();
+  bool takes_nap(std::uint64_t found);
+  void nap_briefly();
   std::string where() const;
 
   const MadeHere made_here_;
@@ -117,6 +120,8 @@ class ChannelCore {
 
   // receive side
   std::size_t messages_out_ = 0;
+  std::uint64_t found_by_looking_ = 0;  // when it slept last
+  unsigned naps_left_ = 0;
   bool orphaned_ = false;
   Fd poll_fd_;  // for fd(), once that was called
   Fd kick_;     // makes poll_fd_ readable by itself

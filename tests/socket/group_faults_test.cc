@@ -94,7 +94,8 @@ TEST_P(GroupFaultsTest, KilledInReceive) {
           ++deaths;
         }
         while (messages < 4) {
-          EXPECT_TRUE(master.receive().message);
+          const GroupMessage arrival = master.receive();
+          EXPECT_TRUE(arrival.message) << (arrival.end ? arrival.end->reason : "no end");
           ++messages;
         }
         // And the others go on.
