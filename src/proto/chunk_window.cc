@@ -22,8 +22,15 @@ constexpr double kMoreGain = 1.25;
 constexpr unsigned kMoreRounds = 2;
 constexpr double kMoreGrowth = 1.05;
 constexpr double kLessGain = 0.75;
+// Chunks go at this multiple of a window in each round trip; closer than kPaceGrain they are not
+// kept apart.
+constexpr double kPaceGain = 1.25;
+constexpr auto kPaceGrain = 100us;
+constexpr int kPaceBurstShare = 8;  // of the round trip
 // The window is divided into so many chunks.
 constexpr std::size_t kChunksPerWindow = 8;
+// Or, where the path holds little, into fewer, of so many bytes.
+constexpr std::size_t kShortestChunk = std::size_t{8} << 10;
 
 double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -38,7 +45,8 @@ void ChunkWindow::begin(std::size_t bytes, Clock::time_point now) {
   if (options_.link_enable == LinkEnable::kOn || worth_it) link_due_ = true;
 }
 
-std::size_t ChunkWindow::allowance(std::size_t wanted, bool divisible) const {
+std::size_t ChunkWindow::allowance(std::size_t wanted, bool divisible,
+                                   Clock::time_point now) const {
   if (linking_) return 0;
   if (link_due_) {
     if (in_flight_ != 0) return 0;
@@ -48,7 +56,9 @@ std::size_t ChunkWindow::allowance(std::size_t wanted, bool divisible) const {
     if (chunks_in_flight_ >= options_.chunks) return 0;
     return divisible ? std::min(wanted, options_.chunk_bytes) : wanted;
   }
-  const std::size_t bytes = divisible ? std::min(wanted, chunk()) : wanted;
+  if (in_flight_ != 0 && paced_until_ > now + kPaceGrain) return 0;
+  const bool divided = divisible && wanted > kLeastChunkBytes;
+  const std::size_t bytes = divided ? std::min(wanted, chunk()) : wanted;
   return in_flight_ == 0 || in_flight_ + bytes <= window() ? bytes : 0;
 }
 
@@ -58,8 +68,19 @@ ChunkWindow::Flight ChunkWindow::posted(std::size_t bytes, Clock::time_point now
   link_due_ = false;
   in_flight_ += bytes;
   ++chunks_in_flight_;
+  if (adaptive()) pace(bytes, now);
   const bool limited = limited_until_ != 0 && delivered_ <= limited_until_;
   return {bytes, now, delivered_, delivered_at_, limited, linking_};
+}
+
+// Spreads what a window holds over a round trip.
+void ChunkWindow::pace(std::size_t bytes, Clock::time_point now) {
+  const double share = static_cast<double>(bytes) / static_cast<double>(window()) / kPaceGain;
+  const auto time = Nanoseconds(
+      static_cast<std::int64_t>(std::min(share, 1.0) * static_cast<double>(round_trip_.count())));
+  // Who comes late, as it slept, makes up for so much of it.
+  const Clock::time_point since = std::max(paced_until_, now - round_trip_ / kPaceBurstShare);
+  paced_until_ = since + time;
 }
 
 void ChunkWindow::confirmed(const Flight& flight, Clock::time_point now) {
@@ -76,7 +97,8 @@ void ChunkWindow::lost() {
   linking_ = false;
   link_due_ = options_.link_enable != LinkEnable::kOff;
   starting_ = true;
-  start_window_ = 2 * kLeastChunkBytes;
+  start_window_ = kStartBytes;
+  paced_until_ = {};
   rates_.fill(0);
   round_trip_ = 0ns;
   round_shortest_ = Nanoseconds::max();
@@ -95,16 +117,16 @@ std::size_t ChunkWindow::window() const {
   if (!starting_) {
     const double path = path_bytes();
     // One chunk more: the one that the narrow place works on.
-    const double more = std::max(path / (kChunksPerWindow - 1), 1.0 * kLeastChunkBytes);
+    const double more = std::max(path / (kChunksPerWindow - 1), 1.0 * kShortestChunk);
     bytes = static_cast<std::size_t>(path * gain_ + more);
   }
-  return std::clamp(bytes, 2 * kLeastChunkBytes, std::max(options_.most_bytes, kLeastChunkBytes));
+  return std::clamp(bytes, kStartBytes, std::max(options_.most_bytes, kLeastChunkBytes));
 }
 
 std::size_t ChunkWindow::chunk() const {
   if (!adaptive()) return options_.chunk_bytes;
   const std::size_t part = window() / kChunksPerWindow / kLinkBytes * kLinkBytes;
-  return std::min(std::max(part, kLeastChunkBytes), options_.chunk_bytes);
+  return std::min(std::max(part, kShortestChunk), options_.chunk_bytes);
 }
 
 void ChunkWindow::measure(const Flight& flight, Clock::time_point now) {
