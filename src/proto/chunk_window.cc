@@ -14,6 +14,7 @@ constexpr auto kMeasureAfter = 10s;
 // While starting, every confirmed byte lets half a byte more be in flight: one and a half times as
 // much each round. Twice as much would stand twice as long in the queue until it is noticed.
 constexpr std::size_t kStartDivisor = 2;
+constexpr double kStartGain = 1.5;
 constexpr unsigned kFlatRounds = 3;
 // A queue that stands after so many rounds of less is not ours, or the path has become longer.
 constexpr unsigned kDrainRounds = 3;
@@ -114,8 +115,11 @@ double ChunkWindow::path_bytes() const { return rate() * seconds(round_trip_); }
 std::size_t ChunkWindow::window() const {
   if (!adaptive()) return options_.chunks * options_.chunk_bytes;
   std::size_t bytes = start_window_;
-  if (!starting_) {
-    const double path = path_bytes();
+  const double path = path_bytes();
+  if (starting_ && path > 0) {
+    // So that it is at most half a path too much when the path turns out to be full.
+    bytes = std::min(bytes, static_cast<std::size_t>(path * kStartGain) + kStartBytes);
+  } else if (!starting_) {
     // One chunk more: the one that the narrow place works on.
     const double more = std::max(path / (kChunksPerWindow - 1), 1.0 * kShortestChunk);
     bytes = static_cast<std::size_t>(path * gain_ + more);
