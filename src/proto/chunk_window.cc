@@ -164,7 +164,8 @@ void ChunkWindow::measure(const Flight& flight, Clock::time_point now) {
 void ChunkWindow::trouble() {
   if (troubled_) return;
   troubled_ = true;
-  calm_rounds_ = std::min(2 * calm_rounds_, kMostCalmRounds);
+  // While more was tried it was that; else what is lost is not lost by us.
+  if (gain_ > 1) calm_rounds_ = std::min(2 * calm_rounds_, kMostCalmRounds);
   starting_ = false;
   gain_ = kLessGain;
 }
@@ -197,8 +198,10 @@ void ChunkWindow::end_round(Clock::time_point now) {
   } else {
     gain_ = 1;
   }
-  if (queue_stands && !more_was_tried) {
-    // The path has become narrower: what was measured before this round is no more true.
+  drained_rounds_ = queue_stands ? drained_rounds_ + 1 : 0;
+  if (queue_stands && !more_was_tried && (!troubled_ || drained_rounds_ >= kDrainRounds)) {
+    // The path has become narrower: what was measured before this round is no more true. A lost
+    // packet, which looks the same, is over sooner.
     const double now_rate = rates_[rate_index_];
     if (now_rate > 0 && !starting_) rates_.fill(now_rate);
   }
@@ -210,7 +213,6 @@ void ChunkWindow::end_round(Clock::time_point now) {
   round_end_ = delivered_;
   round_shortest_ = Nanoseconds::max();
   troubled_ = false;
-  drained_rounds_ = queue_stands ? drained_rounds_ + 1 : 0;
   if (now - measured_at_ > kMeasureAfter || drained_rounds_ > kDrainRounds) {
     link_due_ = true;
     drained_rounds_ = 0;

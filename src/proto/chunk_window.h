@@ -70,7 +70,7 @@ class ChunkWindow {
   using Nanoseconds = std::chrono::nanoseconds;
   static constexpr std::size_t kRateRounds = 10;
   static constexpr unsigned kCycleRounds = 8;
-  static constexpr unsigned kMostCalmRounds = 256;
+  static constexpr unsigned kMostCalmRounds = 64;
 
   bool adaptive() const { return options_.chunks == 0; }
   std::size_t chunk() const;
