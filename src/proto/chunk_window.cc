@@ -19,17 +19,19 @@ constexpr unsigned kFlatRounds = 3;
 // A queue that stands after so many rounds of less is not ours, or the path has become longer.
 constexpr unsigned kDrainRounds = 3;
 constexpr double kGrowth = 1.2;
-constexpr double kMoreGain = 1.25;
+constexpr double kMoreGain = 1.15;
 constexpr unsigned kMoreRounds = 2;
 constexpr double kMoreGrowth = 1.05;
 constexpr double kLessGain = 0.75;
+constexpr double kRepairGain = 0.5;
 // Chunks go at this multiple of a window in each round trip; closer than kPaceGrain they are not
 // kept apart.
 constexpr double kPaceGain = 1.25;
 constexpr auto kPaceGrain = 100us;
 constexpr int kPaceBurstShare = 8;  // of the round trip
 // The window is divided into so many chunks.
-constexpr std::size_t kChunksPerWindow = 8;
+constexpr std::size_t kChunksPerWindow = 16;
+constexpr double kHeadroom = 0.25;
 // Or, where the path holds little, into fewer, of so many bytes.
 constexpr std::size_t kShortestChunk = std::size_t{8} << 10;
 
@@ -120,8 +122,9 @@ std::size_t ChunkWindow::window() const {
     // So that it is at most half a path too much when the path turns out to be full.
     bytes = std::min(bytes, static_cast<std::size_t>(path * kStartGain) + kStartBytes);
   } else if (!starting_) {
-    // One chunk more: the one that the narrow place works on.
-    const double more = std::max(path / (kChunksPerWindow - 1), 1.0 * kShortestChunk);
+    // More than the path holds: the chunk that its narrow place works on, and what it could have
+    // sent while confirmations were late. Without that, late ones would pass for a narrow path.
+    const double more = std::max(path * kHeadroom, 1.0 * kShortestChunk);
     bytes = static_cast<std::size_t>(path * gain_ + more);
   }
   return std::clamp(bytes, kStartBytes, std::max(options_.most_bytes, kLeastChunkBytes));
@@ -181,7 +184,8 @@ void ChunkWindow::end_round(Clock::time_point now) {
     // What the start has put into the queue runs off first.
     if (!starting_) gain_ = kLessGain;
   } else if (queue_stands) {
-    gain_ = kLessGain;
+    // What was lost goes again all at once: so little that a short queue takes it.
+    gain_ = troubled_ ? kRepairGain : kLessGain;
   } else if (more_was_tried) {
     // The second round tells what the first has brought. Was there more, then still more is tried.
     if (++more_rounds_ == kMoreRounds) {
