@@ -114,8 +114,8 @@ announcements and credits), if its driver counts; for tcp and grpc the segments 
 host sent again. Memory beyond the payload: resident memory from /proc/self/smaps (memory of device
 shm counted at the receiver only) after a transfer, plus what had been given back since the peak,
 less what the idle connection holds, which --json has beside it, and less the payload. The kernel's
-own buffers are not in it; its time on behalf of a process is, what it does for nobody (the work of
-Soft-RoCE) is not.
+own buffers are not in it. Processor time is that of the process, without what the kernel does on
+its own (the work of Soft-RoCE). Ratios are of medians, but for memcpy: the best against the best.
 
   leat-bench transfer                              64 MiB on this host, every carrier
   leat-bench transfer -s 1G --carriers auto -n 7   speed and memory on shared memory

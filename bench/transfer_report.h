@@ -17,7 +17,9 @@ struct TransferRow {
   std::vector<TransferResult> runs;
 
   std::size_t complete() const;
-  double seconds() const;  // the median of the complete runs; not a number if there is none
+  // Of the complete runs the median, and the best transfer; not a number if there is none.
+  double seconds() const;
+  double best_seconds() const;
   double goodput() const;  // bytes a second
 };
 

@@ -267,7 +267,7 @@ double memcpy_seconds(std::size_t bytes) {
     asm volatile("" : : "r"(to.data()) : "memory");
     seconds.push_back(std::chrono::duration<double>(Steady::now() - start).count());
   }
-  return median_of(seconds);
+  return *std::ranges::min_element(seconds);
 }
 
 }  // namespace leat::bench

@@ -40,7 +40,7 @@ struct RunOptions {
 // result, not an error.
 TransferResult run_transfer(const TransferCase& transfer, const RunOptions& options);
 
-// The time of memcpy for that many bytes, in memory that was touched before: the median of some.
+// The time of memcpy for that many bytes, in memory that was touched before: the best of some.
 double memcpy_seconds(std::size_t bytes);
 
 }  // namespace leat::bench

@@ -203,9 +203,9 @@ void ChunkWindow::end_round(Clock::time_point now) {
     gain_ = 1;
   }
   drained_rounds_ = queue_stands ? drained_rounds_ + 1 : 0;
-  if (queue_stands && !more_was_tried && (!troubled_ || drained_rounds_ >= kDrainRounds)) {
+  if (drained_rounds_ >= kDrainRounds) {
     // The path has become narrower: what was measured before this round is no more true. A lost
-    // packet, which looks the same, is over sooner.
+    // packet, and a receiver that was kept from its work, look the same and are over sooner.
     const double now_rate = rates_[rate_index_];
     if (now_rate > 0 && !starting_) rates_.fill(now_rate);
   }
