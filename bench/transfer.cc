@@ -40,9 +40,9 @@ std::vector<TransferRow> rows_of(const TransferArguments& arguments) {
   for (const std::size_t bytes : arguments.sizes) {
     for (const Carrier carrier : arguments.carriers) {
       for (const std::size_t chunk_bytes : arguments.chunks) {
-        rows.push_back({{carrier, bytes, chunk_bytes, arguments.link_enable, arguments.device,
-                         arguments.host},
-                        {}});
+        rows.push_back(
+            {{carrier, bytes, chunk_bytes, arguments.link_enable, arguments.device, arguments.host},
+             {}});
         if (!uses_chunks(carrier)) break;
       }
     }
@@ -132,7 +132,8 @@ std::map<std::string, Carrier> carriers_by_name() {
 
 Run declare_transfer(CLI::App& command) {
   const auto arguments = std::make_shared<TransferArguments>();
-  add_sizes_argument(command, arguments->sizes)->description("Bytes of a transfer: 64M, 1G, or several: 1M,8M");
+  add_sizes_argument(command, arguments->sizes)
+      ->description("Bytes of a transfer: 64M, 1G, or several: 1M,8M");
   command
       .add_option("--chunk-bytes", arguments->chunks,
                   "The longest chunk, or several: 64K,1M (K, M)")

@@ -1,5 +1,7 @@
 #include "transfer_ends.h"
 
+#include <unistd.h>
+
 #include <stdexcept>
 
 #include "leat/leat.h"
@@ -26,6 +28,12 @@ Options channel_options(const TransferCase& transfer) {
   return options;
 }
 
+// Whose queue pair has failed is answered meanwhile.
+void wait_for_end(Channel& channel) {
+  while (channel.receive()) {
+  }
+}
+
 class ChannelSender final : public SendingEnd {
  public:
   explicit ChannelSender(const TransferCase& transfer) : options_(channel_options(transfer)) {}
@@ -39,6 +47,7 @@ class ChannelSender final : public SendingEnd {
   }
   std::string device() const override { return channel_->device(); }
   std::uint64_t resumes() const override { return channel_->stats().resumes; }
+  void stay() override { wait_for_end(*channel_); }
 
  private:
   const Options options_;
@@ -57,8 +66,11 @@ class ChannelReceiver final : public ReceivingEnd {
     message_ = channel_->receive();
     if (!message_) throw std::runtime_error("the sender ended early");
     channel_->send({&kWord, 1});
+    // A path that is cut now may have taken the word with it: only who calls leat sends it again.
+    channel_->flush();
     return message_.bytes();
   }
+  void stay() override { wait_for_end(*channel_); }
 
  private:
   Listener listener_;
@@ -105,26 +117,41 @@ class TcpReceiver final : public ReceivingEnd {
 
 }  // namespace
 
+void SendingEnd::stay() { pause(); }
+void ReceivingEnd::stay() { pause(); }
+
 const char* name_of(Carrier carrier) {
   switch (carrier) {
-    case Carrier::kRaw: return "raw";
-    case Carrier::kHeader: return "header";
-    case Carrier::kInPlace: return "inplace";
-    case Carrier::kAuto: return "auto";
-    case Carrier::kTcp: return "tcp";
-    case Carrier::kGrpc: return "grpc";
+    case Carrier::kRaw:
+      return "raw";
+    case Carrier::kHeader:
+      return "header";
+    case Carrier::kInPlace:
+      return "inplace";
+    case Carrier::kAuto:
+      return "auto";
+    case Carrier::kTcp:
+      return "tcp";
+    case Carrier::kGrpc:
+      return "grpc";
   }
   return "?";
 }
 
 const char* title_of(Carrier carrier) {
   switch (carrier) {
-    case Carrier::kRaw: return "one RDMA write of all";
-    case Carrier::kHeader: return "chunked, header, window=1";
-    case Carrier::kInPlace: return "chunked, inplace, window=1";
-    case Carrier::kAuto: return "chunked, inplace, window=auto";
-    case Carrier::kTcp: return "plain TCP";
-    case Carrier::kGrpc: return "gRPC streaming";
+    case Carrier::kRaw:
+      return "one RDMA write of all";
+    case Carrier::kHeader:
+      return "chunked, header, window=1";
+    case Carrier::kInPlace:
+      return "chunked, inplace, window=1";
+    case Carrier::kAuto:
+      return "chunked, inplace, window=auto";
+    case Carrier::kTcp:
+      return "plain TCP";
+    case Carrier::kGrpc:
+      return "gRPC streaming";
   }
   return "?";
 }
@@ -145,20 +172,28 @@ std::unique_ptr<ReceivingEnd> make_tcp_receiver(const TransferCase& transfer,
 
 std::unique_ptr<SendingEnd> make_sending_end(const TransferCase& transfer) {
   switch (transfer.carrier) {
-    case Carrier::kRaw: return make_raw_sender(transfer);
-    case Carrier::kTcp: return make_tcp_sender();
-    case Carrier::kGrpc: return make_grpc_sender();
-    default: return make_channel_sender(transfer);
+    case Carrier::kRaw:
+      return make_raw_sender(transfer);
+    case Carrier::kTcp:
+      return make_tcp_sender();
+    case Carrier::kGrpc:
+      return make_grpc_sender();
+    default:
+      return make_channel_sender(transfer);
   }
 }
 
 std::unique_ptr<ReceivingEnd> make_receiving_end(const TransferCase& transfer,
                                                  std::span<std::byte> place) {
   switch (transfer.carrier) {
-    case Carrier::kRaw: return make_raw_receiver(transfer);
-    case Carrier::kTcp: return make_tcp_receiver(transfer, place);
-    case Carrier::kGrpc: return make_grpc_receiver(transfer, place);
-    default: return make_channel_receiver(transfer);
+    case Carrier::kRaw:
+      return make_raw_receiver(transfer);
+    case Carrier::kTcp:
+      return make_tcp_receiver(transfer, place);
+    case Carrier::kGrpc:
+      return make_grpc_receiver(transfer, place);
+    default:
+      return make_channel_receiver(transfer);
   }
 }
 

@@ -39,8 +39,10 @@ class SendingEnd {
   virtual void connect(const std::string& address) = 0;
   // Returns when the receiver has it all. The same memory each time.
   virtual void send(std::span<std::byte> payload) = 0;
-  virtual std::string device() const = 0;            // "shm", "ib:rxe0", "tcp"
+  virtual std::string device() const = 0;              // "shm", "ib:rxe0", "tcp"
   virtual std::uint64_t resumes() const { return 0; }  // queue pairs made anew
+  // Does for the receiver what it may still need of us; for good.
+  virtual void stay();
 };
 
 // The end that receives.
@@ -52,6 +54,8 @@ class ReceivingEnd {
   // The next transfer, and the sender knows that it is here. Its bytes stay until the next call of
   // anything.
   virtual std::span<const std::byte> receive() = 0;
+  // As of the sender.
+  virtual void stay();
 };
 
 std::unique_ptr<SendingEnd> make_sending_end(const TransferCase& transfer);

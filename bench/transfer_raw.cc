@@ -39,7 +39,8 @@ std::unique_ptr<Device> open_for(const TransferCase& transfer, const std::string
 
 class RawSender final : public SendingEnd {
  public:
-  explicit RawSender(const TransferCase& transfer) : device_(open_for(transfer, "", transfer.host)) {}
+  explicit RawSender(const TransferCase& transfer)
+      : device_(open_for(transfer, "", transfer.host)) {}
 
   void connect(const std::string& address) override {
     control_ = std::make_unique<TcpConnection>(TcpConnection::connect(address));

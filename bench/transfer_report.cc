@@ -45,12 +45,12 @@ double resent(const TransferRow& row) {
 ordered_json number(double value) { return std::isfinite(value) ? ordered_json(value) : nullptr; }
 
 ordered_json side(const TransferRow& row, SideUsage TransferResult::*which) {
-  return {
-      {"cpu_seconds", number(median(row, [&](const auto& run) { return (run.*which).cpu_seconds; }))},
-      {"extra_bytes",
-       number(median(row, [&](const auto& run) { return (run.*which).transfer_bytes; }))},
-      {"connection_bytes",
-       number(median(row, [&](const auto& run) { return (run.*which).connection_bytes; }))}};
+  return {{"cpu_seconds",
+           number(median(row, [&](const auto& run) { return (run.*which).cpu_seconds; }))},
+          {"extra_bytes",
+           number(median(row, [&](const auto& run) { return (run.*which).transfer_bytes; }))},
+          {"connection_bytes",
+           number(median(row, [&](const auto& run) { return (run.*which).connection_bytes; }))}};
 }
 
 ordered_json json_of(const TransferRow& row) {
@@ -127,8 +127,8 @@ void TransferReport::print(const TransferRow& row) const {
               chunked(row.transfer.carrier) ? size_name(row.transfer.chunk_bytes).c_str() : "-",
               through.c_str());
   if (row.complete() > 0) {
-    std::printf("%-9.4g %-9.4g %-8.0f %-7.3g %-6.3g %-8s %s\n", row.seconds(),
-                row.goodput() * 1e-6, resent(row), send["cpu_seconds"].get<double>(),
+    std::printf("%-9.4g %-9.4g %-8.0f %-7.3g %-6.3g %-8s %s\n", row.seconds(), row.goodput() * 1e-6,
+                resent(row), send["cpu_seconds"].get<double>(),
                 receive["cpu_seconds"].get<double>(), kib(send["extra_bytes"]).c_str(),
                 kib(receive["extra_bytes"]).c_str());
   } else {
@@ -233,9 +233,8 @@ Chart TransferReport::chart(const std::string& name, const std::string& title, b
     if (!by_size && !chunked(carrier)) continue;
     Curve curve{title_of(carrier), {}};
     for (const std::size_t place : places) {
-      const TransferRow* found = by_size
-                                     ? row(carrier, place, rows_.front().transfer.chunk_bytes)
-                                     : row(carrier, sizes().back(), place);
+      const TransferRow* found = by_size ? row(carrier, place, rows_.front().transfer.chunk_bytes)
+                                         : row(carrier, sizes().back(), place);
       const bool known = found != nullptr && found->complete() > 0;
       curve.values.push_back(!known ? kNone : by_size ? found->seconds() : found->goodput() * 1e-6);
     }

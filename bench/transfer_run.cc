@@ -153,7 +153,7 @@ void send_all(const TransferCase& transfer, const RunOptions& options, const Gat
   report["seconds"] = seconds;
   report["resumes"] = end->resumes();
   tell(report.dump());
-  pause();  // the parent ends us when the receiver too has said what it has
+  end->stay();  // the parent ends us when the receiver too has said what it has
 }
 
 void receive_all(const TransferCase& transfer, const RunOptions& options, const Gate& gate,
@@ -185,7 +185,7 @@ void receive_all(const TransferCase& transfer, const RunOptions& options, const 
   json report = watch.report(cpu / static_cast<double>(options.iterations - warmups(options)));
   report["digests"] = digests;
   tell(report.dump());
-  pause();
+  end->stay();
 }
 
 json hear(const ForkedPeer& peer) {
@@ -201,7 +201,8 @@ SideUsage usage_of(const json& report) {
 // Packets of the verbs device since it had sent `before`, without those that the payload needs.
 std::uint64_t packets_beyond(const std::string& device, std::uint64_t before, std::size_t bytes) {
   const std::uint64_t sent = packets_sent(device) - before;
-  const std::size_t mtu = std::max<std::size_t>(kSmallestMtu, detail::probe_device(device).mtu_bytes);
+  const std::size_t mtu =
+      std::max<std::size_t>(kSmallestMtu, detail::probe_device(device).mtu_bytes);
   const std::uint64_t needed = (bytes + mtu - 1) / mtu;
   return sent > needed ? sent - needed : 0;
 }
@@ -247,7 +248,8 @@ TransferResult run_transfer(const TransferCase& transfer, const RunOptions& opti
                        : error.what();
   }
   if (packets != 0) {
-    result.resent_packets = packets_beyond(result.device, packets, transfer.bytes * options.iterations);
+    result.resent_packets =
+        packets_beyond(result.device, packets, transfer.bytes * options.iterations);
   } else if (result.device == "tcp") {
     result.resent_packets = tcp_segments_resent() - segments;
   }

@@ -11,15 +11,15 @@ namespace leat::bench {
 
 // Of one side. Memory beyond the transfer's own bytes.
 struct SideUsage {
-  double cpu_seconds = 0;               // of the timed transfers, each
-  std::int64_t connection_bytes = 0;    // what the idle connection holds
-  std::int64_t transfer_bytes = 0;      // what the first transfer took in addition, at its peak
+  double cpu_seconds = 0;             // of the timed transfers, each
+  std::int64_t connection_bytes = 0;  // what the idle connection holds
+  std::int64_t transfer_bytes = 0;    // what the first transfer took in addition, at its peak
 };
 
 struct TransferResult {
-  bool complete = false;  // everything arrived, with the right digest
-  std::string error;      // why not
-  std::vector<double> seconds;  // of each timed transfer
+  bool complete = false;             // everything arrived, with the right digest
+  std::string error;                 // why not
+  std::vector<double> seconds;       // of each timed transfer
   std::uint64_t resent_packets = 0;  // in all
   std::uint64_t resumes = 0;
   std::string device;

@@ -71,7 +71,8 @@ bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing
     std::size_t bytes = std::min(left, limits_.max_request_bytes);
     if (staging_ != nullptr) {
       const bool divisible = options_.mode == ChunkMode::kInPlace;
-      const std::size_t allowed = window_.allowance(left + sizeof(ChunkHeader), divisible, Clock::now());
+      const std::size_t allowed =
+          window_.allowance(left + sizeof(ChunkHeader), divisible, Clock::now());
       if (allowed == 0) return false;
       bytes = std::min(left, allowed);
     }

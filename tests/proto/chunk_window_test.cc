@@ -24,6 +24,7 @@ struct Path {
   std::size_t queue_bytes = 64 * kMiB;
   double loss = 0;  // of packets
   double card_bytes_per_second = 2.5e9;
+  Nanoseconds late{0};  // confirmations are seen up to so much later, as processes sleep
 
   double holds() const {
     return bytes_per_second * std::chrono::duration<double>(round_trip).count();
@@ -129,7 +130,8 @@ class Model {
       arrived = narrow_free_;
       chunk.left -= bytes;
     }
-    return arrived + path_.round_trip;
+    const auto range = static_cast<std::uint64_t>(path_.late.count()) + 1;
+    return arrived + path_.round_trip + Nanoseconds(random_() % range);
   }
 
   Path path_;
@@ -240,6 +242,54 @@ TEST(AdaptiveWindow, KeepsNoQueueThatDrops) {
                                           << outcome.dropped << " late " << outcome.drops_late;
     }
   }
+}
+
+TEST(AdaptiveWindow, FillsSlowPathsToo) {
+  const Path path{.bytes_per_second = 5e6, .queue_bytes = 100'000};
+  Model model(path, {});
+  const Outcome outcome = model.transfer(16 * kMiB);
+  EXPECT_GT(outcome.rate, 0.85 * path.bytes_per_second);
+}
+
+TEST(AdaptiveWindow, StartsWithoutADropWhereTheQueueHoldsAsMuchAsThePath) {
+  for (const double rate : {5e6, 12.5e6, 125e6, 625e6}) {
+    Path path{.bytes_per_second = rate};
+    path.queue_bytes = static_cast<std::size_t>(path.holds());
+    EXPECT_EQ(Model(path, {}).transfer(static_cast<std::size_t>(rate)).dropped, 0u) << rate;
+  }
+}
+
+TEST(AdaptiveWindow, TakesLateConfirmationsForNoNarrowPath) {
+  for (const double rate : {5e6, 125e6}) {
+    const Path path{.bytes_per_second = rate, .queue_bytes = 64 * kMiB, .late = 4ms};
+    const Outcome outcome = Model(path, {}).transfer(static_cast<std::size_t>(rate * 5));
+    EXPECT_GT(outcome.rate, 0.85 * rate) << rate;
+  }
+}
+
+TEST(AdaptiveWindow, SpreadsAWindowOverTheRoundTrip) {
+  ChunkWindow window({.link_enable = LinkEnable::kOff});
+  Clock::time_point now{1s};
+  const auto post_all = [&] {
+    std::vector<ChunkWindow::Flight> flights;
+    while (const std::size_t bytes = window.allowance(100 * kMiB, true, now))
+      flights.push_back(window.posted(bytes, now));
+    return flights;
+  };
+  // Of what comes back at once, as after a loss, not all goes again at once.
+  std::size_t most = 0;
+  for (int round = 0; round < 12; ++round) {
+    const auto flights = post_all();
+    const std::size_t at_once = window.in_flight();
+    const std::size_t before = window.window();
+    if (round > 1) {
+      EXPECT_LE(at_once, before / 4 + kStartBytes);
+    }
+    most = std::max(most, at_once);
+    now += 20ms;
+    for (const auto& flight : flights) window.confirmed(flight, now);
+  }
+  EXPECT_GT(most, 0u);
 }
 
 TEST(AdaptiveWindow, StaysSmallOnAPathThatHoldsLittle) {

@@ -69,8 +69,8 @@ measure_part() {
         path "$rate" $percent
         measure loss-$percent -s 1M --chunk-bytes 16K --carriers inplace,auto --limit 60
       done
-      path "$rate" 0
-      measure_with_cut cut-auto-1 1000 -s 4M --chunk-bytes 16K --carriers auto --limit 90
+      path $((rate / 4)) 0
+      measure_with_cut cut-auto-1 700 -s 2M --chunk-bytes 16K --carriers auto --limit 90
       ;;
     far)
       path "$rate" 0
@@ -83,7 +83,7 @@ measure_part() {
       done
       ;;
     cut)
-      path "$rate" 0
+      path $((rate / 4)) 0
       for carrier in inplace auto; do
         measure_with_cut cut-$carrier-1 2000 -s 4M --chunk-bytes 16K --carriers $carrier --limit 120
       done
@@ -93,7 +93,7 @@ measure_part() {
         path "$rate" $percent
         measure loss-$percent -s 1M --chunk-bytes 16K --carriers auto --limit 120 -r "$repeat"
       done
-      path "$rate" 0
+      path $((rate / 4)) 0
       for ((i = 1; i <= repeat; i++)); do
         measure_with_cut cut-auto-$i 700 -s 2M --chunk-bytes 16K --carriers auto --limit 120
       done
