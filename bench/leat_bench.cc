@@ -34,6 +34,8 @@ constexpr Subcommand kSubcommands[] = {
      leat::bench::declare_resnet152},
     {"scml", kChannels, "Secure machine learning: the messages of a model, over every carrier",
      leat::bench::declare_scml},
+    {"transfer", kChannels, "A large buffer: transport chunked, a raw write, TCP and gRPC",
+     leat::bench::declare_transfer},
     {"limits", kBounds, "What the machine allows: a cache line between two cores, and memcpy",
      leat::bench::declare_limits},
     {"tcp-pingpong", kBounds, "Half round trips over plain blocking TCP on loopback",

@@ -7,6 +7,8 @@ option(LEAT_INSTALL "Generate install rules" ${PROJECT_IS_TOP_LEVEL})
 option(LEAT_WERROR "Treat compiler warnings as errors" OFF)
 set(LEAT_WITH_IB AUTO CACHE STRING "Build the ib device: AUTO (if rdma-core's headers are there), ON, OFF")
 set_property(CACHE LEAT_WITH_IB PROPERTY STRINGS AUTO ON OFF)
+set(LEAT_BENCH_GRPC AUTO CACHE STRING "Build gRPC into leat-bench transfer, to compare with: AUTO (if it is installed), ON, OFF")
+set_property(CACHE LEAT_BENCH_GRPC PROPERTY STRINGS AUTO ON OFF)
 option(LEAT_FUZZ "Build the fuzz targets for libFuzzer too: needs clang and LEAT_SANITIZE=address,undefined,fuzzer-no-link" OFF)
 set(LEAT_SANITIZE "" CACHE STRING "Sanitizers for leat and its tests: empty, 'address,undefined' or 'thread'")
 
