@@ -117,8 +117,8 @@ TEST(HelloTest, BytesAreLittleEndianAndInTheirPlaces) {
   EXPECT_EQ(at(40), 7);        // nonce
   EXPECT_EQ(at(56), 1);        // shm: allowed
   EXPECT_EQ(at(56 + 577), 3);  // ib: unusable
-  EXPECT_EQ(kHelloBytes, 2316U);
-  EXPECT_EQ(kAnswerBytes, 2425U);
+  EXPECT_EQ(kHelloBytes, 2324U);
+  EXPECT_EQ(kAnswerBytes, 2433U);
   EXPECT_EQ(kResultBytes, 2064U);
 }
 
