@@ -10,6 +10,7 @@
 #include "base/system_error.h"
 #include "socket/channel_wait.h"
 #include "socket/lingerer.h"
+#include "transport/attested.h"
 
 namespace leat::detail {
 ChannelCore::ChannelCore(Connection connection, const Settings& settings)
@@ -189,6 +190,13 @@ Message ChannelCore::adopt(Delivery& delivery) {
     message.small_ = delivery.small;
   }
   return message;
+}
+
+std::span<const std::byte> ChannelCore::record_of(const Message& message) {
+  if (message.core_ == nullptr ||
+      dynamic_cast<const AttestedTransport*>(&message.core_->transport_) == nullptr)
+    return {};
+  return AttestedTransport::record_around(message.bytes());
 }
 
 void ChannelCore::release(const Message& message) noexcept {

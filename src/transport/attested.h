@@ -26,6 +26,11 @@ class AttestedTransport final : public Transport {
  public:
   AttestedTransport(std::unique_ptr<Transport> inner, trusted::detail::ChannelSession session);
 
+  // The record that was verified, from the bytes of a delivery of ours that is not released yet.
+  static std::span<const std::byte> record_around(std::span<const std::byte> payload) {
+    return {payload.data() - trusted::kHeaderBytes, payload.size() + trusted::kRecordOverheadBytes};
+  }
+
   std::vector<std::byte> setup() const override;
   void start(std::span<const std::byte> peer_setup) override;
 
