@@ -34,6 +34,8 @@ constexpr Subcommand kSubcommands[] = {
      leat::bench::declare_resnet152},
     {"scml", kChannels, "Secure machine learning: the messages of a model, over every carrier",
      leat::bench::declare_scml},
+    {"attest", kBounds, "Attesting and verifying in the process, beside OpenSSL's bare MAC",
+     leat::bench::declare_attest},
     {"limits", kBounds, "What the machine allows: a cache line between two cores, and memcpy",
      leat::bench::declare_limits},
     {"tcp-pingpong", kBounds, "Half round trips over plain blocking TCP on loopback",
