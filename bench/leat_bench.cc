@@ -36,6 +36,8 @@ constexpr Subcommand kSubcommands[] = {
      leat::bench::declare_scml},
     {"transfer", kChannels, "A large buffer: transport chunked, a raw write, TCP and gRPC",
      leat::bench::declare_transfer},
+    {"attest", kBounds, "Attesting and verifying in the process, beside OpenSSL's bare MAC",
+     leat::bench::declare_attest},
     {"limits", kBounds, "What the machine allows: a cache line between two cores, and memcpy",
      leat::bench::declare_limits},
     {"tcp-pingpong", kBounds, "Half round trips over plain blocking TCP on loopback",

@@ -1,64 +1,21 @@
 #include "conn/tls_context.h"
 
-#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <sys/stat.h>
 
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 
-#include "base/fd.h"
-#include "base/log.h"
-#include "base/quote.h"
+#include "base/key_file.h"
 #include "leat/error.h"
 
 namespace leat::detail {
 namespace {
 
-constexpr std::size_t kMinKeyDigits = 32;
+constexpr std::size_t kMinKeyBytes = 16;
 constexpr std::size_t kMaxKeyBytes = 256;  // OpenSSL's limit of a pre-shared key
 constexpr std::size_t kLongKeyBytes = 32;  // from here on the 256-bit cipher
 constexpr char kIdentity[] = "leat";
-
-Error bad_file(const char* setting, const std::string& path, const std::string& why,
-               const std::string& advice = {}) {
-  return {ErrorCode::kInvalidArgument, std::string(setting) + " " + quoted(path) + ": " + why,
-          advice};
-}
-
-// Opens a secret, warns if it is none, and returns the descriptor.
-Fd open_secret(const char* setting, const std::string& path) {
-  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!file || fstat(file.get(), &status) != 0) {
-    throw bad_file(setting, path, std::generic_category().message(errno));
-  }
-  if (S_ISREG(status.st_mode) && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    log_once(LogLevel::kWarn,
-             std::string(setting) + " " + quoted(path) +
-                 " is open to other users of this host. chmod 600 keeps it secret.");
-  }
-  return file;
-}
-
-std::string read_key_file(const std::string& path) {
-  const Fd file = open_secret("tls_psk_file", path);
-  std::string text(2 * kMaxKeyBytes + 64, '\0');
-  const ssize_t got = read(file.get(), text.data(), text.size());
-  if (got < 0) throw bad_file("tls_psk_file", path, std::generic_category().message(errno));
-  text.resize(static_cast<std::size_t>(got));
-  return text;
-}
-
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 bool long_key(const TlsContext& context) { return context.key().size() >= kLongKeyBytes; }
 
@@ -97,32 +54,6 @@ int find_key(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes
 }
 
 }  // namespace
-
-std::vector<unsigned char> parse_key(const std::string& text, const std::string& path) {
-  const std::string advice = "Make one with: openssl rand -hex 32";
-  std::string digits = text;
-  while (!digits.empty() && std::strchr(" \t\r\n", digits.back()) != nullptr) digits.pop_back();
-  std::vector<unsigned char> key;
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
-    const int high = digit(digits[i]);
-    const int low = digit(digits[i + 1]);
-    if (high < 0 || low < 0) {
-      throw bad_file("tls_psk_file", path, "must be one line of hexadecimal digits", advice);
-    }
-    key.push_back(static_cast<unsigned char>(high * 16 + low));
-  }
-  if (digits.size() % 2 != 0) {
-    throw bad_file("tls_psk_file", path, "the number of hexadecimal digits is odd", advice);
-  }
-  if (digits.size() < kMinKeyDigits) {
-    throw bad_file("tls_psk_file", path, "a key has at least 32 hexadecimal digits", advice);
-  }
-  if (key.size() > kMaxKeyBytes) {
-    throw bad_file("tls_psk_file", path, "a key has at most 512 hexadecimal digits", advice);
-  }
-  OPENSSL_cleanse(digits.data(), digits.size());
-  return key;
-}
 
 bool tls_wanted(const Settings& settings) {
   return !settings.tls_psk_file.empty() || !settings.tls_cert_file.empty() ||
@@ -170,9 +101,7 @@ TlsContext::TlsContext(const Settings& settings, TlsRole role) : role_(role) {
 TlsContext::~TlsContext() { OPENSSL_cleanse(key_.data(), key_.size()); }
 
 void TlsContext::use_key(const std::string& path) {
-  std::string text = read_key_file(path);
-  key_ = parse_key(text, path);
-  OPENSSL_cleanse(text.data(), text.size());
+  key_ = read_key_file({"tls_psk_file", path, kMinKeyBytes, kMaxKeyBytes});
   // One cipher, because a pre-shared key belongs to the hash of one.
   SSL_CTX_set_ciphersuites(context_.get(),
                            long_key(*this) ? "TLS_AES_256_GCM_SHA384" : "TLS_AES_128_GCM_SHA256");
@@ -203,15 +132,15 @@ void TlsContext::use_certificates(const Settings& settings) {
   open_secret("tls_key_file", settings.tls_key_file);
   ERR_clear_error();
   if (SSL_CTX_use_certificate_chain_file(context_.get(), settings.tls_cert_file.c_str()) != 1) {
-    throw bad_file("tls_cert_file", settings.tls_cert_file, tls_reason(), "It must be PEM.");
+    refuse_file("tls_cert_file", settings.tls_cert_file, tls_reason(), "It must be PEM.");
   }
   if (SSL_CTX_use_PrivateKey_file(context_.get(), settings.tls_key_file.c_str(),
                                   SSL_FILETYPE_PEM) != 1) {
-    throw bad_file("tls_key_file", settings.tls_key_file, tls_reason(),
-                   "It must be PEM, not encrypted, and the key of tls_cert_file.");
+    refuse_file("tls_key_file", settings.tls_key_file, tls_reason(),
+                "It must be PEM, not encrypted, and the key of tls_cert_file.");
   }
   if (SSL_CTX_load_verify_locations(context_.get(), settings.tls_ca_file.c_str(), nullptr) != 1) {
-    throw bad_file("tls_ca_file", settings.tls_ca_file, tls_reason(), "It must be PEM.");
+    refuse_file("tls_ca_file", settings.tls_ca_file, tls_reason(), "It must be PEM.");
   }
 }
 

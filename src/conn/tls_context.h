@@ -14,10 +14,6 @@ namespace leat::detail {
 
 enum class TlsRole { kActive, kPassive };
 
-// The pre-shared key in `text`: one line of at least 32 hexadecimal digits. Pure; throws
-// kInvalidArgument that names `path`, never the key.
-std::vector<unsigned char> parse_key(const std::string& text, const std::string& path);
-
 // Whether the settings ask for TLS.
 bool tls_wanted(const Settings& settings);
 

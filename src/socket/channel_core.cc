@@ -13,6 +13,7 @@
 #include "base/timer_slack.h"
 #include "socket/channel_wait.h"
 #include "socket/lingerer.h"
+#include "transport/attested.h"
 
 namespace leat::detail {
 namespace {
@@ -231,6 +232,13 @@ Message ChannelCore::adopt(Delivery& delivery) {
     message.small_ = delivery.small;
   }
   return message;
+}
+
+std::span<const std::byte> ChannelCore::record_of(const Message& message) {
+  if (message.core_ == nullptr ||
+      dynamic_cast<const AttestedTransport*>(&message.core_->transport_) == nullptr)
+    return {};
+  return AttestedTransport::record_around(message.bytes());
 }
 
 void ChannelCore::release(const Message& message) noexcept {

@@ -24,6 +24,8 @@ class ChannelCore {
   ChannelCore(Connection connection, const Settings& settings);
   ~ChannelCore();
 
+  // The record that a message of a transport attested+X came in; empty for others.
+  static std::span<const std::byte> record_of(const Message& message);
   static ChannelCore& of(Channel& channel) { return *channel.core_; }
 
   void send(std::span<const std::byte> message, unsigned context);
