@@ -39,10 +39,10 @@ Bytes der_of(Encode encode) {
   return copy;
 }
 
-void add_extension(X509* certificate, int nid, const char* value) {
+void add_extension(X509* certificate, const X509* issuer, int nid, const char* value) {
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
-  X509V3_set_ctx(&context, certificate, certificate, nullptr, nullptr, 0);
+  X509V3_set_ctx(&context, const_cast<X509*>(issuer), certificate, nullptr, nullptr, 0);
   const ExtensionHandle extension(X509V3_EXT_conf_nid(nullptr, &context, nid, value));
   if (!extension) fail_crypto("X509V3_EXT_conf_nid");
   check_crypto(X509_add_ext(certificate, extension.get(), -1), "X509_add_ext");
@@ -73,8 +73,16 @@ CertificateHandle begin(const EVP_PKEY& key, std::time_t now, long days) {
   return certificate;
 }
 
-void finish(X509* certificate, const X509_NAME* issuer, EVP_PKEY& key) {
-  check_crypto(X509_set_issuer_name(certificate, issuer), "X509_set_issuer_name");
+// Says what the certificate may be used for, and signs it with the issuer's key.
+void finish(X509* certificate, const X509* issuer, EVP_PKEY& key, const char* constraints,
+            const char* usage) {
+  check_crypto(X509_set_issuer_name(certificate, X509_get_subject_name(issuer)),
+               "X509_set_issuer_name");
+  add_extension(certificate, issuer, NID_basic_constraints, constraints);
+  add_extension(certificate, issuer, NID_key_usage, usage);
+  add_extension(certificate, issuer, NID_subject_key_identifier, "hash");
+  if (issuer != certificate)
+    add_extension(certificate, issuer, NID_authority_key_identifier, "keyid:always");
   if (X509_sign(certificate, &key, nullptr) <= 0) fail_crypto("X509_sign");
 }
 
@@ -135,9 +143,8 @@ Authority make_authority(const std::string& name, std::time_t now) {
   authority.certificate = begin(*authority.key, now, kAuthorityDays);
   X509* const certificate = authority.certificate.get();
   set_name(X509_get_subject_name(certificate), NID_commonName, name);
-  add_extension(certificate, NID_basic_constraints, "critical,CA:TRUE");
-  add_extension(certificate, NID_key_usage, "critical,keyCertSign,cRLSign");
-  finish(certificate, X509_get_subject_name(certificate), *authority.key);
+  finish(certificate, certificate, *authority.key, "critical,CA:TRUE",
+         "critical,keyCertSign,cRLSign");
   return authority;
 }
 
@@ -147,9 +154,8 @@ CertificateHandle issue_device(const Authority& authority, std::uint32_t device,
   X509_NAME* const name = X509_get_subject_name(certificate.get());
   set_name(name, NID_commonName, "leat device " + std::to_string(device));
   set_name(name, NID_serialNumber, std::to_string(device));
-  add_extension(certificate.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
-  add_extension(certificate.get(), NID_key_usage, "critical,keyCertSign");
-  finish(certificate.get(), X509_get_subject_name(authority.certificate.get()), *authority.key);
+  finish(certificate.get(), authority.certificate.get(), *authority.key,
+         "critical,CA:TRUE,pathlen:0", "critical,keyCertSign");
   return certificate;
 }
 
@@ -184,8 +190,6 @@ CertificateHandle issue_boot(EVP_PKEY& hardware_key, const X509& device_certific
                              std::time_t now) {
   CertificateHandle certificate = begin(controller_key, now, kBootDays);
   set_name(X509_get_subject_name(certificate.get()), NID_commonName, "leat controller");
-  add_extension(certificate.get(), NID_basic_constraints, "critical,CA:FALSE");
-  add_extension(certificate.get(), NID_key_usage, "critical,digitalSignature");
   const Bytes bytes = encode(claims);
   const OctetsHandle inner(ASN1_OCTET_STRING_new());
   const OctetsHandle outer(ASN1_OCTET_STRING_new());
@@ -202,15 +206,16 @@ CertificateHandle issue_boot(EVP_PKEY& hardware_key, const X509& device_certific
   const ExtensionHandle extension(
       X509_EXTENSION_create_by_OBJ(nullptr, claims_object().get(), 1, outer.get()));
   check_crypto(X509_add_ext(certificate.get(), extension.get(), -1), "X509_add_ext");
-  finish(certificate.get(), X509_get_subject_name(&device_certificate), hardware_key);
+  finish(certificate.get(), &device_certificate, hardware_key, "critical,CA:FALSE",
+         "critical,digitalSignature");
   return certificate;
 }
 
 CertificateHandle make_key_carrier(EVP_PKEY& key, std::time_t now) {
   CertificateHandle certificate = begin(key, now, kBootDays);
-  X509_NAME* const name = X509_get_subject_name(certificate.get());
-  set_name(name, NID_commonName, "leat key");
-  finish(certificate.get(), name, key);
+  set_name(X509_get_subject_name(certificate.get()), NID_commonName, "leat key");
+  finish(certificate.get(), certificate.get(), key, "critical,CA:FALSE",
+         "critical,digitalSignature");
   return certificate;
 }
 

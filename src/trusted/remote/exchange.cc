@@ -18,7 +18,8 @@ using leat::detail::TlsContext;
 using leat::detail::TlsRole;
 using leat::detail::TlsStream;
 
-constexpr std::chrono::seconds kFarewell{1};
+// For the peer to take a refusal; others wait meanwhile.
+constexpr std::chrono::milliseconds kFarewell{100};
 
 // A second descriptor, for the stream in clear that comes before TLS on the same socket.
 std::unique_ptr<Stream> clear_stream(const Fd& socket) {
@@ -53,6 +54,7 @@ void telling_the_peer(Stream& stream, Exchange exchange) {
     try {
       write_frame(stream, Type::kRefused, encode(refused.refusal()),
                   leat::detail::deadline_after(kFarewell));
+      leat::detail::linger_close(stream, leat::detail::deadline_after(kFarewell));
     } catch (const Error&) {
       // The refusal is what the caller must know.
     }
@@ -139,7 +141,6 @@ void serve_vendor(Fd socket, ControllerSession& session, const Boot& boot,
     const Bytes enabled = session.accept_enable(expect_frame(*stream, Type::kEnable, deadline));
     write_frame(*stream, Type::kEnabled, enabled, deadline);
   });
-  leat::detail::linger_close(*stream, leat::detail::deadline_after(kFarewell));
 }
 
 }  // namespace leat::trusted::remote
