@@ -27,8 +27,8 @@ class TlsStream final : public Stream {
 
   // Blocks. Throws kAuthentication if the peer has another key or none, kTimeout, kPeerDied.
   void handshake(Deadline deadline);
-  // Fills `bytes` with what only the two ends of this handshake can know, another for each label and
-  // context (RFC 8446, section 7.5). After handshake().
+  // Fills `bytes` with what only the two ends of this handshake can know, another for each label
+  // and context (RFC 8446, section 7.5). After handshake().
   void exported(std::string_view label, std::span<const std::byte> context,
                 std::span<std::byte> bytes);
   // After a handshake that failed: the peer did not speak TLS at all.

@@ -206,7 +206,8 @@ TlsContext::TlsContext(const TlsPinning& pinning, TlsRole role)
       SSL_CTX_use_PrivateKey(context, pinning.key) != 1 ||
       SSL_CTX_set1_sigalgs_list(context, "ed25519") != 1 ||
       SSL_CTX_set1_groups_list(context, "X25519") != 1 ||
-      SSL_CTX_set_alpn_protos(context, offered.data(), static_cast<unsigned>(offered.size())) != 0) {
+      SSL_CTX_set_alpn_protos(context, offered.data(), static_cast<unsigned>(offered.size())) !=
+          0) {
     throw Error(ErrorCode::kResource, "OpenSSL takes no pinned key: " + tls_reason());
   }
 }

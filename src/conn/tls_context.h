@@ -26,7 +26,7 @@ bool tls_wanted(const Settings& settings);
 
 // Two parties that know each other's public key: certificates only carry the keys.
 struct TlsPinning {
-  evp_pkey_st* key = nullptr;       // own, Ed25519; with its certificate only used, not kept
+  evp_pkey_st* key = nullptr;  // own, Ed25519; with its certificate only used, not kept
   x509_st* certificate = nullptr;
   std::array<std::byte, 32> peer{};  // SHA-256 of the peer's SubjectPublicKeyInfo
   std::string protocol;              // ALPN: both must name this one

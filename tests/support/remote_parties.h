@@ -78,7 +78,8 @@ struct ControllerSide {
   }
   // A new session on the same boot.
   void begin() {
-    session.emplace(boot, vendor_key, record, [this](const DeviceRecord& r) { saved = r; }, kernel);
+    session.emplace(
+        boot, vendor_key, record, [this](const DeviceRecord& r) { saved = r; }, kernel);
   }
 
   Boot boot;

@@ -49,10 +49,10 @@ void add_extension(X509* certificate, const X509* issuer, int nid, const char* v
 }
 
 void set_name(X509_NAME* name, int nid, const std::string& text) {
-  check_crypto(X509_NAME_add_entry_by_NID(name, nid, MBSTRING_ASC,
-                                          reinterpret_cast<const unsigned char*>(text.c_str()), -1,
-                                          -1, 0),
-               "X509_NAME_add_entry_by_NID");
+  check_crypto(
+      X509_NAME_add_entry_by_NID(name, nid, MBSTRING_ASC,
+                                 reinterpret_cast<const unsigned char*>(text.c_str()), -1, -1, 0),
+      "X509_NAME_add_entry_by_NID");
 }
 
 // A certificate for `key`, valid from a little before `now`, with a random serial number, unsigned.
@@ -106,28 +106,6 @@ BootClaims parse_claims(View bytes) {
   const View boot = reader.bytes(claims.boot.size());
   std::copy(boot.begin(), boot.end(), claims.boot.begin());
   return claims;
-}
-
-// The claims, which must be there once, critical, and an octet string of their size to the byte.
-BootClaims claims_of(const X509& certificate) {
-  const ObjectHandle object = claims_object();
-  const int place = X509_get_ext_by_OBJ(&certificate, object.get(), -1);
-  if (place < 0) throw Refused(Refusal::kMeasurement, "the boot certificate has none");
-  if (X509_get_ext_by_OBJ(&certificate, object.get(), place) >= 0)
-    throw Refused(Refusal::kMeasurement, "the boot certificate has several");
-  X509_EXTENSION* const extension = X509_get_ext(&certificate, place);
-  if (X509_EXTENSION_get_critical(extension) != 1)
-    throw Refused(Refusal::kMeasurement, "its extension is not critical");
-  const ASN1_OCTET_STRING* const outer = X509_EXTENSION_get_data(extension);
-  const unsigned char* at = ASN1_STRING_get0_data(outer);
-  const unsigned char* const start = at;
-  const OctetsHandle inner(d2i_ASN1_OCTET_STRING(nullptr, &at, ASN1_STRING_length(outer)));
-  leat::detail::tls_reason();
-  if (!inner || at != start + ASN1_STRING_length(outer) ||
-      ASN1_STRING_length(inner.get()) != static_cast<int>(kBootClaimsBytes))
-    throw Refused(Refusal::kMeasurement, "its extension is not of its form");
-  return parse_claims({reinterpret_cast<const std::byte*>(ASN1_STRING_get0_data(inner.get())),
-                       kBootClaimsBytes});
 }
 
 bool valid_at(const X509& certificate, std::time_t now) {
@@ -193,10 +171,10 @@ CertificateHandle issue_boot(EVP_PKEY& hardware_key, const X509& device_certific
   const Bytes bytes = encode(claims);
   const OctetsHandle inner(ASN1_OCTET_STRING_new());
   const OctetsHandle outer(ASN1_OCTET_STRING_new());
-  check_crypto(ASN1_OCTET_STRING_set(inner.get(),
-                                     reinterpret_cast<const unsigned char*>(bytes.data()),
-                                     static_cast<int>(bytes.size())),
-               "ASN1_OCTET_STRING_set");
+  check_crypto(
+      ASN1_OCTET_STRING_set(inner.get(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                            static_cast<int>(bytes.size())),
+      "ASN1_OCTET_STRING_set");
   const Bytes der =
       der_of([&](unsigned char** out) { return i2d_ASN1_OCTET_STRING(inner.get(), out); });
   check_crypto(
@@ -277,19 +255,39 @@ DeviceIdentity check_device_certificate(X509& certificate, X509& authority, X509
   return {device_number(certificate), KeyHandle(X509_get_pubkey(&certificate))};
 }
 
+BootClaims read_claims(const X509& certificate) {
+  const ObjectHandle object = claims_object();
+  const int place = X509_get_ext_by_OBJ(&certificate, object.get(), -1);
+  if (place < 0) throw Refused(Refusal::kMeasurement, "the boot certificate has none");
+  if (X509_get_ext_by_OBJ(&certificate, object.get(), place) >= 0)
+    throw Refused(Refusal::kMeasurement, "the boot certificate has several");
+  X509_EXTENSION* const extension = X509_get_ext(&certificate, place);
+  if (X509_EXTENSION_get_critical(extension) != 1)
+    throw Refused(Refusal::kMeasurement, "its extension is not critical");
+  const ASN1_OCTET_STRING* const outer = X509_EXTENSION_get_data(extension);
+  const unsigned char* at = ASN1_STRING_get0_data(outer);
+  const unsigned char* const start = at;
+  const OctetsHandle inner(d2i_ASN1_OCTET_STRING(nullptr, &at, ASN1_STRING_length(outer)));
+  leat::detail::tls_reason();
+  if (!inner || at != start + ASN1_STRING_length(outer) ||
+      ASN1_STRING_length(inner.get()) != static_cast<int>(kBootClaimsBytes))
+    throw Refused(Refusal::kMeasurement, "its extension is not of its form");
+  return parse_claims(
+      {reinterpret_cast<const std::byte*>(ASN1_STRING_get0_data(inner.get())), kBootClaimsBytes});
+}
+
 BootIdentity check_boot_certificate(X509& certificate, X509& device_certificate,
                                     const DeviceIdentity& device, std::time_t now) {
   const bool signed_by_device = X509_verify(&certificate, device.hardware_key.get()) == 1;
   leat::detail::tls_reason();
-  if (!signed_by_device ||
-      X509_NAME_cmp(X509_get_issuer_name(&certificate),
-                    X509_get_subject_name(&device_certificate)) != 0)
+  if (!signed_by_device || X509_NAME_cmp(X509_get_issuer_name(&certificate),
+                                         X509_get_subject_name(&device_certificate)) != 0)
     throw Refused(Refusal::kBootSignature, "the device's hardware key did not sign it");
   if (!valid_at(certificate, now)) throw Refused(Refusal::kBootSignature, "it has expired");
   if ((X509_get_extension_flags(&certificate) & (EXFLAG_CA | EXFLAG_INVALID)) != 0 ||
       X509_get_key_usage(&certificate) != KU_DIGITAL_SIGNATURE)
     throw Refused(Refusal::kBootSignature, "it is not that of a controller");
-  BootIdentity identity{claims_of(certificate), KeyHandle(X509_get_pubkey(&certificate))};
+  BootIdentity identity{read_claims(certificate), KeyHandle(X509_get_pubkey(&certificate))};
   for (int i = 0; i < X509_get_ext_count(&certificate); ++i) {
     X509_EXTENSION* const extension = X509_get_ext(&certificate, i);
     const int nid = OBJ_obj2nid(X509_EXTENSION_get_object(extension));

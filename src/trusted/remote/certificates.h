@@ -57,8 +57,12 @@ struct DeviceIdentity {
   KeyHandle hardware_key;  // public
 };
 // Whether the manufacturer made that device and has not revoked it. Throws Refused(kDeviceChain).
-DeviceIdentity check_device_certificate(X509& certificate, X509& authority,
-                                        X509_CRL& revocations, std::time_t now);
+DeviceIdentity check_device_certificate(X509& certificate, X509& authority, X509_CRL& revocations,
+                                        std::time_t now);
+
+// The claims, which must be there once, in a critical extension, and of their size to the byte.
+// Throws Refused(kMeasurement). Whether they are true is another question.
+BootClaims read_claims(const X509& certificate);
 
 struct BootIdentity {
   BootClaims claims;

@@ -31,8 +31,8 @@ Bytes ControllerSession::answer(View challenge_body) {
   enter(State::kNew);
   const Challenge challenge = parse_challenge(challenge_body);
   if (challenge.device != boot_.device) {
-    throw Refused(Refusal::kDevice, "asked was " + std::to_string(challenge.device) +
-                                        ", this is " + std::to_string(boot_.device));
+    throw Refused(Refusal::kDevice, "asked was " + std::to_string(challenge.device) + ", this is " +
+                                        std::to_string(boot_.device));
   }
   Quote quote{challenge.nonce, boot_.device_certificate, boot_.boot_certificate, {}};
   quote.signature = sign(*boot_.controller_key, signed_part(challenge, quote));

@@ -18,8 +18,8 @@ struct DeviceRecord {
   std::uint64_t last_epoch = 0;
 };
 
-// Where the attestation kernel runs. Calls come in this order, each once; any may throw Error, which
-// ends the attestation.
+// Where the attestation kernel runs. Calls come in this order, each once; any may throw Error,
+// which ends the attestation.
 class KernelHome {
  public:
   virtual ~KernelHome() = default;
@@ -30,8 +30,8 @@ class KernelHome {
   virtual void enable(const Enable& enable) = 0;
 };
 
-// One attestation, by a vendor who may be anybody until TLS says that it is the one of the firmware.
-// Errors and threads as for VendorSession.
+// One attestation, by a vendor who may be anybody until TLS says that it is the one of the
+// firmware. Errors and threads as for VendorSession.
 class ControllerSession {
  public:
   // All must outlive it. `save` is called with the record before anything that it forbids to come

@@ -1,8 +1,8 @@
 #include "trusted/remote/crypto.h"
 
+#include <openssl/core_names.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
-#include <openssl/core_names.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
@@ -47,9 +47,9 @@ void fill_random(std::span<std::byte> bytes) {
 
 Digest sha384(View bytes) {
   Digest digest;
-  check_crypto(EVP_Digest(bytes.data(), bytes.size(), raw(digest.data()), nullptr, EVP_sha384(),
-                          nullptr),
-               "EVP_Digest");
+  check_crypto(
+      EVP_Digest(bytes.data(), bytes.size(), raw(digest.data()), nullptr, EVP_sha384(), nullptr),
+      "EVP_Digest");
   return digest;
 }
 
@@ -59,9 +59,9 @@ Digest sha384_of_file(const std::string& path) {
   check_crypto(EVP_DigestInit_ex(context.get(), EVP_sha384(), nullptr), "EVP_DigestInit_ex");
   std::vector<char> block(std::size_t{1} << 16);
   while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
-    check_crypto(EVP_DigestUpdate(context.get(), block.data(),
-                                  static_cast<std::size_t>(file.gcount())),
-                 "EVP_DigestUpdate");
+    check_crypto(
+        EVP_DigestUpdate(context.get(), block.data(), static_cast<std::size_t>(file.gcount())),
+        "EVP_DigestUpdate");
   }
   if (!file.eof()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -101,8 +101,7 @@ KeyHandle make_key() {
 }
 
 KeyHandle key_from_seed(View seed) {
-  KeyHandle key(
-      EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, raw(seed), seed.size()));
+  KeyHandle key(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, raw(seed), seed.size()));
   if (!key) fail_crypto("EVP_PKEY_new_raw_private_key");
   return key;
 }
@@ -125,9 +124,9 @@ Signature sign(EVP_PKEY& key, View message) {
                "EVP_DigestSignInit");
   Signature signature;
   std::size_t bytes = signature.size();
-  check_crypto(EVP_DigestSign(context.get(), raw(signature.data()), &bytes, raw(message),
-                              message.size()),
-               "EVP_DigestSign");
+  check_crypto(
+      EVP_DigestSign(context.get(), raw(signature.data()), &bytes, raw(message), message.size()),
+      "EVP_DigestSign");
   return signature;
 }
 
@@ -167,8 +166,7 @@ Bytes unseal(View key, View context, View sealed) {
   const Error refused(ErrorCode::kAuthentication,
                       "sealed bytes were not made with this key for this purpose");
   if (sealed.size() < kGcmNonceBytes + kGcmTagBytes) throw refused;
-  const View body =
-      sealed.subspan(kGcmNonceBytes, sealed.size() - kGcmNonceBytes - kGcmTagBytes);
+  const View body = sealed.subspan(kGcmNonceBytes, sealed.size() - kGcmNonceBytes - kGcmTagBytes);
   std::array<std::byte, kGcmTagBytes> tag;
   std::copy(sealed.end() - kGcmTagBytes, sealed.end(), tag.begin());
   Bytes plain(body.size());

@@ -23,6 +23,13 @@ using leat::detail::Fd;
 
 [[noreturn]] void fail_kernel(const std::string& why) { throw Refused(Refusal::kKernel, why); }
 
+// The same open file or socket at a number that the kernel's own end, descriptor 3, will not take.
+Fd out_of_the_way(Fd descriptor) {
+  Fd moved(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kKernelDescriptor + 1));
+  if (!moved) throw leat::detail::system_error("fcntl", errno);
+  return moved;
+}
+
 // A frame of that type from the other end of the pair, whose errors are the kernel's failing.
 SecretBytes from_kernel(leat::detail::Stream& stream, Type type, Deadline deadline) {
   try {
@@ -42,8 +49,9 @@ KernelProcess::KernelProcess(std::vector<std::string> command, std::chrono::mill
 
 Digest KernelProcess::start(const Digest& expected) {
   if (stream_) fail_kernel("it has been started before");
-  const Fd program(open(command_[0].c_str(), O_RDONLY | O_CLOEXEC));
-  if (!program) fail_kernel(command_[0] + ": " + std::strerror(errno));
+  Fd opened(open(command_[0].c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened) fail_kernel(command_[0] + ": " + std::strerror(errno));
+  const Fd program = out_of_the_way(std::move(opened));
   const std::string path = "/proc/self/fd/" + std::to_string(program.get());
   const Digest measured = sha384_of_file(path);
   if (!same(measured, expected))
@@ -52,9 +60,7 @@ Digest KernelProcess::start(const Digest& expected) {
   int pair[2];
   leat::detail::check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), "socketpair");
   Fd own(pair[0]);
-  const Fd theirs(fcntl(pair[1], F_DUPFD_CLOEXEC, kKernelDescriptor + 1));
-  close(pair[1]);
-  if (!theirs) throw leat::detail::system_error("fcntl", errno);
+  const Fd theirs = out_of_the_way(Fd(pair[1]));
 
   std::vector<char*> arguments;
   for (const std::string& word : command_) arguments.push_back(const_cast<char*>(word.c_str()));

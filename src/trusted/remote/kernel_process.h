@@ -18,8 +18,8 @@ namespace leat::trusted::remote {
 
 inline constexpr int kKernelDescriptor = 3;
 
-// Owner: the controller, one thread. When it is destroyed the kernel sees the end of the channel; it
-// goes on, and keeps its keys, if it has been enabled.
+// Owner: the controller, one thread. When it is destroyed the kernel sees the end of the channel;
+// it goes on, and keeps its keys, if it has been enabled.
 class KernelProcess final : public KernelHome {
  public:
   // `command`: a program's path and its arguments; not run before start().
@@ -42,8 +42,8 @@ class KernelProcess final : public KernelHome {
   std::unique_ptr<leat::detail::Stream> stream_;
 };
 
-// The kernel's end. It takes one set of keys in the life of the process, and there is no message that
-// reads one back. Owner: one thread, at the start of the process.
+// The kernel's end. It takes one set of keys in the life of the process, and there is no message
+// that reads one back. Owner: one thread, at the start of the process.
 class KernelEnd {
  public:
   // Throws kInvalidArgument if `socket` is none: the process was not started by a controller.

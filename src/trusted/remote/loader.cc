@@ -61,8 +61,8 @@ KeyHandle hardware_key(View secret) {
 Bytes seal_firmware(View secret, std::uint32_t device, const Firmware& firmware) {
   Bytes bytes(kVersionBytes);
   leat::detail::WireWriter(bytes).number(firmware.version);
-  const Bytes sealed = seal(firmware_key(secret), seal_context(device, firmware.version),
-                            encode(firmware));
+  const Bytes sealed =
+      seal(firmware_key(secret), seal_context(device, firmware.version), encode(firmware));
   bytes.insert(bytes.end(), sealed.begin(), sealed.end());
   return bytes;
 }
@@ -94,9 +94,9 @@ Boot boot_device(SecretBytes secret, View device_certificate, View sealed_firmwa
   boot.device = device;
   boot.firmware = parse(plain);
   if (boot.firmware.version != version || version < least_version) {
-    throw Error(ErrorCode::kAuthentication,
-                "firmware version " + std::to_string(version) + " is refused: this device has had " +
-                    std::to_string(least_version));
+    throw Error(ErrorCode::kAuthentication, "firmware version " + std::to_string(version) +
+                                                " is refused: this device has had " +
+                                                std::to_string(least_version));
   }
   if (sha384_of_file(program_path) != boot.firmware.program) {
     throw Error(ErrorCode::kAuthentication,

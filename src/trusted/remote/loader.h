@@ -37,8 +37,8 @@ struct Boot {
   Bytes boot_certificate;
 };
 
-// Opens the firmware, measures `program_path`, makes this boot's key and certifies it; the secret is
-// wiped when it returns. Throws Error: kAuthentication for firmware of another device or changed
+// Opens the firmware, measures `program_path`, makes this boot's key and certifies it; the secret
+// is wiped when it returns. Throws Error: kAuthentication for firmware of another device or changed
 // firmware, below `least_version`, or for another program; kInvalidArgument for unreadable files.
 Boot boot_device(SecretBytes secret, View device_certificate, View sealed_firmware,
                  std::uint32_t least_version, const std::string& program_path, std::time_t now);

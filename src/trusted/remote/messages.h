@@ -91,8 +91,8 @@ struct SessionSecret {
   SessionKind kind = SessionKind::kPair;
   std::uint8_t algorithm = 1;
   std::uint8_t streams = 1;
-  std::uint32_t sender = 0;               // pair: one of the two
-  std::vector<std::uint32_t> receivers;   // pair: one; group: ascending; log: none
+  std::uint32_t sender = 0;              // pair: one of the two
+  std::vector<std::uint32_t> receivers;  // pair: one; group: ascending; log: none
   SecretBytes key;
 };
 struct Secrets {

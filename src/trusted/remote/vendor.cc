@@ -56,9 +56,8 @@ Pin VendorSession::accept_quote(View body, std::time_t now) {
                   "the device runs another controller, or one that belongs to another vendor");
   }
   if (boot.claims.firmware_version < policy_.least_firmware) {
-    throw Refused(Refusal::kFirmware,
-                  "version " + std::to_string(boot.claims.firmware_version) + " is below " +
-                      std::to_string(policy_.least_firmware));
+    throw Refused(Refusal::kFirmware, "version " + std::to_string(boot.claims.firmware_version) +
+                                          " is below " + std::to_string(policy_.least_firmware));
   }
   if (!verify(*boot.controller_key, signed_part(challenge_, quote), quote.signature))
     throw Refused(Refusal::kQuoteSignature, "its signature is not of the boot's key");

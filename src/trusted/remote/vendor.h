@@ -15,8 +15,8 @@ inline constexpr std::chrono::seconds kNonceLifetime{60};
 
 // What a vendor trusts. Constant while sessions use it.
 struct VendorPolicy {
-  CertificateHandle authority;   // the manufacturer's
-  RevocationHandle revocations;  // its list of now
+  CertificateHandle authority;       // the manufacturer's
+  RevocationHandle revocations;      // its list of now
   std::vector<Digest> measurements;  // of controllers with the vendor's own key embedded
   std::uint32_t least_firmware = 0;
 };
@@ -52,7 +52,18 @@ class VendorSession {
   const BootClaims& claims() const { return claims_; }
 
  private:
-  enum class State { kNew, kAsked, kAttested, kBound, kImageSent, kSent, kDone, kEnabling, kEnabled, kOver };
+  enum class State {
+    kNew,
+    kAsked,
+    kAttested,
+    kBound,
+    kImageSent,
+    kSent,
+    kDone,
+    kEnabling,
+    kEnabled,
+    kOver
+  };
   // Throws kOrder if the session is not in `state`; else it is over until the caller has succeeded.
   void enter(State state);
 

@@ -16,8 +16,12 @@ constexpr Bind kChannel{};
 
 class RemoteAttestation : public testing::Test {
  protected:
-  VendorSession vendor_for(Secrets secrets) { return {policy_, std::move(secrets), parties_.image()}; }
-  VendorSession vendor_for(std::uint32_t device = 1) { return vendor_for(parties_.secrets(device)); }
+  VendorSession vendor_for(Secrets secrets) {
+    return {policy_, std::move(secrets), parties_.image()};
+  }
+  VendorSession vendor_for(std::uint32_t device = 1) {
+    return vendor_for(parties_.secrets(device));
+  }
 
   // A vendor that has asked device 1, and the answer of the boot.
   Bytes answer_of(VendorSession& vendor, const Boot& boot) {
@@ -71,8 +75,8 @@ int claims_place(X509* certificate) {
 TEST_F(RemoteAttestation, ProvisionsAndEnables) {
   ControllerSide controller(parties_);
   VendorSession vendor = vendor_for();
-  const Pin pin = vendor.accept_quote(
-      controller.session->answer(vendor.challenge(parties_.now)), parties_.now);
+  const Pin pin =
+      vendor.accept_quote(controller.session->answer(vendor.challenge(parties_.now)), parties_.now);
   EXPECT_EQ(pin, pin_of(*controller.boot.controller_key));
   EXPECT_EQ(vendor.claims().measurement, measurement_of(parties_.firmware()));
   vendor.accept_bind(encode(kChannel), kChannel);
@@ -127,9 +131,8 @@ TEST_F(RemoteAttestation, R3_BootCertificateOfAForeignHardwareKey) {
   fill_random(impostor.secret);
   impostor.certificate.reset(X509_dup(device_.certificate.get()));
   const BootClaims claims{measurement_of(boot.firmware), 1, 1, {}};
-  boot.boot_certificate =
-      to_der(*issue_boot(*hardware_key(impostor.secret), *impostor.certificate,
-                         *boot.controller_key, claims, parties_.now));
+  boot.boot_certificate = to_der(*issue_boot(*hardware_key(impostor.secret), *impostor.certificate,
+                                             *boot.controller_key, claims, parties_.now));
   expect_answer_refused(Refusal::kBootSignature, boot);
 }
 
@@ -145,13 +148,12 @@ TEST_F(RemoteAttestation, R4_DeviceCertificateUnknownSelfSignedExpiredOrRevoked)
   expect_answer_refused(Refusal::kDeviceChain, boot);
 
   const std::time_t long_ago = parties_.now - std::time_t{11} * 365 * 24 * 3600;
-  boot.device_certificate =
-      to_der(*issue_device(parties_.manufacturer, 1, *own, long_ago));
+  boot.device_certificate = to_der(*issue_device(parties_.manufacturer, 1, *own, long_ago));
   expect_answer_refused(Refusal::kDeviceChain, boot);
 
   boot.device_certificate = to_der(*device_.certificate);
-  policy_.revocations = make_revocation_list(parties_.manufacturer, {device_.certificate.get()},
-                                             parties_.now);
+  policy_.revocations =
+      make_revocation_list(parties_.manufacturer, {device_.certificate.get()}, parties_.now);
   expect_answer_refused(Refusal::kDeviceChain, boot);
   policy_.revocations = make_revocation_list(parties_.manufacturer, {}, parties_.now);
   VendorSession vendor = vendor_for();
@@ -191,7 +193,8 @@ TEST_F(RemoteAttestation, R7_ControllerOfAnotherVendor) {
   const Challenge challenge = parse_challenge(vendor.challenge(parties_.now));
   DeviceRecord record;
   RememberingKernel kernel(Digest{});
-  ControllerSession controller(boot, *other, record, [](const DeviceRecord&) {}, kernel);
+  ControllerSession controller(
+      boot, *other, record, [](const DeviceRecord&) {}, kernel);
   const Bytes answer = controller.answer(encode(challenge));
   expect_refused(Refusal::kMeasurement, [&] { vendor.accept_quote(answer, parties_.now); });
   EXPECT_THROW(ControllerSession(boot, *parties_.vendor, record, nullptr, kernel), Error);
@@ -220,27 +223,31 @@ TEST_F(RemoteAttestation, R8_FirmwareRollback) {
 }
 
 TEST_F(RemoteAttestation, R9_MeasurementExtensionMissingDuplicatedOptionalOrTooLong) {
+  expect_answer_refused(
+      Refusal::kMeasurement, boot_with([](X509* certificate) {
+        X509_EXTENSION_free(X509_delete_ext(certificate, claims_place(certificate)));
+      }));
   expect_answer_refused(Refusal::kMeasurement, boot_with([](X509* certificate) {
-    X509_EXTENSION_free(X509_delete_ext(certificate, claims_place(certificate)));
-  }));
+                          X509_EXTENSION* twin = X509_EXTENSION_dup(
+                              X509_get_ext(certificate, claims_place(certificate)));
+                          X509_add_ext(certificate, twin, -1);
+                          X509_EXTENSION_free(twin);
+                        }));
   expect_answer_refused(Refusal::kMeasurement, boot_with([](X509* certificate) {
-    X509_EXTENSION* twin = X509_EXTENSION_dup(X509_get_ext(certificate, claims_place(certificate)));
-    X509_add_ext(certificate, twin, -1);
-    X509_EXTENSION_free(twin);
-  }));
-  expect_answer_refused(Refusal::kMeasurement, boot_with([](X509* certificate) {
-    X509_EXTENSION_set_critical(X509_get_ext(certificate, claims_place(certificate)), 0);
-  }));
-  expect_answer_refused(Refusal::kMeasurement, boot_with([](X509* certificate) {
-    X509_EXTENSION* extension = X509_get_ext(certificate, claims_place(certificate));
-    ASN1_OCTET_STRING* data = ASN1_OCTET_STRING_dup(X509_EXTENSION_get_data(extension));
-    std::vector<unsigned char> longer(ASN1_STRING_get0_data(data),
-                                      ASN1_STRING_get0_data(data) + ASN1_STRING_length(data));
-    longer.push_back(0);
-    ASN1_OCTET_STRING_set(data, longer.data(), static_cast<int>(longer.size()));
-    X509_EXTENSION_set_data(extension, data);
-    ASN1_OCTET_STRING_free(data);
-  }));
+                          X509_EXTENSION_set_critical(
+                              X509_get_ext(certificate, claims_place(certificate)), 0);
+                        }));
+  expect_answer_refused(
+      Refusal::kMeasurement, boot_with([](X509* certificate) {
+        X509_EXTENSION* extension = X509_get_ext(certificate, claims_place(certificate));
+        ASN1_OCTET_STRING* data = ASN1_OCTET_STRING_dup(X509_EXTENSION_get_data(extension));
+        std::vector<unsigned char> longer(ASN1_STRING_get0_data(data),
+                                          ASN1_STRING_get0_data(data) + ASN1_STRING_length(data));
+        longer.push_back(0);
+        ASN1_OCTET_STRING_set(data, longer.data(), static_cast<int>(longer.size()));
+        X509_EXTENSION_set_data(extension, data);
+        ASN1_OCTET_STRING_free(data);
+      }));
 }
 
 TEST_F(RemoteAttestation, R10_QuoteSignedWithAnotherControllerKey) {
@@ -294,9 +301,8 @@ TEST_F(RemoteAttestation, R17_SecretsForAnotherDevice) {
   ControllerSide controller(parties_, 1);
   VendorSession vendor = vendor_for(1);
   bring_to_secrets(vendor, controller);
-  expect_refused(Refusal::kDevice, [&] {
-    controller.session->accept_secrets(encode(parties_.secrets(2)));
-  });
+  expect_refused(Refusal::kDevice,
+                 [&] { controller.session->accept_secrets(encode(parties_.secrets(2))); });
   EXPECT_EQ(controller.kernel.provisioned, 0);
 }
 
@@ -318,8 +324,9 @@ TEST_F(RemoteAttestation, R18_EpochIsSpentBeforeTheKernelGetsKeys) {
     void enable(const Enable&) override { ADD_FAILURE(); }
   } kernel;
   ControllerSide side(parties_);
-  side.session.emplace(side.boot, side.vendor_key, side.record,
-                       [&](const DeviceRecord& record) { side.saved = record; }, kernel);
+  side.session.emplace(
+      side.boot, side.vendor_key, side.record,
+      [&](const DeviceRecord& record) { side.saved = record; }, kernel);
   VendorSession vendor = vendor_for();
   bring_to_secrets(vendor, side);
   expect_refused(Refusal::kKernel, [&] { side.session->accept_secrets(vendor.secrets()); });
@@ -391,8 +398,9 @@ TEST_F(RemoteAttestation, R21_MessagesOutOfOrder) {
   controller.session->accept_secrets(vendor.secrets());
   expect_refused(Refusal::kOrder, [&] { controller.session->accept_secrets(secrets); });
   EXPECT_EQ(controller.kernel.provisioned, 1);
-  expect_refused(Refusal::kOrder,
-                 [&] { controller.session->accept_enable(encode(Enable{1, {1, 2}})); });
+  expect_refused(Refusal::kOrder, [&] {
+    controller.session->accept_enable(encode(Enable{1, {1, 2}}));
+  });
   EXPECT_TRUE(controller.kernel.members.empty());
 }
 
@@ -402,8 +410,7 @@ TEST_F(RemoteAttestation, R24_EnableNeedsEveryMemberOfTheSessions) {
     VendorSession vendor = vendor_for();
     bring_to_secrets(vendor, controller);
     vendor.accept_done(controller.session->accept_secrets(vendor.secrets()));
-    expect_refused(Refusal::kMembers,
-                   [&] { controller.session->accept_enable(encode(wrong)); });
+    expect_refused(Refusal::kMembers, [&] { controller.session->accept_enable(encode(wrong)); });
     EXPECT_TRUE(controller.kernel.members.empty());
   }
 }

@@ -84,8 +84,8 @@ class RemoteChannel : public testing::Test {
     const CertificateHandle carrier = make_key_carrier(key, std::time(nullptr));
     auto stream = std::make_unique<TlsStream>(
         std::move(socket),
-        std::make_unique<TlsContext>(
-            leat::detail::TlsPinning{&key, carrier.get(), peer, protocol}, role));
+        std::make_unique<TlsContext>(leat::detail::TlsPinning{&key, carrier.get(), peer, protocol},
+                                     role));
     stream->handshake(hang_deadline());
     return stream;
   }
@@ -127,8 +127,8 @@ TEST_F(RemoteChannel, R11_QuoteReplayedByAManInTheMiddle) {
       const auto to_device = clear(relay);
       write_frame(*to_device, Type::kChallenge,
                   expect_frame(*to_vendor, Type::kChallenge, hang_deadline()), hang_deadline());
-      write_frame(*to_vendor, Type::kQuote,
-                  expect_frame(*to_device, Type::kQuote, hang_deadline()), hang_deadline());
+      write_frame(*to_vendor, Type::kQuote, expect_frame(*to_device, Type::kQuote, hang_deadline()),
+                  hang_deadline());
     }
     relay.reset();
     EXPECT_THROW(tls(std::move(middle), *own, pin_of(*parties_.vendor), TlsRole::kPassive), Error);
@@ -205,8 +205,8 @@ TEST_F(RemoteChannel, R13_SomebodyElseThanTheVendor) {
   std::array<std::byte, 1> byte{};
   try {
     // A client of TLS 1.3 learns only afterwards that it is not let in.
-    const auto stream = tls(std::move(vendor), *own, pin_of(*controller_.boot.controller_key),
-                            TlsRole::kActive);
+    const auto stream =
+        tls(std::move(vendor), *own, pin_of(*controller_.boot.controller_key), TlsRole::kActive);
     leat::detail::read_all(*stream, byte, hang_deadline());
     ADD_FAILURE() << "let in";
   } catch (const Error& error) {
@@ -226,8 +226,9 @@ TEST_F(RemoteChannel, R13_SomebodyElseThanTheVendor) {
 
 // A client that does what leat's own never would. Returns whether the controller took part in the
 // handshake and let it live: what it says to a first byte that is no frame came back.
-bool raw_client(Fd socket, const std::function<void(SSL_CTX*)>& change,
-                const std::function<void(SSL*)>& look = [](SSL*) {}) {
+bool raw_client(
+    Fd socket, const std::function<void(SSL_CTX*)>& change,
+    const std::function<void(SSL*)>& look = [](SSL*) {}) {
   const std::unique_ptr<SSL_CTX, FreeBy<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
   change(context.get());
   const std::unique_ptr<SSL, FreeBy<SSL_free>> ssl(SSL_new(context.get()));
