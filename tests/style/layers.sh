@@ -15,8 +15,9 @@ declare -rA may_include=(
   [src/proto]="base" # pure: no I/O
   [src/transport]="base verbs conn proto"
   [src/socket]="base verbs conn proto transport"
+  [src/trusted]="base conn"
   [src/scml]="" # a library of its own on leat's public headers
-  [src/tools]="base verbs conn transport" # what leat-info lists and checks has no public header
+  [src/tools]="base verbs conn transport trusted" # what leat-info lists and checks has no public header
   [bench]="tools verbs" # the bare write that leat-bench planned compares with
   [examples]="tools" # the progress bar
 )

@@ -59,8 +59,9 @@ TEST(LeatProvision, WalkThroughEndsWithTheSameSessionsOnBothSides) {
                      " ADDRESS2=127.0.0.1:" + std::to_string(free_port()) + "\n" + walk_through());
   const ProgramResult result = run_program("/bin/bash", {script}, folder.path());
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("device 1 waits for its vendor"), HasSubstr("epoch 1:"),
-                                HasSubstr("2 sessions, enabled"), HasSubstr("trusts device 2 no more")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("device 1 waits for its vendor"), HasSubstr("epoch 1:"),
+                    HasSubstr("2 sessions, enabled"), HasSubstr("trusts device 2 no more")));
   const auto first = sessions_of(result.out, 1);
   ASSERT_EQ(first.size(), 2U) << result.out;
   EXPECT_THAT(first[0], AllOf(HasSubstr("session 1 pair"), HasSubstr("of 2 members")));
@@ -82,9 +83,10 @@ TEST(LeatProvision, JsonOfARunAndEpochsThatRise) {
   ok({"ca", "firmware", "device", "--vendor-key", "vendor/vendor.pub", "--firmware", "3"});
   ok({"vendor", "allow", "vendor", "--firmware", "3", "--only"});
   for (const unsigned epoch : {1, 2}) {
-    Program device(kProgram,
-                   {"device", "device", "--vendor-key", "vendor/vendor.pub", "--", LEAT_REMOTE_KERNEL},
-                   folder.path());
+    Program device(
+        kProgram,
+        {"device", "device", "--vendor-key", "vendor/vendor.pub", "--", LEAT_REMOTE_KERNEL},
+        folder.path());
     const std::string address = "127.0.0.1" + device.wait_for("vendor at 127.0.0.1");
     const nlohmann::json plan = {
         {"devices", {{{"device", 1}, {"address", address}}}},
@@ -100,9 +102,9 @@ TEST(LeatProvision, JsonOfARunAndEpochsThatRise) {
   }
   // Firmware that the device has had a newer one than (R8), where the vendor does not decide.
   ok({"ca", "firmware", "device", "--vendor-key", "vendor/vendor.pub", "--firmware", "2"});
-  const ProgramResult old = provision(
-      {"device", "device", "--vendor-key", "vendor/vendor.pub", "--", LEAT_REMOTE_KERNEL},
-      folder.path());
+  const ProgramResult old =
+      provision({"device", "device", "--vendor-key", "vendor/vendor.pub", "--", LEAT_REMOTE_KERNEL},
+                folder.path());
   EXPECT_EQ(old.exit_code, 1);
   EXPECT_THAT(old.err, HasSubstr("firmware version 2 is refused: this device has had 3"));
 }
@@ -122,7 +124,8 @@ TEST(LeatProvision, MistakesAreNamed) {
   fails({}, 2, "subcommand");
   folder.write("open.key", read_file(folder.path() + "/ca/ca.key"), 0644);
   fails({"ca", "revoke", "ca", "--certificate", "ca/ca.crt"}, 1, "names no device");
-  EXPECT_EQ(rename((folder.path() + "/open.key").c_str(), (folder.path() + "/ca/ca.key").c_str()), 0);
+  EXPECT_EQ(rename((folder.path() + "/open.key").c_str(), (folder.path() + "/ca/ca.key").c_str()),
+            0);
   fails({"ca", "device", "ca", "device", "--device", "1"}, 1, "chmod 600");
   const ProgramResult help = provision({"--help"}, folder.path());
   EXPECT_EQ(help.exit_code, 0);

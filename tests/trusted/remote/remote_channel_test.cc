@@ -11,8 +11,12 @@
 #include <utility>
 
 #include "base/system_error.h"
+#include "base/uri.h"
+#include "conn/link.h"
+#include "conn/tcp.h"
 #include "support/remote_parties.h"
 #include "support/scale.h"
+#include "trusted/remote/controller_service.h"
 #include "trusted/remote/exchange.h"
 
 namespace leat::trusted::remote {
@@ -305,6 +309,45 @@ TEST_F(RemoteChannel, R21_ASecondAttestationOfTheSameBootIsRefusedByTheSession) 
   VendorConnection second = vendor_of(1, std::move(again));
   EXPECT_THROW(second.provision(hang_deadline()), Error);
   EXPECT_THAT(refusing.end(), testing::HasSubstr("out of order"));
+}
+
+TEST_F(RemoteChannel, R21_StrangersChangeNothingButTheVendorUsesUpTheBoot) {
+  const Fd listener = leat::detail::listen_tcp(leat::detail::parse_uri("127.0.0.1:0"));
+  const auto connect = [&] {
+    return leat::detail::connect_tcp(
+        leat::detail::parse_uri(leat::detail::local_address(listener.get())), hang_deadline(),
+        false);
+  };
+  std::vector<std::string> strangers;
+  std::optional<Error> ended;
+  std::thread serving([&] {
+    try {
+      serve_until_enabled(listener.get(),
+                          {controller_.boot,
+                           *parties_.vendor,
+                           controller_.record,
+                           [](const DeviceRecord&) {},
+                           controller_.kernel,
+                           {leat::detail::hang_limit(), leat::detail::hang_limit()},
+                           [&](const std::string& why) { strangers.push_back(why); }});
+    } catch (const Error& error) {
+      ended.emplace(error);
+    }
+  });
+  connect().reset();
+  {
+    VendorConnection wrong = vendor_of(2, connect());
+    EXPECT_THROW(wrong.provision(hang_deadline()), Error);
+  }
+  {
+    VendorConnection vendor = vendor_of(1, connect());
+    vendor.provision(hang_deadline());
+  }  // goes away before ENABLE
+  serving.join();
+  EXPECT_EQ(strangers.size(), 2U);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->code(), ErrorCode::kPeerDied) << ended->what();
+  EXPECT_TRUE(controller_.kernel.members.empty());
 }
 
 TEST_F(RemoteChannel, R22_LongFramesAndSlowStrangers) {
