@@ -68,6 +68,10 @@ void prepare_socket(int socket) {
   const int flags = check(fcntl(socket, F_GETFL), "fcntl(F_GETFL)");
   check(fcntl(socket, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");
   check(fcntl(socket, F_SETFD, FD_CLOEXEC), "fcntl(FD_CLOEXEC)");
+  int family = 0;
+  socklen_t bytes = sizeof family;
+  check(getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &bytes), "getsockopt(SO_DOMAIN)");
+  if (family == AF_UNIX) return;  // within the host, nothing delays or dies silently
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "setsockopt(TCP_NODELAY)");
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "setsockopt(SO_KEEPALIVE)");
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds, "setsockopt(TCP_KEEPIDLE)");

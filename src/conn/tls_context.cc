@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 
 #include <cstring>
 
@@ -53,6 +54,41 @@ int find_key(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes
   return ours && *session == nullptr ? 0 : 1;
 }
 
+// Instead of OpenSSL's check of a chain: the peer's key is the pinned one. That the peer has its
+// private half is what TLS itself proves.
+int check_pin(X509_STORE_CTX* store, void*) {
+  const auto* ssl = static_cast<const SSL*>(
+      X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  const auto& context = *static_cast<const TlsContext*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+  const EVP_PKEY* key = X509_get0_pubkey(X509_STORE_CTX_get0_cert(store));
+  std::array<std::byte, 32> pin{};
+  unsigned char* der = nullptr;
+  const int bytes = key != nullptr ? i2d_PUBKEY(key, &der) : 0;
+  const bool hashed = bytes > 0 && EVP_Digest(der, static_cast<std::size_t>(bytes),
+                                              reinterpret_cast<unsigned char*>(pin.data()), nullptr,
+                                              EVP_sha256(), nullptr) == 1;
+  OPENSSL_free(der);
+  if (hashed && pin == context.pinned_peer()) return 1;
+  X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_UNTRUSTED);
+  return 0;
+}
+
+// The listener's side of ALPN; the active side finds none chosen after the handshake.
+int choose_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* chosen_bytes,
+                    const unsigned char* offered, unsigned offered_bytes, void*) {
+  const auto& context = *static_cast<const TlsContext*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+  const std::string& wanted = context.protocol();
+  for (unsigned at = 0; at < offered_bytes; at += 1U + offered[at]) {
+    if (at + 1U + offered[at] <= offered_bytes && offered[at] == wanted.size() &&
+        std::memcmp(offered + at + 1, wanted.data(), wanted.size()) == 0) {
+      *chosen = offered + at + 1;
+      *chosen_bytes = offered[at];
+      return SSL_TLSEXT_ERR_OK;
+    }
+  }
+  return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
 }  // namespace
 
 bool tls_wanted(const Settings& settings) {
@@ -80,7 +116,36 @@ TlsContext::TlsContext(const Settings& settings, TlsRole role) : role_(role) {
                 "tls_psk_file and certificates are both set, but a connection uses one of them",
                 "Set either tls_psk_file, or tls_cert_file, tls_key_file and tls_ca_file.");
   }
-  context_.reset(SSL_CTX_new(role == TlsRole::kActive ? TLS_client_method() : TLS_server_method()));
+  begin();
+  if (certificates) {
+    use_certificates(settings);
+  } else {
+    use_key(settings.tls_psk_file);
+  }
+}
+
+TlsContext::TlsContext(const TlsPinning& pinning, TlsRole role)
+    : role_(role), pinned_peer_(pinning.peer), protocol_(pinning.protocol) {
+  begin();
+  SSL_CTX* const context = context_.get();
+  SSL_CTX_set_cert_verify_callback(context, check_pin, nullptr);
+  std::vector<unsigned char> offered{static_cast<unsigned char>(protocol_.size())};
+  offered.insert(offered.end(), protocol_.begin(), protocol_.end());
+  SSL_CTX_set_alpn_select_cb(context, choose_protocol, nullptr);
+  // That function alone says 0 when it has worked.
+  if (SSL_CTX_use_certificate(context, pinning.certificate) != 1 ||
+      SSL_CTX_use_PrivateKey(context, pinning.key) != 1 ||
+      SSL_CTX_set1_sigalgs_list(context, "ed25519") != 1 ||
+      SSL_CTX_set1_groups_list(context, "X25519") != 1 ||
+      SSL_CTX_set_alpn_protos(context, offered.data(), static_cast<unsigned>(offered.size())) !=
+          0) {
+    throw Error(ErrorCode::kResource, "OpenSSL takes no pinned key: " + tls_reason());
+  }
+}
+
+void TlsContext::begin() {
+  context_.reset(
+      SSL_CTX_new(role_ == TlsRole::kActive ? TLS_client_method() : TLS_server_method()));
   if (!context_) throw Error(ErrorCode::kResource, "OpenSSL gives no context: " + tls_reason());
   SSL_CTX_set_app_data(context_.get(), this);
   SSL_CTX_set_min_proto_version(context_.get(), TLS1_3_VERSION);
@@ -91,11 +156,12 @@ TlsContext::TlsContext(const Settings& settings, TlsRole role) : role_(role) {
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   // With a key too: then there is no authority, so that no certificate can stand in for the key.
   SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-  if (certificates) {
-    use_certificates(settings);
-  } else {
-    use_key(settings.tls_psk_file);
-  }
+}
+
+const char* TlsContext::advice() const {
+  if (uses_key()) return "Both sides need the same key in tls_psk_file.";
+  if (!protocol_.empty()) return "Each side must know the other's public key.";
+  return "Each side's certificate must be signed by the authority in the other side's tls_ca_file.";
 }
 
 TlsContext::~TlsContext() { OPENSSL_cleanse(key_.data(), key_.size()); }
