@@ -98,7 +98,7 @@ double TransferRow::best_seconds() const {
 }
 double TransferRow::goodput() const { return static_cast<double>(transfer.bytes) / seconds(); }
 
-void TransferReport::begin(const std::vector<std::pair<std::string, std::string>>& lines) {
+void TransferReport::begin(const std::vector<std::pair<std::string, std::string>>& lines) const {
   if (json_) return;
   std::printf("%s                    Transfers of one buffer to another process\n", kRule);
   for (const auto& [name, value] : lines) std::printf(" %-15s : %s\n", name.c_str(), value.c_str());

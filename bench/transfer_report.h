@@ -29,7 +29,7 @@ class TransferReport {
       : json_(json), settings_(std::move(settings)), path_rate_(path_bytes_per_second) {}
 
   // Lines above the table.
-  void begin(const std::vector<std::pair<std::string, std::string>>& lines);
+  void begin(const std::vector<std::pair<std::string, std::string>>& lines) const;
   void add(TransferRow row);
   // Ratios of the largest transfers, with the first size of chunks.
   void finish(double memcpy_bytes_per_second);

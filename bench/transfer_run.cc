@@ -1,9 +1,11 @@
 #include "transfer_run.h"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -11,20 +13,16 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "base/mapped_memory.h"
 #include "confirm_report.h"
 #include "forked_peer.h"
 #include "machine.h"
 #include "pattern.h"
 #include "process_usage.h"
-#include "transport/chunk_digest.h"
 #include "verbs/device_table.h"
 
 namespace leat::bench {
 namespace {
 
-using detail::ChunkDigester;
-using detail::MappedMemory;
 using nlohmann::json;
 using Steady = std::chrono::steady_clock;
 
@@ -34,11 +32,14 @@ constexpr unsigned kCopies = 5;
 constexpr unsigned kWarmups = 2;
 constexpr std::size_t kSmallestMtu = 256;
 
-std::string hexadecimal(std::span<const std::byte> bytes) {
-  ChunkDigester digester;
-  digester.add(bytes);
+// Its SHA-256.
+std::string digest_of(std::span<const std::byte> bytes) {
+  std::array<std::uint8_t, EVP_MAX_MD_SIZE> digest{};
+  unsigned length = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) != 1)
+    throw std::runtime_error("OpenSSL has no SHA-256");
   std::string text;
-  for (const std::uint8_t byte : digester.digest()) {
+  for (const std::uint8_t byte : std::span(digest).first(length)) {
     constexpr const char* kDigits = "0123456789abcdef";
     text += kDigits[byte >> 4];
     text += kDigits[byte & 15];
@@ -126,10 +127,9 @@ void run_side(const ForkedPeer::Tell& tell, const RunOptions& options, std::size
 
 void send_all(const TransferCase& transfer, const RunOptions& options, const Gate& gate,
               const std::string& address, const ForkedPeer::Tell& tell) {
-  const MappedMemory memory = MappedMemory::anonymous(transfer.bytes);
-  const auto payload = memory.span().first(transfer.bytes);
+  std::vector<std::byte> payload(transfer.bytes);
   fill_pattern(payload, kSeed, 0);
-  const std::string digest = hexadecimal(payload);
+  const std::string digest = digest_of(payload);
   Watch watch(/*receives=*/false);
   watch.begin();
   const auto end = make_sending_end(transfer);
@@ -158,14 +158,9 @@ void send_all(const TransferCase& transfer, const RunOptions& options, const Gat
 
 void receive_all(const TransferCase& transfer, const RunOptions& options, const Gate& gate,
                  const ForkedPeer::Tell& tell) {
-  MappedMemory memory;
-  std::span<std::byte> place;
-  if (needs_place(transfer.carrier)) {
-    memory = MappedMemory::anonymous(transfer.bytes);
-    place = memory.span().first(transfer.bytes);
-    std::memset(place.data(), 0xff, place.size());
-  }
-  static_cast<void>(hexadecimal({}));  // what OpenSSL takes for itself belongs to no transfer
+  std::vector<std::byte> place;
+  if (needs_place(transfer.carrier)) place.resize(transfer.bytes);
+  static_cast<void>(digest_of({}));  // what OpenSSL takes for itself belongs to no transfer
   Watch watch(/*receives=*/true);
   watch.begin();
   const auto end = make_receiving_end(transfer, place);
@@ -179,7 +174,7 @@ void receive_all(const TransferCase& transfer, const RunOptions& options, const 
     const double cpu_before = cpu_seconds();
     const std::span<const std::byte> bytes = end->receive();
     if (i >= warmups(options)) cpu += cpu_seconds() - cpu_before;
-    digests.push_back(hexadecimal(bytes));  // and so all of it was touched here
+    digests.push_back(digest_of(bytes));  // and so all of it was touched here
     if (i == 0) watch.transferred(needs_place(transfer.carrier) ? 0 : bytes.size());
   }
   json report = watch.report(cpu / static_cast<double>(options.iterations - warmups(options)));
@@ -189,7 +184,7 @@ void receive_all(const TransferCase& transfer, const RunOptions& options, const 
 }
 
 json hear(const ForkedPeer& peer) {
-  const json said = json::parse(peer.listen());
+  json said = json::parse(peer.listen());
   if (said.contains("error")) throw std::runtime_error(said.at("error").get<std::string>());
   return said;
 }
@@ -257,10 +252,8 @@ TransferResult run_transfer(const TransferCase& transfer, const RunOptions& opti
 }
 
 double memcpy_seconds(std::size_t bytes) {
-  const MappedMemory from = MappedMemory::anonymous(bytes);
-  const MappedMemory to = MappedMemory::anonymous(bytes);
-  std::memset(from.data(), 1, bytes);
-  std::memset(to.data(), 2, bytes);
+  const std::vector<std::byte> from(bytes, std::byte{1});
+  std::vector<std::byte> to(bytes);
   std::vector<double> seconds;
   for (unsigned i = 0; i < kCopies; ++i) {
     const auto start = Steady::now();
