@@ -82,7 +82,7 @@ void prepare_socket(int socket) {
 void outlast(int socket, std::chrono::milliseconds patience) {
   constexpr std::int64_t kLongest = std::int64_t{kMostKeepCount} * kMostKeepIntervalSeconds;
   std::int64_t seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
-  if (patience < patience.zero() || seconds > kLongest) seconds = kLongest;
+  if (patience < std::chrono::milliseconds::zero() || seconds > kLongest) seconds = kLongest;
   const auto share = [&](int parts) { return static_cast<int>((seconds + parts - 1) / parts); };
   const int interval = std::max(kKeepIntervalSeconds, share(kMostKeepCount));
   const int count = std::max(kKeepCount, share(interval));
