@@ -25,9 +25,6 @@ using trusted::kRecordOverheadBytes;
 using trusted::Verdict;
 
 constexpr std::uint32_t kSession = 1;
-// Figure 5 of the paper, on an Alveo U280 and on its hosts; not this machine's.
-constexpr double kTnicAttestUs = 23;
-
 struct AlgorithmRow {
   Algorithm algorithm;
   const char* name;  // in ratios
@@ -169,7 +166,6 @@ void run(const RunArguments& arguments) {
       const Bandwidth mac = measure(bytes, [&] { bare.compute(std::span(record).first(bytes)); });
       const std::string ending = "_" + size_name(bytes) + "_" + name;
       report.add_ratio("attest_verify_us" + ending, microseconds_each(both));
-      report.add_ratio("tnic_attest_vs" + ending, kTnicAttestUs / microseconds_each(both) * 2);
       if (bytes == 128 && row.algorithm == Algorithm::kHmacSha256)
         report.add_ratio("attest_verify_128B_us", microseconds_each(both));
       if (bytes == arguments.sizes.back())

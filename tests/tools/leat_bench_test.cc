@@ -288,6 +288,14 @@ TEST(LeatBench, LimitsAreACacheLineAndMemcpy) {
   expect_bandwidth(object.at("results")[2], 1 << 20);
 }
 
+TEST(LeatBench, AttestHasEveryAlgorithmBesideTheBareMac) {
+  const json report = bench_json({"attest", "-s", "128"});
+  expect_frame(report, "attest", 12);
+  EXPECT_GT(report.at("ratios").at("attest_verify_128B_us"), 0);
+  for (const char* name : {"hmac_sha256", "hmac_sha384", "hmac_sha512", "aes256_gmac"})
+    EXPECT_GT(report.at("ratios").at(std::string("mac_vs_openssl_") + name), 0) << name;
+}
+
 TEST(LeatBench, PlannedIsSetAgainstTheBareWrite) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cores";
   const json object = bench_json({"planned"});

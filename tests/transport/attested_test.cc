@@ -368,10 +368,16 @@ class AttestedSettings : public testing::Test {
   }
 };
 
-TEST_F(AttestedSettings, a_missing_key_and_different_algorithms_are_explained) {
+TEST_F(AttestedSettings, a_missing_key_is_explained_to_the_peer) {
   EXPECT_THAT(outcome([](Options& o) { o.attest_key_file = ""; }, [](Options&) {}),
               testing::HasSubstr("attest_key_file"));
-  EXPECT_THAT(outcome([](Options& o) { o.attest_algorithm = "aes256-gmac"; }, [](Options&) {}),
+}
+
+TEST_F(AttestedSettings, different_algorithms_are_explained) {
+  using trusted::detail::ChannelSession;
+  ChannelSession ours(attest_key_file(), Algorithm::kHmacSha256, true);
+  const ChannelSession theirs(attest_key_file(), Algorithm::kAes256Gmac, false);
+  EXPECT_THAT(error_of(ErrorCode::kUnavailable, [&] { ours.begin(theirs.offer()); }),
               testing::HasSubstr("attest_algorithm"));
 }
 
