@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <csignal>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -237,6 +238,7 @@ bool raw_client(
   change(context.get());
   const std::unique_ptr<SSL, FreeBy<SSL_free>> ssl(SSL_new(context.get()));
   fcntl(socket.get(), F_SETFL, 0);  // OpenSSL is to wait by itself
+  signal(SIGPIPE, SIG_IGN);         // its own sockets raise it
   SSL_set_fd(ssl.get(), socket.get());
   const char junk[kFrameHeaderBytes + 1] = "no frame, no";
   char byte = 0;
