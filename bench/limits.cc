@@ -1,7 +1,6 @@
 // leat-bench limits: what no messaging over memory can beat on this machine.
 #include <sys/mman.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <system_error>
 
 #include "arguments.h"
+#include "cache_line.h"
 #include "forked_peer.h"
 #include "machine.h"
 #include "report.h"
@@ -21,11 +21,6 @@ namespace {
 struct LimitsArguments : RunArguments {
   std::uint64_t window_bytes = 0;
 };
-
-struct alignas(64) CacheLine {
-  std::atomic<std::uint64_t> turn;
-};
-constexpr std::uint64_t kStop = ~std::uint64_t{0};
 
 // Memory that parent and child share.
 class SharedCacheLine {
@@ -44,17 +39,6 @@ class SharedCacheLine {
   void* memory_ = nullptr;
 };
 
-// Even turns are ours, odd ones the peer's.
-void answer_turns(CacheLine& line) {
-  for (std::uint64_t expected = 1;; expected += 2) {
-    std::uint64_t turn = 0;
-    while ((turn = line.turn.load(std::memory_order_acquire)) != expected) {
-      if (turn == kStop) return;
-    }
-    line.turn.store(expected + 1, std::memory_order_release);
-  }
-}
-
 Latency measure_cache_line(const RunArguments& arguments, const CorePair& cores,
                            const TickClock& clock, const Progress& progress) {
   SharedCacheLine shared;
@@ -62,18 +46,13 @@ Latency measure_cache_line(const RunArguments& arguments, const CorePair& cores,
   ForkedPeer peer([&](const ForkedPeer::Tell& tell) {
     pin_to_core(cores[1]);
     tell("ready");
-    answer_turns(line);
+    line.answer();
   });
   peer.listen();
   std::uint64_t turn = 0;
-  const Latency latency =
-      measure_latency(sizeof line.turn, arguments.length, clock, progress, [&line, &turn] {
-        line.turn.store(turn + 1, std::memory_order_release);
-        turn += 2;
-        while (line.turn.load(std::memory_order_acquire) != turn) {
-        }
-      });
-  line.turn.store(kStop, std::memory_order_release);
+  const Latency latency = measure_latency(sizeof line.turn, arguments.length, clock, progress,
+                                          [&line, &turn] { line.pass(turn); });
+  line.stop();
   peer.wait();
   return latency;
 }

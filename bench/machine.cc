@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <fstream>
 #include <stdexcept>
 #include <system_error>
+
+#include "cache_line.h"
 
 namespace leat::bench {
 namespace {
@@ -63,7 +66,12 @@ std::optional<CorePair> choose_cores(const std::vector<int>& wanted) {
 
 std::string describe_cores(const std::optional<CorePair>& cores) {
   if (!cores) return "not pinned, as there is only one";
-  return std::to_string((*cores)[0]) + ", peer on " + std::to_string((*cores)[1]);
+  std::string text = std::to_string((*cores)[0]) + ", peer on " + std::to_string((*cores)[1]);
+  if ((*cores)[0] != (*cores)[1]) {
+    text += "; a cache line there and back: " +
+            std::to_string(std::lround(cache_line_round_trip_ns(*cores))) + " ns";
+  }
+  return text;
 }
 
 void pin_to_core(int core) {

@@ -20,7 +20,8 @@ Machine this_machine();
 using CorePair = std::array<int, 2>;
 std::optional<CorePair> choose_cores(const std::vector<int>& wanted);
 
-// For people: "0 and 1 (peer)", or why not pinned.
+// For people: which, and how near they are, which decides much and on virtual machines changes; or
+// why not pinned. Measures for milliseconds.
 std::string describe_cores(const std::optional<CorePair>& cores);
 
 // Ties the calling thread to one core. Throws std::runtime_error with the reason.

@@ -18,11 +18,12 @@ int check(int result, const char* call) {
   return result;
 }
 
-sockaddr_in loopback(std::uint16_t port) {
+sockaddr_in address_of(const std::string& host, std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(port);
+  if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1)
+    throw std::system_error(EINVAL, std::generic_category(), "'" + host + "' as IPv4 address");
   return address;
 }
 
@@ -43,10 +44,12 @@ TcpConnection::~TcpConnection() {
   if (fd_ >= 0) close(fd_);
 }
 
-TcpConnection TcpConnection::connect(const std::string& port) {
+TcpConnection TcpConnection::connect(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  const sockaddr_in peer = address_of(
+      address.substr(0, colon), static_cast<std::uint16_t>(std::stoul(address.substr(colon + 1))));
   TcpConnection connection(check(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
-  const sockaddr_in address = loopback(static_cast<std::uint16_t>(std::stoul(port)));
-  check(::connect(connection.fd_, as_sockaddr(address), sizeof address), "connect");
+  check(::connect(connection.fd_, as_sockaddr(peer), sizeof peer), "connect");
   return connection;
 }
 
@@ -68,19 +71,22 @@ bool TcpConnection::read_all(std::span<std::byte> bytes) const {
   return true;
 }
 
-TcpListener::TcpListener() : fd_(check(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
-  const sockaddr_in address = loopback(0);
+TcpListener::TcpListener(const std::string& host)
+    : fd_(check(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
+  const sockaddr_in address = address_of(host, 0);
   check(bind(fd_, as_sockaddr(address), sizeof address), "bind");
   check(listen(fd_, 1), "listen");
 }
 
 TcpListener::~TcpListener() { close(fd_); }
 
-std::string TcpListener::port() const {
+std::string TcpListener::address() const {
   sockaddr_in address{};
   socklen_t bytes = sizeof address;
   check(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &bytes), "getsockname");
-  return std::to_string(ntohs(address.sin_port));
+  char host[INET_ADDRSTRLEN];
+  inet_ntop(AF_INET, &address.sin_addr, host, sizeof host);
+  return std::string(host) + ":" + std::to_string(ntohs(address.sin_port));
 }
 
 TcpConnection TcpListener::accept() const {

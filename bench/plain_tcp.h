@@ -1,4 +1,4 @@
-// Blocking TCP on loopback, as a program without leat would use it.
+// Blocking TCP, as a program without leat would use it.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ class TcpConnection {
   TcpConnection& operator=(const TcpConnection&) = delete;
   ~TcpConnection();
 
-  static TcpConnection connect(const std::string& port);
+  // To what TcpListener::address() said.
+  static TcpConnection connect(const std::string& address);
 
   void write_all(std::span<const std::byte> bytes) const;
   // False if the peer ended instead.
@@ -26,15 +27,15 @@ class TcpConnection {
   int fd_;
 };
 
-// Listens on a port of loopback that the system chooses.
+// Listens at a numeric IPv4 address, on a port that the system chooses.
 class TcpListener {
  public:
-  TcpListener();
+  explicit TcpListener(const std::string& host = "127.0.0.1");
   TcpListener(const TcpListener&) = delete;
   TcpListener& operator=(const TcpListener&) = delete;
   ~TcpListener();
 
-  std::string port() const;
+  std::string address() const;  // "10.0.0.2:45678"
   TcpConnection accept() const;
 
  private:

@@ -17,6 +17,8 @@ Run declare_confirm(CLI::App& command);
 Run declare_resnet152(CLI::App& command);
 Run declare_scml(CLI::App& command);
 Run declare_trusted(CLI::App& command);
+Run declare_transfer(CLI::App& command);
+Run declare_attest(CLI::App& command);
 Run declare_limits(CLI::App& command);
 Run declare_tcp_pingpong(CLI::App& command);
 Run declare_tcp_stream(CLI::App& command);

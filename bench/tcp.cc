@@ -92,7 +92,7 @@ void run(const TcpBench& bench, const RunArguments& arguments) {
                 arguments.json);
   StepsBar bar(bench.name, arguments.sizes.size());
   for (const std::size_t bytes : arguments.sizes) {
-    const TcpConnection connection = TcpConnection::connect(listener.port());
+    const TcpConnection connection = TcpConnection::connect(listener.address());
     bench.measure(connection, bytes, arguments.length, clock, bar, report);
   }
   report.finish();

@@ -77,9 +77,7 @@ bit initialization_is_attested, sensitive_information_stays_secret, fresh_inform
 #endif
 #ifdef SECRETS_TWICE
 #define HAS_NO_SECRETS true
-#define HAS_NOT_ANSWERED true
 #else
-#define HAS_NOT_ANSWERED (asked_by[b] == 0)
 #define HAS_NO_SECRETS (secrets[b] == 0)
 #endif
 #ifdef NO_DONE_CHECK
@@ -105,7 +103,6 @@ bit leaked;
 byte boots;
 byte hardware[BOOTS];
 bit right_image[BOOTS];
-byte asked_by[BOOTS];  /* nonce that it has answered */
 byte secrets[BOOTS];   /* of which session + 1 */
 byte times[BOOTS];     /* how often it has taken secrets */
 bit done[BOOTS], attesting[BOOTS];
@@ -121,7 +118,7 @@ inline check_vendor() {
        HOLDS(fresh_information_is_not_reused, given[i] <= 1);
        if
        :: state[i] == ready && !after_leak[i] ->
-          HOLDS(quote_is_fresh, asked_by[with[i]] == i + 1);
+          HOLDS(quote_is_fresh, quote[QUOTE(with[i], i + 1)]);
           HOLDS(initialization_is_attested, HONEST(with[i]) && hardware[with[i]] == TARGET(i) && done[with[i]] && secrets[with[i]] == i + 1)
        :: else
        fi;
@@ -165,11 +162,11 @@ active proctype World() {
        fi;
        s = 0
      }
-  :: atomic { /* 2, 3: a controller answers; an honest one once in its life */
+  :: atomic { /* 2, 3: a controller answers whoever asks: strangers must not use up its boot */
        boots > 0 -> select(b : 0 .. boots - 1);
        select(s : 0 .. SESSIONS - 1);
        if
-       :: state[s] != idle && (HAS_NOT_ANSWERED || !HONEST(b)) -> asked_by[b] = s + 1; quote[QUOTE(b, s + 1)] = 1
+       :: state[s] != idle -> quote[QUOTE(b, s + 1)] = 1
        :: else
        fi;
        b = 0; s = 0

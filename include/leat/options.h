@@ -18,7 +18,7 @@ struct LEAT_EXPORT Options {
   // "auto", "shm", "ib", "ib:NAME", "tcp" (no RDMA), or a list: "ib:mlx5_0,ib:mlx5_1", "^shm".
   std::optional<std::string> device;
   // "auto" (ring where there is RDMA, else tcp), "ring", "planned", "confirm-each",
-  // "batched", "chunked", "tcp".
+  // "batched", "chunked", "tcp"; "attested+ring", and so of planned, batched and chunked.
   std::optional<std::string> transport;
   // What to do if the best device cannot be had: "never", "warn" or "allow" falling back.
   std::optional<std::string> fallback;
@@ -71,6 +71,11 @@ struct LEAT_EXPORT Options {
   std::optional<bool> verify;
   // How long a failed queue pair is tried to be made anew. 0: not at all.
   std::optional<std::chrono::milliseconds> resume_timeout;
+
+  // Transports attested+X: the key that both sides have, a file as of tls_psk_file with 64 to 128
+  // digits; and the MAC: "hmac-sha256" (default), "hmac-sha384", "hmac-sha512" or "aes256-gmac".
+  std::optional<std::string> attest_key_file;
+  std::optional<std::string> attest_algorithm;
 
   // TLS 1.3 around the handshake and the tcp transport: a pre-shared key file (hexadecimal, one
   // line), or a certificate, its key, and the authority that signed the peer's.

@@ -31,8 +31,10 @@ struct Stats {
   std::uint64_t doorbells = 0;          // batched: times an idle peer was rung
   std::uint64_t chunks = 0;             // chunked: posted; those of a new queue pair count again
   std::uint64_t resumes = 0;            // chunked: queue pairs made anew
-  std::uint64_t sleeps = 0;             // times a wait went to sleep in the kernel
-  std::uint64_t fallbacks = 0;          // better devices given up while connecting
+  // Transports attested+X: records that were not accepted, and so not handed out.
+  std::uint64_t refused_records = 0;
+  std::uint64_t sleeps = 0;     // times a wait went to sleep in the kernel
+  std::uint64_t fallbacks = 0;  // better devices given up while connecting
 
   // The sum over several connections.
   Stats& operator+=(const Stats& other) noexcept {
@@ -57,6 +59,7 @@ struct Stats {
     doorbells += other.doorbells;
     chunks += other.chunks;
     resumes += other.resumes;
+    refused_records += other.refused_records;
     sleeps += other.sleeps;
     fallbacks += other.fallbacks;
     return *this;

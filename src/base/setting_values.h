@@ -109,6 +109,14 @@ struct LinkEnableCodec {
   static std::string format(const std::string& value) { return value; }  // as Options has it
 };
 
+struct AlgorithmCodec {
+  static constexpr const char* kType = "algorithm";
+  static constexpr const char* kAllowed = "hmac-sha256, hmac-sha384, hmac-sha512, aes256-gmac";
+  static std::optional<trusted::Algorithm> parse(std::string_view text);
+  static std::string format(trusted::Algorithm value);
+  static std::string format(const std::string& value) { return value; }  // as Options has it
+};
+
 struct ChunkBytesCodec : BytesCodec {
   static constexpr const char* kAllowed = "a number of bytes from 4K to 1G";
   static std::optional<std::size_t> parse(std::string_view text);

@@ -113,6 +113,11 @@ constexpr Row kTable[] = {
     row<MillisecondsCodec, &Settings::resume_timeout, &Options::resume_timeout>(
         "resume_timeout_ms",
         "transport chunked: how long a failed queue pair is tried to be made anew; 0: not at all"),
+    row<PathCodec, &Settings::attest_key_file, &Options::attest_key_file>(
+        "attest_key_file",
+        "transports attested+X: the key of both sides, a file of one line, at least 64 hex digits"),
+    row<AlgorithmCodec, &Settings::attest_algorithm, &Options::attest_algorithm>(
+        "attest_algorithm", "transports attested+X: how messages are authenticated"),
     row<PathCodec, &Settings::tls_psk_file, &Options::tls_psk_file>(
         "tls_psk_file", "TLS with a pre-shared key: a file of one line, at least 32 hex digits"),
     row<PathCodec, &Settings::tls_cert_file, &Options::tls_cert_file>(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "leat/options.h"
+#include "leat/trusted/attestation.h"
 
 namespace leat::detail {
 
@@ -43,6 +44,8 @@ struct Settings {
   std::size_t region_count = 4;
   bool verify = false;
   std::chrono::milliseconds resume_timeout{20'000};
+  std::string attest_key_file;
+  trusted::Algorithm attest_algorithm = trusted::Algorithm::kHmacSha256;
   std::string plan_digest;  // hexadecimal digits in lower case
   std::string tls_psk_file;
   std::string tls_cert_file;

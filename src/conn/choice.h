@@ -11,14 +11,14 @@
 namespace leat::detail {
 
 struct TransportRule {
-  const char* name;              // at most 15 characters
+  const char* name;              // at most 23 characters
   bool rdma;                     // needs a queue pair; the others need device tcp
   std::size_t receive_requests;  // that its queue pair has room for, where the device allows
   const char* help;
 };
 
 // Every transport that a peer may ask for; "auto" takes the first one that fits the device.
-inline constexpr std::array<TransportRule, 6> kTransports = {{
+inline constexpr std::array<TransportRule, 10> kTransports = {{
     {"ring", true, 1024,
      "write-with-immediate into a ring per protocol context, received in place"},
     {"planned", true, 1024,
@@ -29,6 +29,12 @@ inline constexpr std::array<TransportRule, 6> kTransports = {{
      "the same slots, each message announced and each slot given back alone; by name only"},
     {"chunked", true, 1024,
      "large messages in chunks that a far, lossy path can hold, received in place; by name only"},
+    {"attested+ring", true, 1024,
+     "ring, each message attested by its sender and verified before it is handed out; by name "
+     "only"},
+    {"attested+planned", true, 1024, "the same over planned; message arrays are not attested"},
+    {"attested+batched", true, 64, "the same over batched"},
+    {"attested+chunked", true, 1024, "the same over chunked"},
     {"tcp", false, 0,
      "framed messages on the TCP connection, for machines without RDMA between them"},
 }};

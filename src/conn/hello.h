@@ -27,9 +27,9 @@
 namespace leat::detail {
 
 // Raised with every change of a frame. The header and the place of Answer's code and text stay.
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 
-inline constexpr std::size_t kTransportNameBytes = 16;  // and so at most 15 characters
+inline constexpr std::size_t kTransportNameBytes = 24;  // and so at most 23 characters
 inline constexpr std::size_t kDeviceNameBytes = 64;
 inline constexpr std::size_t kReasonBytes = 512;
 inline constexpr std::size_t kErrorTextBytes = 1024;

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 
 #include "base/system_error.h"
 #include "leat/error.h"
@@ -20,6 +21,8 @@ namespace {
 constexpr int kKeepIdleSeconds = 10;
 constexpr int kKeepIntervalSeconds = 5;
 constexpr int kKeepCount = 3;
+constexpr int kMostKeepCount = 127;  // Linux has no more
+constexpr int kMostKeepIntervalSeconds = 32'767;
 constexpr std::chrono::milliseconds kMaxLinger{500};
 constexpr std::size_t kMaxLingerBytes = 64 * 1024;
 
@@ -65,11 +68,26 @@ void prepare_socket(int socket) {
   const int flags = check(fcntl(socket, F_GETFL), "fcntl(F_GETFL)");
   check(fcntl(socket, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");
   check(fcntl(socket, F_SETFD, FD_CLOEXEC), "fcntl(FD_CLOEXEC)");
+  int family = 0;
+  socklen_t bytes = sizeof family;
+  check(getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &bytes), "getsockopt(SO_DOMAIN)");
+  if (family == AF_UNIX) return;  // within the host, nothing delays or dies silently
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "setsockopt(TCP_NODELAY)");
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "setsockopt(SO_KEEPALIVE)");
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds, "setsockopt(TCP_KEEPIDLE)");
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds, "setsockopt(TCP_KEEPINTVL)");
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepCount, "setsockopt(TCP_KEEPCNT)");
+}
+
+void outlast(int socket, std::chrono::milliseconds patience) {
+  constexpr std::int64_t kLongest = std::int64_t{kMostKeepCount} * kMostKeepIntervalSeconds;
+  std::int64_t seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
+  if (patience < std::chrono::milliseconds::zero() || seconds > kLongest) seconds = kLongest;
+  const auto share = [&](int parts) { return static_cast<int>((seconds + parts - 1) / parts); };
+  const int interval = std::max(kKeepIntervalSeconds, share(kMostKeepCount));
+  const int count = std::max(kKeepCount, share(interval));
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval, "setsockopt(TCP_KEEPINTVL)");
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, count, "setsockopt(TCP_KEEPCNT)");
 }
 
 void wait_ready(int fd, short events, Deadline deadline, const char* what) {

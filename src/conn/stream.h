@@ -1,6 +1,7 @@
 // A connected TCP socket, in clear or inside TLS 1.3. Never blocks unless a call says so.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -40,6 +41,9 @@ class Stream {
 std::unique_ptr<Stream> plain_stream(Fd socket);
 // The part of it that TLS needs too.
 void prepare_socket(int socket);
+// The kernel asks a peer that has been silent for 10 seconds at least so much longer before it
+// gives it up, if that is more than 15 seconds. Negative: as long as it can.
+void outlast(int socket, std::chrono::milliseconds patience);
 
 // Blocks until poll(2) reports one of `events`. At the deadline throws kTimeout with the text
 // `what`.

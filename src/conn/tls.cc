@@ -21,10 +21,6 @@ namespace {
 
 constexpr std::size_t kMaxRecordBytes = 16 * 1024;
 
-constexpr const char* kKeyAdvice = "Both sides need the same key in tls_psk_file.";
-constexpr const char* kCertificateAdvice =
-    "Each side's certificate must be signed by the authority in the other side's tls_ca_file.";
-
 }  // namespace
 
 // OpenSSL's own socket BIO uses write(2), which raises SIGPIPE.
@@ -116,9 +112,29 @@ void TlsStream::handshake(Deadline deadline) {
   // A handshake by key counts as a resumed session; any other way in is none.
   if (context_->uses_key() && SSL_session_reused(ssl_.get()) != 1) {
     throw Error(ErrorCode::kAuthentication, "TLS handshake failed: the peer did not use the key",
-                kKeyAdvice);
+                context_->advice());
+  }
+  if (const std::string& wanted = context_->protocol(); !wanted.empty()) {
+    const unsigned char* chosen = nullptr;
+    unsigned bytes = 0;
+    SSL_get0_alpn_selected(ssl_.get(), &chosen, &bytes);
+    if (bytes != wanted.size() || std::memcmp(chosen, wanted.data(), bytes) != 0) {
+      throw Error(ErrorCode::kAuthentication,
+                  "TLS handshake failed: the peer does not speak " + wanted);
+    }
   }
   usable_ = true;
+}
+
+void TlsStream::exported(std::string_view label, std::span<const std::byte> context,
+                         std::span<std::byte> bytes) {
+  const std::lock_guard lock(mutex_);
+  if (SSL_export_keying_material(ssl_.get(), reinterpret_cast<unsigned char*>(bytes.data()),
+                                 bytes.size(), label.data(), label.size(),
+                                 reinterpret_cast<const unsigned char*>(context.data()),
+                                 context.size(), 1) != 1) {
+    fail("export");
+  }
 }
 
 void TlsStream::fail_handshake() {
@@ -144,7 +160,7 @@ void TlsStream::fail_handshake() {
       start + text +
           (bad_certificate ? std::string(" (") + X509_verify_cert_error_string(verified) + ")"
                            : std::string()),
-      context_->uses_key() ? kKeyAdvice : kCertificateAdvice);
+      context_->advice());
 }
 
 // Any failure after the handshake. The stream is dead afterwards.
@@ -158,7 +174,7 @@ void TlsStream::fail(const char* what) {
   }
   throw Error(ErrorCode::kAuthentication,
               std::string(what) + " inside TLS failed: " + (text.empty() ? "stream is dead" : text),
-              context_->uses_key() ? kKeyAdvice : kCertificateAdvice);
+              context_->advice());
 }
 
 std::optional<std::size_t> TlsStream::try_read(std::span<std::byte> bytes) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -26,6 +27,10 @@ class TlsStream final : public Stream {
 
   // Blocks. Throws kAuthentication if the peer has another key or none, kTimeout, kPeerDied.
   void handshake(Deadline deadline);
+  // Fills `bytes` with what only the two ends of this handshake can know, another for each label
+  // and context (RFC 8446, section 7.5). After handshake().
+  void exported(std::string_view label, std::span<const std::byte> context,
+                std::span<std::byte> bytes);
   // After a handshake that failed: the peer did not speak TLS at all.
   bool peer_in_clear() const { return peer_in_clear_; }
 

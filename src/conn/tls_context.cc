@@ -1,64 +1,22 @@
 #include "conn/tls_context.h"
 
-#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <sys/stat.h>
+#include <openssl/x509.h>
 
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 
-#include "base/fd.h"
-#include "base/log.h"
-#include "base/quote.h"
+#include "base/key_file.h"
 #include "leat/error.h"
 
 namespace leat::detail {
 namespace {
 
-constexpr std::size_t kMinKeyDigits = 32;
+constexpr std::size_t kMinKeyBytes = 16;
 constexpr std::size_t kMaxKeyBytes = 256;  // OpenSSL's limit of a pre-shared key
 constexpr std::size_t kLongKeyBytes = 32;  // from here on the 256-bit cipher
 constexpr char kIdentity[] = "leat";
-
-Error bad_file(const char* setting, const std::string& path, const std::string& why,
-               const std::string& advice = {}) {
-  return {ErrorCode::kInvalidArgument, std::string(setting) + " " + quoted(path) + ": " + why,
-          advice};
-}
-
-// Opens a secret, warns if it is none, and returns the descriptor.
-Fd open_secret(const char* setting, const std::string& path) {
-  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!file || fstat(file.get(), &status) != 0) {
-    throw bad_file(setting, path, std::generic_category().message(errno));
-  }
-  if (S_ISREG(status.st_mode) && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    log_once(LogLevel::kWarn,
-             std::string(setting) + " " + quoted(path) +
-                 " is open to other users of this host. chmod 600 keeps it secret.");
-  }
-  return file;
-}
-
-std::string read_key_file(const std::string& path) {
-  const Fd file = open_secret("tls_psk_file", path);
-  std::string text(2 * kMaxKeyBytes + 64, '\0');
-  const ssize_t got = read(file.get(), text.data(), text.size());
-  if (got < 0) throw bad_file("tls_psk_file", path, std::generic_category().message(errno));
-  text.resize(static_cast<std::size_t>(got));
-  return text;
-}
-
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 bool long_key(const TlsContext& context) { return context.key().size() >= kLongKeyBytes; }
 
@@ -96,33 +54,42 @@ int find_key(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes
   return ours && *session == nullptr ? 0 : 1;
 }
 
-}  // namespace
-
-std::vector<unsigned char> parse_key(const std::string& text, const std::string& path) {
-  const std::string advice = "Make one with: openssl rand -hex 32";
-  std::string digits = text;
-  while (!digits.empty() && std::strchr(" \t\r\n", digits.back()) != nullptr) digits.pop_back();
-  std::vector<unsigned char> key;
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
-    const int high = digit(digits[i]);
-    const int low = digit(digits[i + 1]);
-    if (high < 0 || low < 0) {
-      throw bad_file("tls_psk_file", path, "must be one line of hexadecimal digits", advice);
-    }
-    key.push_back(static_cast<unsigned char>(high * 16 + low));
-  }
-  if (digits.size() % 2 != 0) {
-    throw bad_file("tls_psk_file", path, "the number of hexadecimal digits is odd", advice);
-  }
-  if (digits.size() < kMinKeyDigits) {
-    throw bad_file("tls_psk_file", path, "a key has at least 32 hexadecimal digits", advice);
-  }
-  if (key.size() > kMaxKeyBytes) {
-    throw bad_file("tls_psk_file", path, "a key has at most 512 hexadecimal digits", advice);
-  }
-  OPENSSL_cleanse(digits.data(), digits.size());
-  return key;
+// Instead of OpenSSL's check of a chain: the peer's key is the pinned one. That the peer has its
+// private half is what TLS itself proves.
+int check_pin(X509_STORE_CTX* store, void*) {
+  const auto* ssl = static_cast<const SSL*>(
+      X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  const auto& context = *static_cast<const TlsContext*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+  const EVP_PKEY* key = X509_get0_pubkey(X509_STORE_CTX_get0_cert(store));
+  std::array<std::byte, 32> pin{};
+  unsigned char* der = nullptr;
+  const int bytes = key != nullptr ? i2d_PUBKEY(key, &der) : 0;
+  const bool hashed = bytes > 0 && EVP_Digest(der, static_cast<std::size_t>(bytes),
+                                              reinterpret_cast<unsigned char*>(pin.data()), nullptr,
+                                              EVP_sha256(), nullptr) == 1;
+  OPENSSL_free(der);
+  if (hashed && pin == context.pinned_peer()) return 1;
+  X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_UNTRUSTED);
+  return 0;
 }
+
+// The listener's side of ALPN; the active side finds none chosen after the handshake.
+int choose_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* chosen_bytes,
+                    const unsigned char* offered, unsigned offered_bytes, void*) {
+  const auto& context = *static_cast<const TlsContext*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+  const std::string& wanted = context.protocol();
+  for (unsigned at = 0; at < offered_bytes; at += 1U + offered[at]) {
+    if (at + 1U + offered[at] <= offered_bytes && offered[at] == wanted.size() &&
+        std::memcmp(offered + at + 1, wanted.data(), wanted.size()) == 0) {
+      *chosen = offered + at + 1;
+      *chosen_bytes = offered[at];
+      return SSL_TLSEXT_ERR_OK;
+    }
+  }
+  return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+}  // namespace
 
 bool tls_wanted(const Settings& settings) {
   return !settings.tls_psk_file.empty() || !settings.tls_cert_file.empty() ||
@@ -149,7 +116,36 @@ TlsContext::TlsContext(const Settings& settings, TlsRole role) : role_(role) {
                 "tls_psk_file and certificates are both set, but a connection uses one of them",
                 "Set either tls_psk_file, or tls_cert_file, tls_key_file and tls_ca_file.");
   }
-  context_.reset(SSL_CTX_new(role == TlsRole::kActive ? TLS_client_method() : TLS_server_method()));
+  begin();
+  if (certificates) {
+    use_certificates(settings);
+  } else {
+    use_key(settings.tls_psk_file);
+  }
+}
+
+TlsContext::TlsContext(const TlsPinning& pinning, TlsRole role)
+    : role_(role), pinned_peer_(pinning.peer), protocol_(pinning.protocol) {
+  begin();
+  SSL_CTX* const context = context_.get();
+  SSL_CTX_set_cert_verify_callback(context, check_pin, nullptr);
+  std::vector<unsigned char> offered{static_cast<unsigned char>(protocol_.size())};
+  offered.insert(offered.end(), protocol_.begin(), protocol_.end());
+  SSL_CTX_set_alpn_select_cb(context, choose_protocol, nullptr);
+  // That function alone says 0 when it has worked.
+  if (SSL_CTX_use_certificate(context, pinning.certificate) != 1 ||
+      SSL_CTX_use_PrivateKey(context, pinning.key) != 1 ||
+      SSL_CTX_set1_sigalgs_list(context, "ed25519") != 1 ||
+      SSL_CTX_set1_groups_list(context, "X25519") != 1 ||
+      SSL_CTX_set_alpn_protos(context, offered.data(), static_cast<unsigned>(offered.size())) !=
+          0) {
+    throw Error(ErrorCode::kResource, "OpenSSL takes no pinned key: " + tls_reason());
+  }
+}
+
+void TlsContext::begin() {
+  context_.reset(
+      SSL_CTX_new(role_ == TlsRole::kActive ? TLS_client_method() : TLS_server_method()));
   if (!context_) throw Error(ErrorCode::kResource, "OpenSSL gives no context: " + tls_reason());
   SSL_CTX_set_app_data(context_.get(), this);
   SSL_CTX_set_min_proto_version(context_.get(), TLS1_3_VERSION);
@@ -160,19 +156,18 @@ TlsContext::TlsContext(const Settings& settings, TlsRole role) : role_(role) {
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   // With a key too: then there is no authority, so that no certificate can stand in for the key.
   SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-  if (certificates) {
-    use_certificates(settings);
-  } else {
-    use_key(settings.tls_psk_file);
-  }
+}
+
+const char* TlsContext::advice() const {
+  if (uses_key()) return "Both sides need the same key in tls_psk_file.";
+  if (!protocol_.empty()) return "Each side must know the other's public key.";
+  return "Each side's certificate must be signed by the authority in the other side's tls_ca_file.";
 }
 
 TlsContext::~TlsContext() { OPENSSL_cleanse(key_.data(), key_.size()); }
 
 void TlsContext::use_key(const std::string& path) {
-  std::string text = read_key_file(path);
-  key_ = parse_key(text, path);
-  OPENSSL_cleanse(text.data(), text.size());
+  key_ = read_key_file({"tls_psk_file", path, kMinKeyBytes, kMaxKeyBytes});
   // One cipher, because a pre-shared key belongs to the hash of one.
   SSL_CTX_set_ciphersuites(context_.get(),
                            long_key(*this) ? "TLS_AES_256_GCM_SHA384" : "TLS_AES_128_GCM_SHA256");
@@ -203,15 +198,15 @@ void TlsContext::use_certificates(const Settings& settings) {
   open_secret("tls_key_file", settings.tls_key_file);
   ERR_clear_error();
   if (SSL_CTX_use_certificate_chain_file(context_.get(), settings.tls_cert_file.c_str()) != 1) {
-    throw bad_file("tls_cert_file", settings.tls_cert_file, tls_reason(), "It must be PEM.");
+    refuse_file("tls_cert_file", settings.tls_cert_file, tls_reason(), "It must be PEM.");
   }
   if (SSL_CTX_use_PrivateKey_file(context_.get(), settings.tls_key_file.c_str(),
                                   SSL_FILETYPE_PEM) != 1) {
-    throw bad_file("tls_key_file", settings.tls_key_file, tls_reason(),
-                   "It must be PEM, not encrypted, and the key of tls_cert_file.");
+    refuse_file("tls_key_file", settings.tls_key_file, tls_reason(),
+                "It must be PEM, not encrypted, and the key of tls_cert_file.");
   }
   if (SSL_CTX_load_verify_locations(context_.get(), settings.tls_ca_file.c_str(), nullptr) != 1) {
-    throw bad_file("tls_ca_file", settings.tls_ca_file, tls_reason(), "It must be PEM.");
+    refuse_file("tls_ca_file", settings.tls_ca_file, tls_reason(), "It must be PEM.");
   }
 }
 

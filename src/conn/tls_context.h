@@ -1,6 +1,7 @@
 // Who may talk to us: the keys and certificates of the tls_* settings, ready for OpenSSL.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -8,26 +9,35 @@
 
 #include "base/settings.h"
 
+struct evp_pkey_st;
 struct ssl_ctx_st;
+struct x509_st;
 
 namespace leat::detail {
 
 enum class TlsRole { kActive, kPassive };
 
-// The pre-shared key in `text`: one line of at least 32 hexadecimal digits. Pure; throws
-// kInvalidArgument that names `path`, never the key.
-std::vector<unsigned char> parse_key(const std::string& text, const std::string& path);
-
 // Whether the settings ask for TLS.
 bool tls_wanted(const Settings& settings);
 
-// TLS 1.3 with the pre-shared key, or with certificates on both sides which the authority signed;
-// host names in certificates are not compared, the authority alone decides who belongs. No session
-// tickets, no resumption, no early data. Immutable after construction; any thread.
+// Two parties that know each other's public key: certificates only carry the keys.
+struct TlsPinning {
+  evp_pkey_st* key = nullptr;  // own, Ed25519; with its certificate only used, not kept
+  x509_st* certificate = nullptr;
+  std::array<std::byte, 32> peer{};  // SHA-256 of the peer's SubjectPublicKeyInfo
+  std::string protocol;              // ALPN: both must name this one
+};
+
+// TLS 1.3 with the pre-shared key, or with certificates on both sides which the authority signed
+// (host names in certificates are not compared, the authority alone decides who belongs), or with
+// pinned keys. No session tickets, no resumption, no early data. Immutable after construction; any
+// thread.
 class TlsContext {
  public:
   // Reads the files. Throws kInvalidArgument for what is missing, contradictory or unreadable.
   TlsContext(const Settings& settings, TlsRole role);
+  // Ed25519 and X25519 only. Throws kResource.
+  TlsContext(const TlsPinning& pinning, TlsRole role);
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
   ~TlsContext();
@@ -36,18 +46,26 @@ class TlsContext {
   TlsRole role() const { return role_; }
   bool uses_key() const { return !key_.empty(); }
   const std::vector<unsigned char>& key() const { return key_; }
+  // Empty without pinning.
+  const std::array<std::byte, 32>& pinned_peer() const { return pinned_peer_; }
+  const std::string& protocol() const { return protocol_; }
+  // What the user can do when the peer is not let in.
+  const char* advice() const;
 
  private:
   struct Free {
     void operator()(ssl_ctx_st* context) const;
   };
 
+  void begin();
   void use_key(const std::string& path);
   void use_certificates(const Settings& settings);
 
   std::unique_ptr<ssl_ctx_st, Free> context_;
   TlsRole role_;
   std::vector<unsigned char> key_;
+  std::array<std::byte, 32> pinned_peer_{};
+  std::string protocol_;
 };
 
 // What OpenSSL's error queue of this thread says, and empties it; "" if it is empty.

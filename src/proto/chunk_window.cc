@@ -14,16 +14,26 @@ constexpr auto kMeasureAfter = 10s;
 // While starting, every confirmed byte lets half a byte more be in flight: one and a half times as
 // much each round. Twice as much would stand twice as long in the queue until it is noticed.
 constexpr std::size_t kStartDivisor = 2;
+constexpr double kStartGain = 1.5;
 constexpr unsigned kFlatRounds = 3;
 // A queue that stands after so many rounds of less is not ours, or the path has become longer.
 constexpr unsigned kDrainRounds = 3;
 constexpr double kGrowth = 1.2;
-constexpr double kMoreGain = 1.25;
+constexpr double kMoreGain = 1.15;
 constexpr unsigned kMoreRounds = 2;
 constexpr double kMoreGrowth = 1.05;
 constexpr double kLessGain = 0.75;
+constexpr double kRepairGain = 0.5;
+// Chunks go at this multiple of a window in each round trip; closer than kPaceGrain they are not
+// kept apart.
+constexpr double kPaceGain = 1.25;
+constexpr auto kPaceGrain = 100us;
+constexpr int kPaceBurstShare = 8;  // of the round trip
 // The window is divided into so many chunks.
-constexpr std::size_t kChunksPerWindow = 8;
+constexpr std::size_t kChunksPerWindow = 16;
+constexpr double kHeadroom = 0.25;
+// Or, where the path holds little, into fewer, of so many bytes.
+constexpr std::size_t kShortestChunk = std::size_t{8} << 10;
 
 double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -38,7 +48,8 @@ void ChunkWindow::begin(std::size_t bytes, Clock::time_point now) {
   if (options_.link_enable == LinkEnable::kOn || worth_it) link_due_ = true;
 }
 
-std::size_t ChunkWindow::allowance(std::size_t wanted, bool divisible) const {
+std::size_t ChunkWindow::allowance(std::size_t wanted, bool divisible,
+                                   Clock::time_point now) const {
   if (linking_) return 0;
   if (link_due_) {
     if (in_flight_ != 0) return 0;
@@ -48,7 +59,9 @@ std::size_t ChunkWindow::allowance(std::size_t wanted, bool divisible) const {
     if (chunks_in_flight_ >= options_.chunks) return 0;
     return divisible ? std::min(wanted, options_.chunk_bytes) : wanted;
   }
-  const std::size_t bytes = divisible ? std::min(wanted, chunk()) : wanted;
+  if (in_flight_ != 0 && paced_until_ > now + kPaceGrain) return 0;
+  const bool divided = divisible && wanted > kLeastChunkBytes;
+  const std::size_t bytes = divided ? std::min(wanted, chunk()) : wanted;
   return in_flight_ == 0 || in_flight_ + bytes <= window() ? bytes : 0;
 }
 
@@ -58,8 +71,19 @@ ChunkWindow::Flight ChunkWindow::posted(std::size_t bytes, Clock::time_point now
   link_due_ = false;
   in_flight_ += bytes;
   ++chunks_in_flight_;
+  if (adaptive()) pace(bytes, now);
   const bool limited = limited_until_ != 0 && delivered_ <= limited_until_;
   return {bytes, now, delivered_, delivered_at_, limited, linking_};
+}
+
+// Spreads what a window holds over a round trip.
+void ChunkWindow::pace(std::size_t bytes, Clock::time_point now) {
+  const double share = static_cast<double>(bytes) / static_cast<double>(window()) / kPaceGain;
+  const auto time = Nanoseconds(
+      static_cast<std::int64_t>(std::min(share, 1.0) * static_cast<double>(round_trip_.count())));
+  // Who comes late, as it slept, makes up for so much of it.
+  const Clock::time_point since = std::max(paced_until_, now - round_trip_ / kPaceBurstShare);
+  paced_until_ = since + time;
 }
 
 void ChunkWindow::confirmed(const Flight& flight, Clock::time_point now) {
@@ -76,7 +100,8 @@ void ChunkWindow::lost() {
   linking_ = false;
   link_due_ = options_.link_enable != LinkEnable::kOff;
   starting_ = true;
-  start_window_ = 2 * kLeastChunkBytes;
+  start_window_ = kStartBytes;
+  paced_until_ = {};
   rates_.fill(0);
   round_trip_ = 0ns;
   round_shortest_ = Nanoseconds::max();
@@ -92,19 +117,23 @@ double ChunkWindow::path_bytes() const { return rate() * seconds(round_trip_); }
 std::size_t ChunkWindow::window() const {
   if (!adaptive()) return options_.chunks * options_.chunk_bytes;
   std::size_t bytes = start_window_;
-  if (!starting_) {
-    const double path = path_bytes();
-    // One chunk more: the one that the narrow place works on.
-    const double more = std::max(path / (kChunksPerWindow - 1), 1.0 * kLeastChunkBytes);
+  const double path = path_bytes();
+  if (starting_ && path > 0) {
+    // So that it is at most half a path too much when the path turns out to be full.
+    bytes = std::min(bytes, static_cast<std::size_t>(path * kStartGain) + kStartBytes);
+  } else if (!starting_) {
+    // More than the path holds: the chunk that its narrow place works on, and what it could have
+    // sent while confirmations were late. Without that, late ones would pass for a narrow path.
+    const double more = std::max(path * kHeadroom, 1.0 * kShortestChunk);
     bytes = static_cast<std::size_t>(path * gain_ + more);
   }
-  return std::clamp(bytes, 2 * kLeastChunkBytes, std::max(options_.most_bytes, kLeastChunkBytes));
+  return std::clamp(bytes, kStartBytes, std::max(options_.most_bytes, kLeastChunkBytes));
 }
 
 std::size_t ChunkWindow::chunk() const {
   if (!adaptive()) return options_.chunk_bytes;
   const std::size_t part = window() / kChunksPerWindow / kLinkBytes * kLinkBytes;
-  return std::min(std::max(part, kLeastChunkBytes), options_.chunk_bytes);
+  return std::min(std::max(part, kShortestChunk), options_.chunk_bytes);
 }
 
 void ChunkWindow::measure(const Flight& flight, Clock::time_point now) {
@@ -138,7 +167,8 @@ void ChunkWindow::measure(const Flight& flight, Clock::time_point now) {
 void ChunkWindow::trouble() {
   if (troubled_) return;
   troubled_ = true;
-  calm_rounds_ = std::min(2 * calm_rounds_, kMostCalmRounds);
+  // While more was tried it was that; else what is lost is not lost by us.
+  if (gain_ > 1) calm_rounds_ = std::min(2 * calm_rounds_, kMostCalmRounds);
   starting_ = false;
   gain_ = kLessGain;
 }
@@ -154,7 +184,8 @@ void ChunkWindow::end_round(Clock::time_point now) {
     // What the start has put into the queue runs off first.
     if (!starting_) gain_ = kLessGain;
   } else if (queue_stands) {
-    gain_ = kLessGain;
+    // What was lost goes again all at once: so little that a short queue takes it.
+    gain_ = troubled_ ? kRepairGain : kLessGain;
   } else if (more_was_tried) {
     // The second round tells what the first has brought. Was there more, then still more is tried.
     if (++more_rounds_ == kMoreRounds) {
@@ -171,8 +202,10 @@ void ChunkWindow::end_round(Clock::time_point now) {
   } else {
     gain_ = 1;
   }
-  if (queue_stands && !more_was_tried) {
-    // The path has become narrower: what was measured before this round is no more true.
+  drained_rounds_ = queue_stands ? drained_rounds_ + 1 : 0;
+  if (drained_rounds_ >= kDrainRounds) {
+    // The path has become narrower: what was measured before this round is no more true. A lost
+    // packet, and a receiver that was kept from its work, look the same and are over sooner.
     const double now_rate = rates_[rate_index_];
     if (now_rate > 0 && !starting_) rates_.fill(now_rate);
   }
@@ -184,7 +217,6 @@ void ChunkWindow::end_round(Clock::time_point now) {
   round_end_ = delivered_;
   round_shortest_ = Nanoseconds::max();
   troubled_ = false;
-  drained_rounds_ = queue_stands ? drained_rounds_ + 1 : 0;
   if (now - measured_at_ > kMeasureAfter || drained_rounds_ > kDrainRounds) {
     link_due_ = true;
     drained_rounds_ = 0;

@@ -16,8 +16,12 @@ namespace leat::detail {
 
 // A chunk of this size goes first, alone, to open a path and to measure its round trip: a packet.
 inline constexpr std::size_t kLinkBytes = 4096;
-// The shortest chunk that the adaptive window makes of a long transfer.
+// What is left of a transfer goes in one piece if it is not longer than this.
 inline constexpr std::size_t kLeastChunkBytes = std::size_t{32} << 10;
+
+// What may be in flight at first, and always: as little as TCP begins with, as it goes at once and
+// the path may have a short queue.
+inline constexpr std::size_t kStartBytes = std::size_t{16} << 10;
 
 struct WindowOptions {
   std::size_t chunk_bytes = std::size_t{4} << 20;  // the longest chunk
@@ -44,7 +48,7 @@ class ChunkWindow {
   void begin(std::size_t bytes, Clock::time_point now);
   // How many of the next `wanted` bytes may go now as one chunk; 0: none. Bytes that cannot be
   // divided go whole or not at all.
-  std::size_t allowance(std::size_t wanted, bool divisible) const;
+  std::size_t allowance(std::size_t wanted, bool divisible, Clock::time_point now) const;
   Flight posted(std::size_t bytes, Clock::time_point now);
   // The oldest chunk in flight has arrived.
   void confirmed(const Flight& flight, Clock::time_point now);
@@ -58,6 +62,7 @@ class ChunkWindow {
   std::size_t in_flight() const { return in_flight_; }
   // For people and tests: bytes that may be in flight, and what is known of the path (0: nothing).
   std::size_t window() const;
+  Clock::time_point paced_until() const { return paced_until_; }  // allowance is 0 until then
   double bytes_per_second() const { return rate(); }
   std::chrono::nanoseconds round_trip() const { return round_trip_; }
 
@@ -65,12 +70,13 @@ class ChunkWindow {
   using Nanoseconds = std::chrono::nanoseconds;
   static constexpr std::size_t kRateRounds = 10;
   static constexpr unsigned kCycleRounds = 8;
-  static constexpr unsigned kMostCalmRounds = 256;
+  static constexpr unsigned kMostCalmRounds = 64;
 
   bool adaptive() const { return options_.chunks == 0; }
   std::size_t chunk() const;
   double rate() const { return *std::max_element(rates_.begin(), rates_.end()); }
   double path_bytes() const;  // what the path holds without a queue
+  void pace(std::size_t bytes, Clock::time_point now);
   void measure(const Flight& flight, Clock::time_point now);
   void end_round(Clock::time_point now);
   void trouble();
@@ -86,7 +92,8 @@ class ChunkWindow {
 
   // --- adaptive
   bool starting_ = true;
-  std::size_t start_window_ = 2 * kLeastChunkBytes;
+  std::size_t start_window_ = kStartBytes;
+  Clock::time_point paced_until_{};
   double gain_ = 1;
   std::array<double, kRateRounds> rates_{};  // bytes a second, the best of each round
   std::size_t rate_index_ = 0;

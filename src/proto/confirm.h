@@ -99,8 +99,10 @@ class ConfirmReceiver {
   // A run whose message was consumed; once. The word of our bitmap to publish.
   std::uint64_t release(const SlotRun& run) {
     Word& at = words_[run.word()];
-    at.owed |= run.bits() & at.early;
-    give_back(at, run.bits() & ~at.early);
+    const std::uint64_t early = run.bits() & at.early;
+    if (early != 0) [[unlikely]]
+      at.owed |= early;
+    give_back(at, run.bits() & ~early);
     return at.mine;
   }
 

@@ -28,8 +28,13 @@ class DoorbellReceiver {
   static constexpr unsigned kMostPatience = 4096;
   // A ring after so many polls, and after we sent something, was waited for: an answer.
   static constexpr unsigned kPollsOfAWait = 6;
-  // Polls between two reads while no barrier was passed since the allowance.
-  static constexpr unsigned kPollsPerOpenRead = 256;
+  // Polls before a read while no barrier was passed since the allowance. What the sender had posted
+  // just then without seeing it, such a read shows; so each next one waits for so many times as
+  // long, since a read takes the line that tells of the next message away from its sender.
+  static constexpr unsigned kPollsBeforeOpenRead = 256;
+  static constexpr unsigned kOpenReadBackOff = 16;
+  static constexpr unsigned kMostPollsBeforeOpenRead =
+      kPollsBeforeOpenRead * kOpenReadBackOff * kOpenReadBackOff;
   // Polls between two reads that only serve to give slots back.
   static constexpr unsigned kPollsPerOwedRead = 256;
 
@@ -49,7 +54,12 @@ class DoorbellReceiver {
     // More in time, while there is time.
     if (renews_ && talking_ && polls_ == kPollsOfAWait && limit_ - rung_ <= kAllowance / 2)
       return Step::kAllow;
-    if (!checked_) return fenced_ || polls_ % kPollsPerOpenRead == 0 ? Step::kRead : Step::kNothing;
+    if (!checked_) {
+      if (fenced_) return Step::kRead;
+      if (polls_ % open_polls_ != 0) return Step::kNothing;
+      open_polls_ = std::min(open_polls_ * kOpenReadBackOff, kMostPollsBeforeOpenRead);
+      return Step::kRead;
+    }
     return owes && polls_ % kPollsPerOwedRead == 0 ? Step::kRead : Step::kNothing;
   }
   // Whether nothing can come without an event, and nothing of us is missing at the sender.
@@ -80,6 +90,7 @@ class DoorbellReceiver {
     fenced_ = false;
     idle_reads_ = 0;
     polls_ = 0;
+    open_polls_ = kPollsBeforeOpenRead;
     waits_ = 0;
     return limit_ = rung_ + kAllowance;
   }
@@ -126,6 +137,7 @@ class DoorbellReceiver {
   bool talking_ = false;  // the last one was
   bool quick_ = false;    // reads are here at once
   unsigned polls_ = 0;
+  unsigned open_polls_ = kPollsBeforeOpenRead;
   bool reading_ = false;
   bool fenced_ = false;       // a barrier was passed after the allowance
   bool read_fenced_ = false;  // and before the last read was posted

@@ -13,22 +13,30 @@ namespace leat::detail {
 class SlotOrder {
  public:
   explicit SlotOrder(unsigned slots = kMinSlots)
-      : slots_(slots), mask_(std::bit_ceil(slots) - 1), entries_(mask_ + 1U) {}
+      : slots_(slots),
+        mask_(std::bit_ceil(slots) - 1),
+        entries_(mask_ + 1U, Entry{.here = false}) {}
 
   struct Entry {
     SlotRun run;
     std::uint32_t bytes = 0;
     SlotKind kind = SlotKind::kMessage;
-    bool here = false;
+    bool here = true;
   };
 
+  // The same for what is in its turn, as nearly all are. False: it may still be put().
+  [[nodiscard]] bool append(std::uint32_t place, const Entry& entry) {
+    if (place != edge_ || beyond_ != 0 || edge_ - next_ >= slots_) [[unlikely]]
+      return false;
+    entries_[edge_++ & mask_] = entry;
+    return true;
+  }
   // A message was found. False: it cannot be, one with that place was here or its place is beyond
   // what the slots can hold.
   [[nodiscard]] bool put(std::uint32_t place, const Entry& entry) {
+    if (append(place, entry)) return true;
     if (!misses(place)) return false;
-    Entry& at = entries_[place & mask_];
-    at = entry;
-    at.here = true;
+    entries_[place & mask_] = entry;
     ++beyond_;
     for (; beyond_ != 0 && entries_[edge_ & mask_].here && edge_ - next_ < slots_; ++edge_)
       --beyond_;

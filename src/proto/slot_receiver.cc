@@ -1,18 +1,19 @@
 #include "proto/slot_receiver.h"
 
-#include <array>
 #include <atomic>
 #include <bit>
+#include <cstddef>
 
 #include "base/prefetch.h"
 
 namespace leat::detail {
 
 // Copied once, word by word, as the peer may write at any time.
-SlotHeader SlotReceiver::header_of(unsigned slot) const {
-  std::array<std::uint64_t, sizeof(SlotHeader) / sizeof(std::uint64_t)> words;
-  auto* source = headers_ != nullptr ? reinterpret_cast<std::uint64_t*>(headers_ + slot)
-                                     : reinterpret_cast<std::uint64_t*>(at(slot));
+inline SlotHeader SlotReceiver::header_of(unsigned slot) const {
+  std::byte* place = headers_ != nullptr ? reinterpret_cast<std::byte*>(headers_ + slot)
+                                         : at(slot) + offsetof(SlotFront, header);
+  auto* source = reinterpret_cast<std::uint64_t*>(place);
+  SlotHeaderWords words;
   // Relaxed: whoever told us of this slot has ordered that before, by the acquire of a read or of a
   // completion.
   for (std::uint64_t& word : words)
@@ -21,6 +22,10 @@ SlotHeader SlotReceiver::header_of(unsigned slot) const {
 }
 
 bool SlotReceiver::run_at(unsigned slot, std::size_t bytes, SlotRun& run) const {
+  if (bytes <= slot_bytes_) [[likely]] {
+    run = {slot, 1};
+    return true;
+  }
   const std::size_t count = layout_.slots_of(context_, bytes);
   if (count > layout_.longest_run(context_) || slot % kWordSlots + count > kWordSlots) return false;
   run = {slot, static_cast<unsigned>(count)};
@@ -28,23 +33,49 @@ bool SlotReceiver::run_at(unsigned slot, std::size_t bytes, SlotRun& run) const 
 }
 
 bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
-  return header.check == check_of(header, key_) && run_at(slot, header.bytes, run);
+  return header.check == check_of(header, key_) && header.kind() <= SlotKind::kEnd &&
+         run_at(slot, header.bytes(), run);
+}
+
+bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
+  const SlotOrder::Entry entry{run, header.bytes(), header.kind()};
+  // Nothing comes after the end, but what was sent before it may be found later.
+  if (end_ && static_cast<std::int32_t>(header.sequence - end_sequence_) >= 0) return false;
+  if (!order_.put(header.place, entry)) return false;
+  if (header.kind() == SlotKind::kEnd) {
+    end_ = entry;
+    end_sequence_ = header.sequence;
+  }
+  return true;
+}
+
+// The message at a fresh slot, the lowest of those whose bits flipped together.
+const char* SlotReceiver::found_at(unsigned slot, const SlotHeader& header, std::uint64_t fresh,
+                                   SlotRun& run) {
+  if (!run_of(slot, header, run)) return "a slot with an impossible header";
+  if ((run.bits() & ~fresh) != 0) return "a message whose slots it did not all fill";
+  if (!put(run, header)) return "a slot with an impossible sequence number";
+  return nullptr;
 }
 
 const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t& found) {
   std::uint64_t fresh = 0;
   if (!confirm_.see(word, theirs, fresh))
     return "a bitmap in which a bit flipped twice, or that has bits of no slot";
-  // Their first lines are fetched all at once; one after the other each would be waited for.
-  for (std::uint64_t left = fresh; left != 0; left &= left - 1) {
-    const unsigned slot = word * kWordSlots + static_cast<unsigned>(std::countr_zero(left));
-    prefetch_for_reading(at(slot));
-    if (headers_ != nullptr) prefetch_for_reading(headers_ + slot);
-  }
+  if (headers_ != nullptr && fresh != 0) fetch_headers(word, fresh);
   while (fresh != 0) {
+    const unsigned slot = word * kWordSlots + static_cast<unsigned>(std::countr_zero(fresh));
+    const SlotHeader header = header_of(slot);
+    prefetch_for_reading(at(slot));
+    // The common message takes one slot and is in its turn.
+    if (header.size <= slot_bytes_ && header.check == check_of(header, key_) && !end_ &&
+        order_.append(header.place, {{slot, 1}, header.size})) [[likely]] {
+      fresh &= fresh - 1;
+      ++found;
+      continue;
+    }
     SlotRun run;
-    const auto first = static_cast<unsigned>(std::countr_zero(fresh));
-    const char* why = found_at(word * kWordSlots + first, fresh, run);
+    const char* why = found_at(slot, header, fresh, run);
     if (why != nullptr) return why;
     fresh &= ~run.bits();
     ++found;
@@ -52,29 +83,16 @@ const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t
   return nullptr;
 }
 
-// The message at a fresh slot, the lowest of those whose bits flipped together.
-const char* SlotReceiver::found_at(unsigned slot, std::uint64_t fresh, SlotRun& run) {
-  const SlotHeader header = header_of(slot);
-  if (!run_of(slot, header, run)) return "a slot with an impossible header";
-  if ((run.bits() & ~fresh) != 0) return "a message whose slots it did not all fill";
-  if (!put(run, header)) return "a slot with an impossible sequence number";
-  return nullptr;
-}
-
-bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
-  const SlotOrder::Entry entry{run, header.bytes, header.kind, true};
-  // Nothing comes after the end, but what was sent before it may be found later.
-  if (end_ && static_cast<std::int32_t>(header.sequence - end_sequence_) >= 0) return false;
-  if (!order_.put(header.place, entry)) return false;
-  if (header.kind == SlotKind::kEnd) {
-    end_ = entry;
-    end_sequence_ = header.sequence;
-  }
-  return true;
+// All of them at once; one after the other each would be waited for.
+void SlotReceiver::fetch_headers(unsigned word, std::uint64_t fresh) const {
+  const SlotHeader* at = headers_ + word * kWordSlots + std::countr_zero(fresh);
+  const SlotHeader* last = headers_ + word * kWordSlots + std::bit_width(fresh) - 1;
+  for (; at < last; at += FetchAhead::kLineBytes / sizeof(SlotHeader)) prefetch_for_reading(at);
+  prefetch_for_reading(last);
 }
 
 // Whoever takes a message of `bytes` reads it, and then those that wait behind it.
-void SlotReceiver::fetch_ahead(std::size_t bytes) const {
+void SlotReceiver::fetch_more_ahead(std::size_t bytes) const {
   const FetchAhead ahead(bytes);
   const SlotOrder::Entry* soon = order_.waiting(ahead.messages);
   if (soon != nullptr) fetch(soon->run.first, ahead.lines);
@@ -110,10 +128,11 @@ const char* SlotReceiver::rang(unsigned slot, std::uint32_t place, std::size_t b
     if (header.place != order_.edge() || !run_of(slot, header, run))
       return "a slot with an impossible header";
   } else {
-    if (bytes < layout_.header_bytes() || bytes > UINT32_MAX) return "a message without a header";
+    if (bytes < layout_.header_bytes()) return "a message without a header";
+    bytes -= layout_.header_bytes();
+    if (!run_at(slot, bytes, run)) return "a message beyond the slots";
     header.place = order_.edge();
-    header.bytes = static_cast<std::uint32_t>(bytes - layout_.header_bytes());
-    if (!run_at(slot, header.bytes, run)) return "a message beyond the slots";
+    header.size = sized(bytes, SlotKind::kMessage);
   }
   known = true;
   ++found;

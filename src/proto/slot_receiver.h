@@ -34,6 +34,7 @@ class SlotReceiver {
         memory_(memory),
         headers_(headers == nullptr ? nullptr : headers + layout.first_slot(context)),
         key_(key),
+        slot_bytes_(layout.run_bytes(context, 1)),
         confirm_(layout.slots(context)),
         order_(layout.slots(context)) {}
 
@@ -56,7 +57,7 @@ class SlotReceiver {
   bool waiting() const { return order_.waiting(); }
   SlotOrder::Entry take() {
     const SlotOrder::Entry entry = order_.take();
-    fetch_ahead(entry.bytes);
+    if (entry.bytes > FetchAhead::kLineBytes) fetch_more_ahead(entry.bytes);
     return entry;
   }
   const std::byte* bytes_of(const SlotRun& run) const {
@@ -87,10 +88,11 @@ class SlotReceiver {
   bool run_at(unsigned slot, std::size_t bytes, SlotRun& run) const;
   // The run that a header at `slot` describes. False: none.
   bool run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const;
-  const char* found_at(unsigned slot, std::uint64_t fresh, SlotRun& run);
+  const char* found_at(unsigned slot, const SlotHeader& header, std::uint64_t fresh, SlotRun& run);
   const char* take_early(const SlotRun& run, const SlotHeader& header);
   bool put(const SlotRun& run, const SlotHeader& header);
-  void fetch_ahead(std::size_t bytes) const;
+  void fetch_headers(unsigned word, std::uint64_t fresh) const;
+  void fetch_more_ahead(std::size_t bytes) const;
   void fetch(unsigned slot, unsigned lines) const;
 
   SlotLayout layout_;
@@ -98,6 +100,7 @@ class SlotReceiver {
   std::byte* memory_ = nullptr;
   SlotHeader* headers_ = nullptr;
   std::uint64_t key_ = 0;
+  std::size_t slot_bytes_ = 0;  // of message in one slot
   ConfirmReceiver confirm_;
   SlotOrder order_;
   std::optional<SlotOrder::Entry> end_;

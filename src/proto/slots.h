@@ -35,7 +35,7 @@ struct FetchAhead {
   static constexpr unsigned kMostLines = 16;
 
   explicit constexpr FetchAhead(std::size_t bytes) {
-    const std::size_t needed = bytes == 0 ? 1 : (bytes - 1) / kLineBytes + 1;
+    const std::size_t needed = bytes <= kLineBytes ? 1 : (bytes - 1) / kLineBytes + 1;
     if (needed > kMostLines) return;
     lines = static_cast<unsigned>(needed);
     messages = std::min(kMostLines >> std::bit_width(lines - 1), kMostMessages);

@@ -39,6 +39,9 @@ class AnyWaiter {
  private:
   bool find_gone();
   bool took_part() const;
+  bool takes_nap() const;
+  void nap_briefly();
+  void poll_also(Channel* channel);
   void sleep(std::chrono::microseconds& nap);
 
   const std::span<Channel* const>& channels_;

@@ -5,13 +5,40 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <thread>
 
+#include "base/asymmetric_barrier.h"
 #include "base/log.h"
 #include "base/system_error.h"
+#include "base/timer_slack.h"
 #include "socket/channel_wait.h"
 #include "socket/lingerer.h"
+#include "transport/attested.h"
 
 namespace leat::detail {
+namespace {
+
+const bool kAsymmetric = register_for_heavy_barriers();
+
+}  // namespace
+
+// In each call of the send side, so that close() in another thread can wait until it is over. Marks
+// first and looks at closed_ then; close() does it the other way round.
+class ChannelCore::Sending {
+ public:
+  explicit Sending(ChannelCore& core) : core_(core) {
+    core.sending_.store(true, std::memory_order_relaxed);
+    light_barrier(kAsymmetric);
+  }
+  // Release: who sees it sees what the call did.
+  ~Sending() { core_.sending_.store(false, std::memory_order_release); }
+  Sending(const Sending&) = delete;
+  Sending& operator=(const Sending&) = delete;
+
+ private:
+  ChannelCore& core_;
+};
+
 ChannelCore::ChannelCore(Connection connection, const Settings& settings)
     : settings_(settings),
       connection_(std::move(connection)),
@@ -26,7 +53,8 @@ ChannelCore::~ChannelCore() = default;
 // --- send side
 
 void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
-  if (context >= kContexts || end_said_ || closed()) [[unlikely]]
+  const Sending sending(*this);
+  if (closed() || context >= kContexts || end_said_) [[unlikely]]
     check_usable(context);
   const auto try_once = [&] { return transport_.try_send(message, context); };
   if (!unless_closed("send", try_once)) [[unlikely]]
@@ -35,6 +63,7 @@ void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
 }
 
 bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context) {
+  const Sending sending(*this);
   check_usable(context);
   if (transport_.try_send(message, context)) {
     count_sent(message.size());
@@ -46,6 +75,7 @@ bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context)
 }
 
 bool ChannelCore::offer(std::span<const std::byte> message) {
+  const Sending sending(*this);
   check_sending();
   if (!transport_.try_send(message, 0)) return false;
   count_sent(message.size());
@@ -53,6 +83,7 @@ bool ChannelCore::offer(std::span<const std::byte> message) {
 }
 
 std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
+  const Sending sending(*this);
   check_usable(context);
   std::span<std::byte> memory = transport_.try_reserve(bytes, context);
   if (memory.data() == nullptr) {
@@ -65,6 +96,7 @@ std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
 }
 
 void ChannelCore::commit(std::size_t bytes) {
+  const Sending sending(*this);
   check_usable(0);
   if (!transport_.try_commit(bytes)) {
     wait(Side::kSend, "commit", [&] { return transport_.try_commit(bytes); });
@@ -72,9 +104,17 @@ void ChannelCore::commit(std::size_t bytes) {
   count_sent(bytes);
 }
 
-void ChannelCore::abandon() { transport_.abandon(); }
+void ChannelCore::abandon() {
+  const Sending sending(*this);
+  if (!closed()) transport_.abandon();
+}
 
 void ChannelCore::flush() {
+  const Sending sending(*this);
+  wait_for_flush();
+}
+
+void ChannelCore::wait_for_flush() {
   check_open("flush");
   flushes_.add(1);
   if (!transport_.try_flush()) {
@@ -83,17 +123,19 @@ void ChannelCore::flush() {
 }
 
 bool ChannelCore::try_flush() {
+  const Sending sending(*this);
   check_open("flush");
   return transport_.try_flush();
 }
 
 void ChannelCore::shutdown() {
-  if (end_said_ && !closed()) return;
+  const Sending sending(*this);
+  if (!closed() && end_said_) return;
   check_usable(0);
   try {
     if (!transport_.try_end()) wait(Side::kSend, "shutdown", [&] { return transport_.try_end(); });
     end_said_ = true;
-    flush();
+    wait_for_flush();
   } catch (const Error& error) {
     // A peer that has ended too and is gone by now needs no word from us. Whether it went in order
     // is what receive() says.
@@ -103,6 +145,7 @@ void ChannelCore::shutdown() {
 }
 
 bool ChannelCore::try_shutdown() {
+  const Sending sending(*this);
   check_open("shutdown");
   if (!end_said_) end_said_ = transport_.try_end();
   return end_said_;
@@ -191,6 +234,13 @@ Message ChannelCore::adopt(Delivery& delivery) {
   return message;
 }
 
+std::span<const std::byte> ChannelCore::record_of(const Message& message) {
+  if (message.core_ == nullptr ||
+      dynamic_cast<const AttestedTransport*>(&message.core_->transport_) == nullptr)
+    return {};
+  return AttestedTransport::record_around(message.bytes());
+}
+
 void ChannelCore::release(const Message& message) noexcept {
   if (!made_here_) return;
   Delivery delivery;
@@ -199,7 +249,7 @@ void ChannelCore::release(const Message& message) noexcept {
   delivery.bytes = message.size_;
   delivery.must_release = true;
   transport_.release(delivery);
-  if (--messages_out_ == 0 && orphaned_) Lingerer::take(this);
+  if (--messages_out_ == 0 && orphaned_) Lingerer::free(this);
 }
 
 void ChannelCore::orphan(ChannelCore* core) noexcept {
@@ -208,7 +258,7 @@ void ChannelCore::orphan(ChannelCore* core) noexcept {
   if (core == nullptr || !core->made_here_) return;
   core->close();
   core->orphaned_ = true;
-  if (core->messages_out_ == 0) Lingerer::take(core);
+  if (core->messages_out_ == 0) Lingerer::free(core);
 }
 
 void ChannelCore::count_received(std::size_t bytes) {
@@ -230,11 +280,33 @@ void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds&
   sleep_on(std::span(fds).first(watches_lifeline_ ? 3 : 2), comes_silently, deadline, nap);
 }
 
+std::uint64_t ChannelCore::found_since_last_sleep() {
+  const std::uint64_t found = transport_.found_by_looking();
+  return found - std::exchange(found_by_looking_, found);
+}
+
+// `found`: messages since the last sleep.
+bool ChannelCore::takes_nap(std::uint64_t found) {
+  if (found >= kMessagesPerNap) naps_left_ = kNapsWithoutMany;
+  if (naps_left_ == 0) return false;
+  --naps_left_;
+  return true;
+}
+
+// Without the transport's events, for which nobody has armed.
+void ChannelCore::nap_briefly() {
+  receive_sleeps_.add(1);
+  pollfd fds[] = {{closing_.get(), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
+  std::chrono::microseconds nap = kBriefNap;
+  sleep_on(std::span(fds).first(watches_lifeline_ ? 2 : 1), true, kNoDeadline, nap);
+}
+
 void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
               std::chrono::microseconds& nap) {
   int ready = 0;
   if (comes_silently) {
     const timespec time{0, std::chrono::nanoseconds(nap).count()};
+    const TimerSlack slack(nap / 8);
     ready = ppoll(fds.data(), fds.size(), &time, nullptr);
     nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
   } else {
@@ -269,13 +341,8 @@ void ChannelCore::close() noexcept {
   // Relaxed: who comes second does nothing.
   if (!made_here_ || close_begun_.exchange(true, std::memory_order_relaxed)) return;
   say_closed();
-  try {
-    if (!end_said_) end_said_ = transport_.try_end();
-    if (end_said_ && transport_.try_drain()) connection_.stream->abort();
-  } catch (const std::exception& error) {
-    log(LogLevel::kDebug, error.what());  // the peer is gone: nothing is left to be said
-    connection_.stream->abort();
-  }
+  wait_for_sender();
+  Lingerer::finish(*this);
 }
 
 void ChannelCore::interrupt() noexcept {
@@ -288,9 +355,15 @@ void ChannelCore::say_closed() noexcept {
   eventfd_write(closing_.get(), 1);
 }
 
+// Until a thread that is inside of a call of the send side has noticed that the channel is closed.
+void ChannelCore::wait_for_sender() noexcept {
+  heavy_barrier(kAsymmetric);  // a sender that comes after this sees closed_
+  // Acquire: what it did is done.
+  while (sending_.load(std::memory_order_acquire)) std::this_thread::yield();
+}
+
 void ChannelCore::reset() noexcept {
   if (!made_here_) return;
-  reset_ = true;
   close_begun_.store(true, std::memory_order_relaxed);  // nothing is left to be said
   say_closed();
   connection_.stream->abort();

@@ -24,6 +24,8 @@ class ChannelCore {
   ChannelCore(Connection connection, const Settings& settings);
   ~ChannelCore();
 
+  // The record that a message of a transport attested+X came in; empty for others.
+  static std::span<const std::byte> record_of(const Message& message);
   static ChannelCore& of(Channel& channel) { return *channel.core_; }
 
   void send(std::span<const std::byte> message, unsigned context);
@@ -42,7 +44,7 @@ class ChannelCore {
   Message receive(unsigned context);
   std::optional<Message> try_receive(unsigned context);
 
-  // Not while another thread sends: its interrupt() first, then close() when it has returned.
+  // Waits for another thread that sends to notice; so not from within a view's own sending.
   void close() noexcept;
   // Whoever uses this channel gets kClosed from now on, also who waits.
   void interrupt() noexcept;
@@ -64,7 +66,7 @@ class ChannelCore {
   // For other views of the connection than Channel. Throws kClosed, kInvalidArgument.
   void check_usable(unsigned context) const;
   void check_sending() const {
-    if (end_said_ || closed()) [[unlikely]]
+    if (closed() || end_said_) [[unlikely]]
       check_usable(0);
   }
   void check_open(const char* what) const {
@@ -84,10 +86,13 @@ class ChannelCore {
  private:
   friend class AnyWaiter;
   friend class Lingerer;
+  class Sending;
 
   bool closed() const { return closed_.load(std::memory_order_relaxed) || !made_here_; }
   [[noreturn]] void throw_closed(const char* what) const;
   void say_closed() noexcept;
+  void wait_for_sender() noexcept;
+  void wait_for_flush();
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
@@ -96,6 +101,9 @@ class ChannelCore {
   template <typename Try>
   bool unless_closed(const char* what, Try&& try_once);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
+  std::uint64_t found_since_last_sleep();
+  bool takes_nap(std::uint64_t found);
+  void nap_briefly();
   std::string where() const;
 
   const MadeHere made_here_;
@@ -109,17 +117,19 @@ class ChannelCore {
   std::atomic<bool> closed_{false};
   std::atomic<bool> close_begun_{false};
   bool end_said_ = false;  // send side
-  bool reset_ = false;     // send side
   std::chrono::milliseconds send_timeout_;
   std::chrono::milliseconds receive_timeout_;
 
   // receive side
   std::size_t messages_out_ = 0;
+  std::uint64_t found_by_looking_ = 0;  // when it slept last
+  unsigned naps_left_ = 0;
   bool orphaned_ = false;
   Fd poll_fd_;  // for fd(), once that was called
   Fd kick_;     // makes poll_fd_ readable by itself
 
-  alignas(64) Counter sent_bytes_;
+  alignas(64) std::atomic<bool> sending_{false};
+  Counter sent_bytes_;
   Counter sent_messages_;
   Counter rounds_;
   Counter flushes_;

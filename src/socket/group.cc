@@ -26,7 +26,7 @@ void check_workers(unsigned workers) {
 
 std::size_t slot_memory(std::size_t slot_bytes, unsigned slots) {
   // The larger of both transports' headers.
-  return detail::SlotLayout(slot_bytes, slots, sizeof(detail::SlotHeader)).bytes();
+  return detail::SlotLayout(slot_bytes, slots, sizeof(detail::SlotFront)).bytes();
 }
 
 std::span<const std::byte> bytes_of(std::string_view text) {

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <thread>
@@ -24,40 +25,61 @@ Lingerer& Lingerer::instance() {
   std::call_once(once, [] {
     current = new Lingerer;
     pthread_atfork(nullptr, nullptr, [] { current = new Lingerer; });
-    std::atexit([] { current->finish(); });
+    std::atexit([] { current->wait_for_all(); });
   });
   return *current;
 }
 
-void Lingerer::take(ChannelCore* core) noexcept {
-  if (!drained(*core)) {
+void Lingerer::finish(ChannelCore& core) noexcept {
+  if (!drained(core)) {
     try {
-      instance().add(core);
-      return;
+      return instance().add(core);
     } catch (const std::exception& error) {
       log(LogLevel::kWarn, std::string("cannot linger over a closed connection: ") + error.what());
     }
   }
-  delete core;
+  end(core);
+}
+
+void Lingerer::free(ChannelCore* core) noexcept {
+  if (!instance().free_when_finished(core)) delete core;
 }
 
 // True also if there is nobody left to send to.
 bool Lingerer::drained(ChannelCore& core) noexcept {
   try {
-    if (core.reset_) return true;
+    if (core.watches_lifeline_ && core.lifeline_ended()) return true;
     if (!core.end_said_) core.end_said_ = core.transport_.try_end();
     return core.end_said_ && core.transport_.try_drain();
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    log(LogLevel::kDebug, error.what());
     return true;
   }
 }
 
-void Lingerer::add(ChannelCore* core) {
+// The peer sees that nothing more comes.
+void Lingerer::end(ChannelCore& core) noexcept { core.connection_.stream->abort(); }
+
+void Lingerer::add(ChannelCore& core) {
   const std::lock_guard lock(mutex_);
-  guests_.push_back({core, deadline_after(core->settings().linger)});
+  guests_.push_back({&core, deadline_after(core.settings().linger)});
   if (running_) return;
-  std::thread([this] { run(); }).detach();
+  try {
+    std::thread([this] { run(); }).detach();
+  } catch (...) {
+    guests_.pop_back();
+    throw;
+  }
   running_ = true;
+}
+
+// False: it is finished.
+bool Lingerer::free_when_finished(ChannelCore* core) {
+  const std::lock_guard lock(mutex_);
+  const auto guest = std::ranges::find(guests_, core, &Guest::core);
+  if (guest == guests_.end()) return false;
+  guest->free = true;
+  return true;
 }
 
 void Lingerer::run() {
@@ -65,7 +87,8 @@ void Lingerer::run() {
   while (!guests_.empty()) {
     for (auto guest = guests_.begin(); guest != guests_.end();) {
       if (drained(*guest->core) || passed(guest->deadline)) {
-        delete guest->core;
+        end(*guest->core);
+        if (guest->free) delete guest->core;
         guest = guests_.erase(guest);
       } else {
         ++guest;
@@ -77,7 +100,7 @@ void Lingerer::run() {
   changed_.notify_all();
 }
 
-void Lingerer::finish() {
+void Lingerer::wait_for_all() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !running_; });
 }

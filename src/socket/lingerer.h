@@ -1,5 +1,5 @@
 // Finishes closed connections in the background: what was sent but had not reached the peer goes
-// on, for the option `linger`, then the connection is freed.
+// on, for the option `linger`.
 #pragma once
 
 #include <condition_variable>
@@ -14,9 +14,11 @@ class ChannelCore;
 
 class Lingerer {
  public:
-  // Takes over a closed core that nobody uses any more, and frees it: at once if there is nothing
-  // to wait for. Any thread.
-  static void take(ChannelCore* core) noexcept;
+  // Ends the stream of a closed core once the peer has all; at once, or from here on the send side
+  // is the lingerer's. Any thread.
+  static void finish(ChannelCore& core) noexcept;
+  // Frees a closed core that nobody uses any more; once it is finished. Any thread.
+  static void free(ChannelCore* core) noexcept;
 
   Lingerer(const Lingerer&) = delete;
   Lingerer& operator=(const Lingerer&) = delete;
@@ -25,14 +27,17 @@ class Lingerer {
   struct Guest {
     ChannelCore* core;
     Deadline deadline;
+    bool free = false;  // when finished
   };
 
   Lingerer() = default;
   static Lingerer& instance();
   static bool drained(ChannelCore& core) noexcept;
-  void add(ChannelCore* core);
+  static void end(ChannelCore& core) noexcept;
+  void add(ChannelCore& core);
+  bool free_when_finished(ChannelCore* core);
   void run();
-  void finish();  // at exit: waits for what still lingers, within its limits
+  void wait_for_all();  // at exit, within their limits
 
   std::mutex mutex_;  // all below
   std::condition_variable changed_;

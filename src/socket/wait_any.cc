@@ -17,6 +17,10 @@ AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
   if (spin()) return End::kDone;
   std::chrono::microseconds nap = kFirstNap;
   for (;;) {
+    while (how_.side == Side::kReceive && takes_nap()) {
+      nap_briefly();
+      if (done()) return End::kDone;
+    }
     for (Channel* channel : channels_) ChannelCore::of(*channel).transport_.arm(how_.side);
     if (done()) return End::kDone;
     if (find_gone()) return done() ? End::kDone : End::kGone;
@@ -45,6 +49,32 @@ bool AnyWaiter::took_part() const {
   return false;
 }
 
+// What counts is what all have found; the first one remembers.
+bool AnyWaiter::takes_nap() const {
+  std::uint64_t found = 0;
+  for (Channel* channel : channels_) found += ChannelCore::of(*channel).found_since_last_sleep();
+  return !channels_.empty() && ChannelCore::of(*channels_.front()).takes_nap(found);
+}
+
+// What else than its transport's events ends a sleep.
+void AnyWaiter::poll_also(Channel* channel) {
+  const ChannelCore& core = ChannelCore::of(*channel);
+  polled_.push_back({core.closing_.get(), POLLIN, 0});
+  if (core.watches_lifeline_) polled_.push_back({core.connection_.stream->fd(), POLLIN, 0});
+}
+
+// Without the transports' events, for which nobody has armed.
+void AnyWaiter::nap_briefly() {
+  polled_.clear();
+  for (Channel* channel : channels_) {
+    ChannelCore::of(*channel).receive_sleeps_.add(1);
+    poll_also(channel);
+  }
+  if (how_.other_fd >= 0) polled_.push_back({how_.other_fd, POLLIN, 0});
+  std::chrono::microseconds nap = kBriefNap;
+  sleep_on(polled_, true, kNoDeadline, nap);
+}
+
 void AnyWaiter::sleep(std::chrono::microseconds& nap) {
   polled_.clear();
   bool naps = how_.naps;
@@ -58,8 +88,7 @@ void AnyWaiter::sleep(std::chrono::microseconds& nap) {
       naps = naps || core.transport_.receiving_waits_for_room();
     }
     polled_.push_back({core.transport_.event_fd(how_.side), POLLIN, 0});
-    polled_.push_back({core.closing_.get(), POLLIN, 0});
-    if (core.watches_lifeline_) polled_.push_back({core.connection_.stream->fd(), POLLIN, 0});
+    poll_also(channel);
   }
   if (how_.other_fd >= 0) polled_.push_back({how_.other_fd, POLLIN, 0});
   sleep_on(polled_, naps, how_.deadline, nap);

@@ -9,6 +9,7 @@
 #include "base/asymmetric_barrier.h"
 #include "base/prefetch.h"
 #include "transport/requests.h"
+#include "transport/slot_hot_path.h"
 
 namespace leat::detail {
 namespace {
@@ -31,7 +32,7 @@ BatchedTransport::BatchedTransport(std::unique_ptr<Device> device,
                                    std::unique_ptr<QueuePair> queue_pair,
                                    const SlotOptions& options)
     : SlotTransport("batched", std::move(device), std::move(queue_pair), options, sizeof(Head),
-                    sizeof(SlotHeader)) {
+                    sizeof(SlotFront)) {
   post_receives(this->queue_pair(), std::array<ReceiveRequest, kReceives>{});
 }
 
@@ -48,6 +49,10 @@ void BatchedTransport::started(std::uint64_t peer_key) {
 }
 
 // --- send side
+
+bool BatchedTransport::try_send(std::span<const std::byte> message, Context context) {
+  return send_by(*this, message, context);
+}
 
 std::optional<SlotRun> BatchedTransport::find_run(Context context, unsigned count) {
   ConfirmSender& sender = senders_[context];
@@ -119,14 +124,11 @@ void BatchedTransport::take_given() {
   }
 }
 
-SlotHeader BatchedTransport::next_header(Context context, const SlotRun& run, SlotKind kind,
-                                         std::size_t bytes) const {
+SlotHeader BatchedTransport::next_header(Context context, SlotKind kind, std::size_t bytes) const {
   SlotHeader header;
-  header.echo = senders_[context].flipped(run);
-  header.sequence = sequence_ + 1;
   header.place = places_[context];
-  header.bytes = static_cast<std::uint32_t>(bytes);
-  header.kind = kind;
+  header.size = sized(bytes, kind);
+  header.sequence = sequence_ + 1;
   header.check = check_of(header, peer_header_key_);
   return header;
 }
@@ -136,7 +138,7 @@ bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, 
     return false;
   if (peer() == nullptr) return post_by_requests(context, run, kind, bytes);
   const unsigned slot = layout().first_slot(context) + run.first;
-  peer()->headers[slot] = next_header(context, run, kind, bytes);
+  peer()->headers[slot] = next_header(context, kind, bytes);
   ConfirmSender& sender = senders_[context];
   sender.take(run);
   const std::uint32_t place = places_[context]++;
@@ -173,23 +175,23 @@ void BatchedTransport::fetch_ahead(Context context, const SlotRun& run, std::siz
 bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, SlotKind kind,
                                         std::size_t bytes) {
   look_at_limit();
-  const SlotHeader header = next_header(context, run, kind, bytes);
-  std::memcpy(outgoing(context, run), &header, sizeof header);
+  const SlotFront front{senders_[context].flipped(run), next_header(context, kind, bytes)};
+  std::memcpy(outgoing(context, run), &front, sizeof front);
 
   // As in post().
   const bool rings = bell_.may_ring() && kind == SlotKind::kMessage;
   std::array<SendRequest, 2> requests;
-  requests[0] = write_of(context, run, sizeof header + bytes);
+  requests[0] = write_of(context, run, sizeof front + bytes);
   if (rings) {
     requests[0].opcode = Opcode::kWriteWithImmediate;
-    requests[0].immediate = ring_of(layout().first_slot(context) + run.first, header.place);
+    requests[0].immediate = ring_of(layout().first_slot(context) + run.first, front.header.place);
   }
   requests[1].opcode = Opcode::kRead;
   requests[1].signaled = false;
   requests[1].local = &head().filled[layout().first_word(context) + run.word()];
   requests[1].bytes = sizeof(std::uint64_t);
   requests[1].local_key = local_key();
-  requests[1].remote_address = requests[0].remote_address + offsetof(SlotHeader, echo);
+  requests[1].remote_address = requests[0].remote_address + offsetof(SlotFront, echo);
   requests[1].remote_key = peer_key();
   const std::size_t accepted = post_sends(requests);
   if (accepted == 0) return false;
@@ -209,7 +211,7 @@ bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, Slo
     look_at_limit();
     if (bell_.may_ring()) [[unlikely]] {
       SendRequest request;
-      request.immediate = ring_of(layout().first_slot(context) + run.first, header.place);
+      request.immediate = ring_of(layout().first_slot(context) + run.first, front.header.place);
       ring(request);
     }
   }
@@ -254,7 +256,8 @@ bool BatchedTransport::post_rest() {
 }
 
 void BatchedTransport::arm(Side side) {
-  SlotTransport::arm(side);
+  // Where memory is shared room comes without any event.
+  if (side == Side::kReceive || peer() == nullptr) SlotTransport::arm(side);
   if (side == Side::kSend) {
     skip_looks_ = 0;  // who sleeps between looks needs no other pause
   } else {

@@ -11,12 +11,14 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "proto/doorbell.h"
 #include "proto/slot_receiver.h"
 #include "transport/slot_transport.h"
@@ -29,12 +31,18 @@ class BatchedTransport final : public SlotTransport {
   BatchedTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
                    const SlotOptions& options);
 
+  bool try_send(std::span<const std::byte> message, Context context) override;
+  ReceiveResult try_receive(Context context, Delivery& delivery) override;
+  void release(Delivery& delivery) noexcept override;
   bool pending() const override;
   void arm(Side side) override;
   bool receiving_waits_for_room() const override { return !may_sleep(); }
+  std::uint64_t found_by_looking() const override { return confirmed_.get(); }
   void add_stats(Stats& stats) const override;
 
  private:
+  friend SlotTransport;  // its templates
+
   // The start of each side's region. Every word is aligned, and read and written whole.
   struct Head {
     // The sender's half, read by the peer: how many messages were posted, and the bitmap.
@@ -74,8 +82,7 @@ class BatchedTransport final : public SlotTransport {
 
   // --- send side
   bool post_by_requests(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes);
-  SlotHeader next_header(Context context, const SlotRun& run, SlotKind kind,
-                         std::size_t bytes) const;
+  SlotHeader next_header(Context context, SlotKind kind, std::size_t bytes) const;
   void fetch_ahead(Context context, const SlotRun& run, std::size_t bytes) const;
   void set_given_threshold(Context context);
   bool post_rest();
@@ -108,7 +115,7 @@ class BatchedTransport final : public SlotTransport {
 
   // --- set once
   std::uint64_t peer_header_key_ = 0;
-  std::uint64_t words_ = 0;  // of each bitmap
+  unsigned words_ = 0;  // of each bitmap
 
   // --- send side
   alignas(64) std::array<ConfirmSender, kContextCount> senders_;
@@ -128,19 +135,20 @@ class BatchedTransport final : public SlotTransport {
   // --- receive side
   alignas(64) std::array<SlotReceiver, kContextCount> receivers_;
   DoorbellReceiver doorbell_;
-  std::uint32_t arrived_ = 0;        // messages found ever
-  std::uint32_t taken_ = 0;          // messages handed out ever
-  std::uint64_t owed_words_ = 0;     // bit i: that word has slots that wait for a read
-  std::uint64_t landed_seen_ = 0;    // the word
-  std::uint64_t holes_ = 0;          // bit c: in context c a message is missing between others
-  std::uint64_t posted_seen_ = 0;    // where memory is shared: the sender's number
-  std::uint64_t own_posted_ = 0;     // our own number, at the last answered()
-  unsigned slots_found_ = 0;         // by the last read
-  unsigned skip_reads_ = 0;          // polls left until the next read
-  unsigned pace_ = 0;                // polls between two reads
-  std::size_t used_receives_ = 0;    // by rings, not replaced yet
-  std::array<Completion, 4> heard_;  // scratch of hear, so that no call initialises it
-  bool limit_untold_ = false;        // it found no room in the send queue
+  std::uint32_t arrived_ = 0;          // messages found ever
+  std::uint32_t taken_ = 0;            // messages handed out ever
+  std::uint64_t owed_words_ = 0;       // bit i: that word has slots that wait for a read
+  std::uint64_t landed_seen_ = 0;      // the word
+  std::uint64_t holes_ = 0;            // bit c: in context c a message is missing between others
+  std::uint64_t posted_seen_ = 0;      // where memory is shared: the sender's number
+  std::uint64_t own_posted_ = 0;       // our own number, at the last answered()
+  unsigned last_word_ = 0;             // in which a read found something
+  unsigned slots_found_ = 0;           // by the last read
+  std::chrono::nanoseconds pause_{0};  // between two reads
+  Clock::time_point next_read_;        // not before, if there is a pause
+  std::size_t used_receives_ = 0;      // by rings, not replaced yet
+  std::array<Completion, 4> heard_;    // scratch of hear, so that no call initialises it
+  bool limit_untold_ = false;          // it found no room in the send queue
   bool has_end_ = false;
   std::array<std::uint32_t, kContextCount> end_places_{};
   Counter filled_reads_;

@@ -3,26 +3,36 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
 #include "transport/batched.h"
 #include "transport/requests.h"
+#include "transport/slot_hot_path.h"
 
 namespace leat::detail {
 namespace {
 
 constexpr std::uint64_t kUnread = ~std::uint64_t{0};  // as in batched.cc
-// A read that finds fewer messages came too early: more polls until the next one, up to the second
-// number. With less than one message in so many polls waiting longer does not help.
+// A read that finds fewer messages came too early: a longer pause before the next one. With less
+// than one message in so much time waiting longer does not help.
 constexpr std::uint32_t kGoodBatch = 32;
-constexpr unsigned kMostPace = 127;
-constexpr std::uint32_t kPacePerMessage = 16;
+constexpr std::chrono::nanoseconds kNoPause{0};
+constexpr std::chrono::nanoseconds kFirstPause{32};
+constexpr std::chrono::nanoseconds kLongestPause{4096};
+constexpr std::chrono::nanoseconds kPausePerMessage{512};
 
 std::atomic_ref<std::uint64_t> atomic(std::uint64_t& word) { return std::atomic_ref(word); }
 
 }  // namespace
+
+ReceiveResult BatchedTransport::try_receive(Context context, Delivery& delivery) {
+  return receive_by(*this, context, delivery);
+}
+
+void BatchedTransport::release(Delivery& delivery) noexcept { release_by(*this, delivery); }
 
 bool BatchedTransport::look() {
   bool found = hear();
@@ -124,15 +134,12 @@ bool BatchedTransport::look_at_filled() {
 // Where a read is a load: of the number alone, until it changes. Each takes the line away from the
 // sender, which stores into it at every message; so as long as reads find little there are fewer.
 bool BatchedTransport::load_filled() {
-  if (skip_reads_ != 0 && !doorbell_.allowed()) {
-    --skip_reads_;
-    return false;
-  }
+  if (pause_ != kNoPause && !doorbell_.allowed() && Clock::now() < next_read_) return false;
   doorbell_.read_posted();
   filled_reads_.add(1);
   // Acquire: the bitmap, and the slots that it speaks of.
   const std::uint64_t posted = atomic(peer()->posted).load(std::memory_order_acquire);
-  skip_reads_ = pace_;
+  if (pause_ != kNoPause) next_read_ = Clock::now() + pause_;
   if (posted == posted_seen_ && !owes()) {
     doorbell_.read_done(static_cast<std::uint32_t>(posted), arrived_, true);
     return false;
@@ -143,13 +150,13 @@ bool BatchedTransport::load_filled() {
   const bool found = take_filled(posted, true);
   const std::uint32_t batch = arrived_ - before;
   if (slots_found_ > 2 * batch) {
-    pace_ = 0;  // large messages: one is worth a read
+    pause_ = kNoPause;  // large messages: one is worth a read
   } else if (batch >= kGoodBatch) {
-    pace_ /= 2;
-  } else if (batch * kPacePerMessage <= pace_ && !doorbell_.allowed() && answered()) {
+    pause_ /= 2;
+  } else if (batch * kPausePerMessage <= pause_ && !doorbell_.allowed() && answered()) {
     allow();  // each is an answer that is waited for: let them ring
   } else {
-    pace_ = std::min(2 * pace_ + 1, kMostPace);
+    pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
   }
   return found;
 }
@@ -159,13 +166,16 @@ bool BatchedTransport::take_filled(std::uint64_t posted, bool quick) {
   auto& theirs = peer() != nullptr ? peer()->filled : ours.peer_filled;
   const std::uint32_t before = arrived_;
   std::uint64_t looked_at = holes_;
-  for (unsigned at = 0; at < words_; ++at) {
+  // Slots are used in turn: what was sent first is found first, where the last look ended.
+  unsigned at = last_word_;
+  for (unsigned left = words_; left != 0; --left, at = at + 1 == words_ ? 0 : at + 1) {
     const std::uint64_t filled =
         atomic(theirs[at]).load(std::memory_order_acquire);  // the slots, as above
     const Context context = layout().context_of_word(at);
     const unsigned word = at - layout().first_word(context);
     if (filled == receivers_[context].seen(word)) continue;
     looked_at |= 1ULL << context;
+    last_word_ = at;
     slots_found_ += static_cast<unsigned>(std::popcount(filled ^ receivers_[context].seen(word)));
     check(receivers_[context].see(word, filled, arrived_));
     if ((owed_words_ >> at & 1) == 0) continue;
@@ -241,7 +251,7 @@ void BatchedTransport::allow() noexcept {
   const std::size_t posted = queue_pair().post_receive(std::span(blank).first(used_receives_));
   receive_requests_.add(posted);
   used_receives_ -= posted;
-  pace_ = 0;
+  pause_ = kNoPause;
   doorbell_.allow();
   tell_limit();
 }

@@ -71,7 +71,8 @@ bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing
     std::size_t bytes = std::min(left, limits_.max_request_bytes);
     if (staging_ != nullptr) {
       const bool divisible = options_.mode == ChunkMode::kInPlace;
-      const std::size_t allowed = window_.allowance(left + sizeof(ChunkHeader), divisible);
+      const std::size_t allowed =
+          window_.allowance(left + sizeof(ChunkHeader), divisible, Clock::now());
       if (allowed == 0) return false;
       bytes = std::min(left, allowed);
     }
@@ -194,8 +195,10 @@ bool ChunkedTransport::post_request(ChunkWork& work) {
   request.remote_address = peer_region_.address + work.offset;
   request.remote_key = peer_region_.key;
   request.immediate = work.immediate;
+  // Before posting, which may take long: a round trip seen too short would be believed for long.
+  const Clock::time_point now = Clock::now();
   if (queue_pair_->post_send({&request, 1}) == 0) return false;
-  work.flight = window_.posted(work.bytes, Clock::now());
+  work.flight = window_.posted(work.bytes, now);
   return true;
 }
 

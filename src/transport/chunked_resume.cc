@@ -201,7 +201,8 @@ bool ChunkedTransport::catch_up(Deadline deadline) {
       }
       while (!works_.caught_up()) {
         ChunkWork& work = works_.again();
-        if (window_.allowance(work.bytes, false) < work.bytes || !post_request(work)) break;
+        if (window_.allowance(work.bytes, false, Clock::now()) < work.bytes || !post_request(work))
+          break;
         works_.posted_again();
       }
       if (works_.caught_up()) return true;

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "transport/requests.h"
+#include "transport/slot_hot_path.h"
 
 namespace leat::detail {
 namespace {
@@ -67,6 +68,10 @@ void ConfirmEachTransport::started(std::uint64_t /*peer_key*/) {
 }
 
 // --- send side
+
+bool ConfirmEachTransport::try_send(std::span<const std::byte> message, Context context) {
+  return send_by(*this, message, context);
+}
 
 std::optional<SlotRun> ConfirmEachTransport::find_run(Context context, unsigned count) {
   auto run = pools_[context].find(count);
@@ -173,6 +178,12 @@ void ConfirmEachTransport::replace_receives() {
 
 // --- receive side
 
+ReceiveResult ConfirmEachTransport::try_receive(Context context, Delivery& delivery) {
+  return receive_by(*this, context, delivery);
+}
+
+void ConfirmEachTransport::release(Delivery& delivery) noexcept { release_by(*this, delivery); }
+
 bool ConfirmEachTransport::look() {
   {
     const std::lock_guard lock(receive_lock_);
@@ -203,8 +214,7 @@ void ConfirmEachTransport::arrived(const Arrival& arrival) {
   const SlotRun run{slot - layout().first_slot(context), static_cast<unsigned>(count)};
   if (count > layout().longest_run(context) || run.first % kWordSlots + count > kWordSlots ||
       run.first + count > layout().slots(context) ||
-      !orders_[context].put(places_[context]++,
-                            {run, arrival.bytes, static_cast<SlotKind>(what), true}))
+      !orders_[context].put(places_[context]++, {run, arrival.bytes, static_cast<SlotKind>(what)}))
     nonsense("a message of " + std::to_string(arrival.bytes) + " bytes in slot " +
              std::to_string(slot));
 }

@@ -28,10 +28,15 @@ class ConfirmEachTransport final : public SlotTransport {
   ConfirmEachTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
                        const SlotOptions& options);
 
+  bool try_send(std::span<const std::byte> message, Context context) override;
+  ReceiveResult try_receive(Context context, Delivery& delivery) override;
+  void release(Delivery& delivery) noexcept override;
   bool pending() const override;
   bool receiving_waits_for_room() const override { return !untold_.empty(); }
 
  private:
+  friend SlotTransport;  // its templates
+
   struct Arrival {
     std::uint32_t immediate = 0;
     std::uint32_t bytes = 0;

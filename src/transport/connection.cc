@@ -1,8 +1,12 @@
 #include "transport/connection.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "base/log.h"
 #include "conn/link.h"
 #include "leat/error.h"
+#include "transport/attested.h"
 #include "transport/batched.h"
 #include "transport/chunked.h"
 #include "transport/confirm_each.h"
@@ -12,6 +16,8 @@
 
 namespace leat::detail {
 namespace {
+
+constexpr std::string_view kAttested = "attested+";
 
 // Makes a transport in two steps, as conn asks for them: our side first, then with the peer's word.
 class Setup {
@@ -43,46 +49,65 @@ class Setup {
 
  private:
   std::unique_ptr<Transport> make(Link& link) const {
-    if (link.transport == "tcp")
-      return std::make_unique<TcpTransport>(*link.stream, settings_.max_message_bytes);
-    const QueueDepths depths = queue_depths(*link.device, link.transport);
-    if (link.transport == "ring")
-      return std::make_unique<RingTransport>(std::move(link.device), std::move(link.queue_pair),
-                                             ring_options(depths));
-    if (link.transport == "planned")
-      return std::make_unique<PlannedTransport>(
-          std::move(link.device), std::move(link.queue_pair), ring_options(depths),
-          PlannedOptions{settings_.planned_bytes, settings_.plan_digest});
-    if (link.transport == "batched")
-      return std::make_unique<BatchedTransport>(std::move(link.device), std::move(link.queue_pair),
-                                                slot_options(depths));
-    if (link.transport == "confirm-each")
-      return std::make_unique<ConfirmEachTransport>(
-          std::move(link.device), std::move(link.queue_pair), slot_options(depths));
-    if (link.transport == "chunked")
-      return std::make_unique<ChunkedTransport>(std::move(link.device), std::move(link.queue_pair),
-                                                chunked_options(depths), resumer(link, depths));
-    throw Error(ErrorCode::kUnavailable, "no transport is named '" + link.transport + "'");
+    const std::string& name = link.transport;
+    if (!name.starts_with(kAttested)) return make_plain(name, link, settings_.max_message_bytes);
+    trusted::detail::ChannelSession session(settings_.attest_key_file, settings_.attest_algorithm,
+                                            link.active);
+    // Records are longer than their messages.
+    return std::make_unique<AttestedTransport>(
+        make_plain(name.substr(kAttested.size()), link,
+                   std::min(settings_.max_message_bytes, trusted::kMaxPayloadBytes) +
+                       trusted::kRecordOverheadBytes),
+        std::move(session));
   }
 
-  RingOptions ring_options(const QueueDepths& depths) const {
+  std::unique_ptr<Transport> make_plain(const std::string& name, Link& link,
+                                        std::size_t max_message_bytes) const {
+    if (name == "tcp") return std::make_unique<TcpTransport>(*link.stream, max_message_bytes);
+    const QueueDepths depths = queue_depths(*link.device, link.transport);
+    if (name == "ring")
+      return std::make_unique<RingTransport>(std::move(link.device), std::move(link.queue_pair),
+                                             ring_options(depths, max_message_bytes));
+    if (name == "planned")
+      return std::make_unique<PlannedTransport>(
+          std::move(link.device), std::move(link.queue_pair),
+          ring_options(depths, max_message_bytes),
+          PlannedOptions{settings_.planned_bytes, settings_.plan_digest});
+    if (name == "batched")
+      return std::make_unique<BatchedTransport>(std::move(link.device), std::move(link.queue_pair),
+                                                slot_options(depths, max_message_bytes));
+    if (name == "confirm-each")
+      return std::make_unique<ConfirmEachTransport>(std::move(link.device),
+                                                    std::move(link.queue_pair),
+                                                    slot_options(depths, max_message_bytes));
+    if (name == "chunked")
+      return std::make_unique<ChunkedTransport>(std::move(link.device), std::move(link.queue_pair),
+                                                chunked_options(depths, max_message_bytes),
+                                                resumer(link, depths));
+    throw Error(ErrorCode::kUnavailable, "no transport is named '" + name + "'");
+  }
+
+  RingOptions ring_options(const QueueDepths& depths, std::size_t max_message_bytes) const {
     return {.ring_bytes = settings_.ring_bytes,
             .context_ring_bytes = settings_.context_ring_bytes,
-            .max_message_bytes = settings_.max_message_bytes,
+            .max_message_bytes = max_message_bytes,
             .depths = depths};
   }
-  SlotOptions slot_options(const QueueDepths& depths) const {
+  SlotOptions slot_options(const QueueDepths& depths, std::size_t max_message_bytes) const {
     return {.slot_bytes = settings_.slot_bytes,
             .slot_count = static_cast<unsigned>(settings_.slot_count),
             .confirm_threshold = static_cast<unsigned>(settings_.confirm_threshold),
-            .max_message_bytes = settings_.max_message_bytes,
+            .max_message_bytes = max_message_bytes,
             .depths = depths};
   }
   std::unique_ptr<Resumer> resumer(const Link& link, const QueueDepths& depths) const {
     if (settings_.resume_timeout == std::chrono::milliseconds::zero()) return nullptr;
+    // An idle side does not notice that the path is cut; its end of the TCP connection must be
+    // there when the other side comes to resume, whose queue pair takes up to 8 seconds to fail.
+    outlast(link.stream->fd(), settings_.resume_timeout);
     return std::make_unique<Resumer>(*link.stream, link.active, depths);
   }
-  ChunkedOptions chunked_options(const QueueDepths& depths) const {
+  ChunkedOptions chunked_options(const QueueDepths& depths, std::size_t max_message_bytes) const {
     return {.mode = settings_.mode,
             .chunk_bytes = settings_.chunk_bytes,
             .window = settings_.window,
@@ -91,7 +116,7 @@ class Setup {
             .region_count = settings_.region_count,
             .verify = settings_.verify,
             .resume_timeout = settings_.resume_timeout,
-            .max_message_bytes = settings_.max_message_bytes,
+            .max_message_bytes = max_message_bytes,
             .depths = depths};
   }
 

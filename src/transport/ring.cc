@@ -150,6 +150,9 @@ std::span<std::byte> RingTransport::try_reserve(std::size_t bytes, Context conte
   if (!find_place(bytes, context, place)) return {};
   const std::size_t offset = (layout_.first_unit(context) + place.unit) * kPlaceUnitBytes;
   const bool direct = peer_memory_ != nullptr;
+  // A device without staging stores into the peer's memory, which has gone before start() then.
+  if (!direct && staging_ == nullptr)
+    throw Error(ErrorCode::kPeerDied, "the peer's memory has gone (" + describe() + ")");
   const auto memory =
       direct ? std::span(peer_memory_ + offset, bytes) : staging(context, place, bytes);
   reservation_ = {memory, context, place, direct};

@@ -7,13 +7,12 @@
 #include "base/asymmetric_barrier.h"
 #include "base/random.h"
 #include "transport/refusals.h"
+#include "transport/slot_hot_path.h"
 
 namespace leat::detail {
 namespace {
 
 constexpr std::uint64_t kFlushId = 1;
-// Look for failed sends at every so many messages; blocked senders look at each try.
-constexpr std::uint64_t kMessagesPerErrorPoll = 64;
 
 // The setup blob, as it lies in memory.
 static_assert(std::endian::native == std::endian::little);
@@ -53,8 +52,10 @@ SlotTransport::SlotTransport(const char* name, std::unique_ptr<Device> device,
       asymmetric_barriers_(register_for_heavy_barriers()),
       own_key_(random_word()),
       max_message_bytes_(options.max_message_bytes),
-      layout_(options.slot_bytes, options.slot_count, header_bytes) {
-  region_ = device_->allocate(head_bytes_ + layout_.bytes(), kRemoteRead | kRemoteWrite);
+      layout_(options.slot_bytes, options.slot_count, header_bytes),
+      region_(device_->allocate(head_bytes_ + layout_.bytes(), kRemoteRead | kRemoteWrite)),
+      head_(region_->memory().data()) {
+  region_->prepare(0, head_bytes_ + layout_.bytes());
   if (limits_.max_inline_bytes < layout_.bytes())
     staging_ = device_->allocate(layout_.bytes(), kLocalOnly);
 }
@@ -102,33 +103,11 @@ void SlotTransport::start(std::span<const std::byte> peer_setup) {
   if (shares_memory) shared_head_ = peer_memory;
   if (!direct_ && staging_ == nullptr) staging_ = device_->allocate(layout_.bytes(), kLocalOnly);
   outgoing_ = direct_ ? peer_memory + head_bytes_ : staging_->memory().data();
+  most_in_place_ = {max_in_place_bytes(0), max_in_place_bytes(1)};
   started(peer.header_key);
 }
 
 // --- send side
-
-bool SlotTransport::try_send(std::span<const std::byte> message, Context context) {
-  if (message.size() > max_in_place_bytes(context) || large_total_[context] != 0) [[unlikely]]
-    return send_large(message, context);
-  check_unreserved(context);
-  const auto run =
-      find_run(context, static_cast<unsigned>(layout_.slots_of(context, message.size())));
-  return run ? send_one(message, context, *run, SlotKind::kMessage) : no_room();
-}
-
-bool SlotTransport::send_one(std::span<const std::byte> message, Context context,
-                             const SlotRun& run, SlotKind kind) {
-  if (!send_error_.empty()) [[unlikely]]
-    poll_send_errors();
-  if (!message.empty())
-    std::memcpy(outgoing(context, run) + layout_.header_bytes(), message.data(), message.size());
-  if (!post(context, run, kind, message.size())) [[unlikely]] {
-    poll_send_errors();
-    return false;
-  }
-  if (++messages_sent_ % kMessagesPerErrorPoll == 0) poll_send_errors();
-  return true;
-}
 
 bool SlotTransport::no_room() {
   credit_waits_.add(1);
@@ -152,7 +131,7 @@ bool SlotTransport::send_large(std::span<const std::byte> message, Context conte
     const std::uint64_t bytes = message.size();
     const auto run = find_run(context, 1);
     if (!run) return no_room();
-    if (!send_one(std::as_bytes(std::span(&bytes, 1)), context, *run, SlotKind::kLargeStart))
+    if (!send_one(*this, std::as_bytes(std::span(&bytes, 1)), context, *run, SlotKind::kLargeStart))
       return false;
     total = message.size();
     sent = 0;
@@ -169,7 +148,7 @@ bool SlotTransport::send_large(std::span<const std::byte> message, Context conte
     while (!run && count > 1) run = find_run(context, count /= 2);
     if (!run) return no_room();
     const auto piece = message.subspan(sent, std::min(left, layout_.run_bytes(context, count)));
-    if (!send_one(piece, context, *run, SlotKind::kMessage)) return false;
+    if (!send_one(*this, piece, context, *run, SlotKind::kMessage)) return false;
     sent += piece.size();
     took_part_ = true;
   }
@@ -296,11 +275,7 @@ void SlotTransport::fail_sending(const std::string& what) {
 
 // --- receive side
 
-ReceiveResult SlotTransport::try_receive(Context context, Delivery& delivery) {
-  do {
-    while (waiting(context))
-      if (hand_out(context, delivery)) return ReceiveResult::kMessage;
-  } while (receive_error_.empty() && look());
+ReceiveResult SlotTransport::nothing_waits(Context context) {
   if (ended(context)) {
     if (large_[context].active()) nonsense("the end within a message");
     return ReceiveResult::kEnd;
@@ -310,32 +285,9 @@ ReceiveResult SlotTransport::try_receive(Context context, Delivery& delivery) {
   return ReceiveResult::kNothing;
 }
 
-// The next of that context, or as much of a large message as has come. False: not a whole one.
-bool SlotTransport::hand_out(Context context, Delivery& delivery) {
-  if (receive_is_nonsense_) [[unlikely]]
-    throw Error(ErrorCode::kProtocol, receive_error_);
-  const SlotOrder::Entry entry = take(context);
-  const std::byte* rode_along = std::exchange(rode_along_, nullptr);
-  const std::byte* bytes =
-      slots() + layout_.offset(context, entry.run.first) + layout_.header_bytes();
+bool SlotTransport::add_piece(Context context, const SlotOrder::Entry& entry,
+                              const std::byte* bytes, Delivery& delivery) {
   Reassembly& large = large_[context];
-  if (entry.kind == SlotKind::kMessage && !large.active()) [[likely]] {
-    delivery.context = context;
-    delivery.bytes = entry.bytes;
-    delivery.must_release = entry.bytes > Delivery::kSmallBytes;
-    if (delivery.must_release) {
-      delivery.data = bytes;
-      delivery.ticket = std::uint64_t{entry.run.first} << 32 | entry.run.count;
-    } else {
-      // Copied, so its slot is free at once, however long it is kept.
-      if (entry.bytes != 0)
-        std::memcpy(delivery.small.data(), rode_along != nullptr ? rode_along : bytes,
-                    Delivery::kSmallBytes);
-      delivery.data = nullptr;
-      give_back(context, entry.run);
-    }
-    return true;
-  }
   if (entry.kind == SlotKind::kLargeStart) {
     std::uint64_t total = 0;
     if (entry.bytes != sizeof total) nonsense("an odd announcement");
@@ -352,11 +304,6 @@ bool SlotTransport::hand_out(Context context, Delivery& delivery) {
   large.take(delivery);
   delivery.context = context;
   return true;
-}
-
-void SlotTransport::release(Delivery& delivery) noexcept {
-  give_back(delivery.context,
-            {static_cast<unsigned>(delivery.ticket >> 32), static_cast<unsigned>(delivery.ticket)});
 }
 
 void SlotTransport::nonsense(const std::string& what) {

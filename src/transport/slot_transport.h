@@ -32,7 +32,6 @@ class SlotTransport : public Transport {
   std::vector<std::byte> setup() const override;
   void start(std::span<const std::byte> peer_setup) override;
 
-  bool try_send(std::span<const std::byte> message, Context context) override;
   bool took_part() const override { return took_part_; }
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
   bool try_commit(std::size_t bytes) override;
@@ -40,8 +39,6 @@ class SlotTransport : public Transport {
   bool try_end() override;
   bool try_flush() override;
   bool try_drain() override { return try_flush(); }
-  ReceiveResult try_receive(Context context, Delivery& delivery) override;
-  void release(Delivery& delivery) noexcept override;
   void arm(Side side) override { queue_pair_->arm(side); }
   int event_fd(Side side) const override { return queue_pair_->event_fd(side); }
   bool room_comes_silently() const override { return true; }
@@ -77,6 +74,18 @@ class SlotTransport : public Transport {
   // The peer has ended and all of that context was taken.
   virtual bool ended(Context context) const = 0;
 
+  // --- for them: try_send, try_receive and release, in which the functions above are those of the
+  // transport itself, a final class, and so part of the code. Defined in slot_hot_path.h.
+  template <typename Self>
+  static bool send_by(Self& self, std::span<const std::byte> message, Context context);
+  template <typename Self>
+  static ReceiveResult receive_by(Self& self, Context context, Delivery& delivery);
+  template <typename Self>
+  static void release_by(Self& self, const Delivery& delivery) noexcept {
+    self.give_back(delivery.context, {static_cast<unsigned>(delivery.ticket >> 32),
+                                      static_cast<unsigned>(delivery.ticket)});
+  }
+
   // --- for them; send side
   // Where the bytes of a run are to be put: the peer's memory itself if the device can store there.
   std::byte* outgoing(Context context, const SlotRun& run) const {
@@ -98,8 +107,8 @@ class SlotTransport : public Transport {
   const Limits& limits() const { return limits_; }
   const SlotLayout& layout() const { return layout_; }
   const SlotOptions& options() const { return options_; }
-  std::byte* head() const { return region_->memory().data(); }
-  std::byte* slots() const { return head() + head_bytes_; }
+  std::byte* head() const { return head_; }
+  std::byte* slots() const { return head_ + head_bytes_; }
   // After start(): whether both sides share memory. Then slots have no headers: the transport keeps
   // them in its head, and stores and loads in the peer's by itself.
   bool shares_memory() const { return shares_memory_; }
@@ -133,12 +142,18 @@ class SlotTransport : public Transport {
     SlotRun run;
   };
 
-  bool send_one(std::span<const std::byte> message, Context context, const SlotRun& run,
-                SlotKind kind);
+  template <typename Self>
+  static bool send_one(Self& self, std::span<const std::byte> message, Context context,
+                       const SlotRun& run, SlotKind kind);
   bool send_large(std::span<const std::byte> message, Context context);
   bool no_room();
   void check_unreserved(Context context) const;
-  bool hand_out(Context context, Delivery& delivery);
+  template <typename Self>
+  static bool hand_out(Self& self, Context context, Delivery& delivery);
+  // The same of a piece of a large message, or what announces one.
+  bool add_piece(Context context, const SlotOrder::Entry& entry, const std::byte* bytes,
+                 Delivery& delivery);
+  ReceiveResult nothing_waits(Context context);
 
   // --- set once
   const char* name_;
@@ -155,6 +170,7 @@ class SlotTransport : public Transport {
   std::size_t max_message_bytes_;          // after start(), the smaller of both sides'
   SlotLayout layout_;                      // of our slots; after start(), of both sides'
   std::unique_ptr<MemoryRegion> region_;   // head and slots
+  std::byte* const head_;                  // its memory
   std::unique_ptr<MemoryRegion> staging_;  // mirrors the peer's slots; null if sends are inlined
   RemoteRegion peer_region_;
   std::byte* outgoing_ = nullptr;  // the peer's slots themselves, or staging_
@@ -166,6 +182,8 @@ class SlotTransport : public Transport {
   Reservation reservation_;
   bool took_part_ = false;
   bool end_sent_ = false;
+  // Of context 0, of each other one: max_in_place_bytes.
+  std::array<std::size_t, 2> most_in_place_{};
   std::uint64_t messages_sent_ = 0;
   std::uint64_t flush_wanted_ = 0;  // value of messages_sent_ that the posted flush covers
   std::uint64_t flushed_ = 0;       // and the one that is known to be covered

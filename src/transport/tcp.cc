@@ -101,6 +101,8 @@ bool TcpTransport::send_data(Kind kind, Context context, std::span<const std::by
     pump_input(Side::kSend);  // the credit may be in the socket already
     throw_if_failed();
     if (state.sent + cost(payload.size()) - state.peer_took > kWindowBytes) {
+      // Also a peer that ended in order gives no more credit once its stream has ended.
+      if (peer_closed_) fail(ErrorCode::kPeerDied, "the peer went away");
       credit_waits_.add(1);
       return false;
     }

@@ -71,11 +71,15 @@ class OwnRegions::Region final : public MemoryRegion {
   }
 
   void prepare(std::size_t offset, std::size_t bytes) noexcept override {
-    // A part smaller than a huge page would take more memory than it uses.
-    if (!huge_pages_ || bytes < kHugePageBytes) return;
-    const std::size_t end = kRegionHeaderBytes + offset + bytes;
-    for (std::size_t page = (kRegionHeaderBytes + offset) / kHugePageBytes;
+    if (!huge_pages_) return;
+    const std::size_t start = kRegionHeaderBytes + offset;
+    const std::size_t end = start + bytes;
+    for (std::size_t page = start / kHugePageBytes;
          page < prepared_.size() && page * kHugePageBytes < end; ++page) {
+      // One of which less than half is used would cost more than it is good for.
+      const std::size_t used =
+          std::min(end, (page + 1) * kHugePageBytes) - std::max(start, page * kHugePageBytes);
+      if (used < kHugePageBytes / 2) continue;
       if (prepared_[page]) continue;
       prepared_[page] = true;
       huge_pages_ = mapping_.take_huge_page(page * kHugePageBytes);

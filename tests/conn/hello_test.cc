@@ -101,12 +101,12 @@ TEST(HelloTest, AnswerAndResultComeBack) {
   EXPECT_EQ(decode_result(encode(failure)).text, "no memory");
 }
 
-// The layout of version 1, written by hand: a change of it must raise kProtocolVersion.
+// The layout of version 2, written by hand: a change of it must raise kProtocolVersion.
 TEST(HelloTest, BytesAreLittleEndianAndInTheirPlaces) {
   const Bytes frame = encode(some_hello());
   const auto at = [&](std::size_t i) { return std::to_integer<int>(frame[i]); };
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(frame.data()), 4), "leat");
-  EXPECT_EQ(at(4), 1);  // version
+  EXPECT_EQ(at(4), 2);  // version
   EXPECT_EQ(at(5), 0);
   EXPECT_EQ(at(6), 1);  // kind
   EXPECT_EQ(at(8) + 256 * at(9), static_cast<int>(kHelloBytes));
@@ -117,8 +117,8 @@ TEST(HelloTest, BytesAreLittleEndianAndInTheirPlaces) {
   EXPECT_EQ(at(40), 7);        // nonce
   EXPECT_EQ(at(56), 1);        // shm: allowed
   EXPECT_EQ(at(56 + 577), 3);  // ib: unusable
-  EXPECT_EQ(kHelloBytes, 2316U);
-  EXPECT_EQ(kAnswerBytes, 2425U);
+  EXPECT_EQ(kHelloBytes, 2324U);
+  EXPECT_EQ(kAnswerBytes, 2433U);
   EXPECT_EQ(kResultBytes, 2064U);
 }
 
@@ -230,7 +230,7 @@ TEST(HelloTest, OtherVersionsAreNamedTogetherWithOurs) {
   frame[4] = std::byte{7};
   frame[5] = std::byte{1};
   expect_error(ErrorCode::kVersion, "version 263 ", [&] { decode_hello(frame); });
-  expect_error(ErrorCode::kVersion, "this side version 1", [&] { decode_hello(frame); });
+  expect_error(ErrorCode::kVersion, "this side version 2", [&] { decode_hello(frame); });
 }
 
 TEST(HelloTest, WrongKindsSizesAndMagicAreRefused) {

@@ -99,6 +99,32 @@ TEST(TcpTest, AddressOfAnotherHostCannotBeListenedAt) {
   expect_words(error, {"192.0.2.1", "ip address"});
 }
 
+// How long the kernel asks a silent peer before it gives it up.
+std::chrono::seconds patience_of(int socket) {
+  int count = 0;
+  int interval = 0;
+  socklen_t bytes = sizeof count;
+  check(getsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, &bytes), "getsockopt");
+  check(getsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, &bytes), "getsockopt");
+  return std::chrono::seconds(count) * interval;
+}
+
+TEST(TcpTest, SilentPeerIsBorneAsLongAsItIsSaid) {
+  const Fd socket(check(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
+  prepare_socket(socket.get());
+  EXPECT_EQ(patience_of(socket.get()), std::chrono::seconds(15));
+  for (const auto patience : {std::chrono::milliseconds(0), std::chrono::milliseconds(20'001),
+                              std::chrono::milliseconds(3'600'000)}) {
+    outlast(socket.get(), patience);
+    EXPECT_GE(patience_of(socket.get()), std::max(patience, std::chrono::milliseconds(15'000)));
+    EXPECT_LE(patience_of(socket.get()), patience * 11 / 10 + std::chrono::seconds(15));
+  }
+  for (const auto endless : {std::chrono::milliseconds(-1), std::chrono::milliseconds::max()}) {
+    outlast(socket.get(), endless);
+    EXPECT_GE(patience_of(socket.get()), std::chrono::hours(24 * 40));
+  }
+}
+
 TEST(TcpTest, RefusalIsFastAndSaysHowOftenItWasTried) {
   std::uint16_t port = 0;
   const Fd bound = bound_socket(port);

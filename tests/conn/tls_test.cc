@@ -15,6 +15,7 @@
 #include <random>
 #include <thread>
 
+#include "base/key_file.h"
 #include "base/system_error.h"
 #include "conn/hello.h"
 #include "conn/tcp.h"
@@ -133,17 +134,19 @@ TEST_F(TlsTest, FailuresLeaveNothingBehind) {
 }
 
 TEST_F(TlsTest, KeyFilesAreChecked) {
-  const auto text_of = [](const std::string& text) -> std::string {
+  const std::string path = "/some/key";
+  const KeyFile key_file{"tls_psk_file", path, 16, 256};
+  const auto text_of = [&](const std::string& text) -> std::string {
     try {
-      parse_key(text, "/some/key");
+      parse_key(text, key_file);
       return "accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       return error.what();
     }
   };
-  EXPECT_EQ(parse_key(std::string(kKey) + " \r\n", "").size(), 16U);
-  EXPECT_EQ(parse_key("ABCDEFabcdef00112233445566778899", "")[0], 0xab);
+  EXPECT_EQ(parse_key(std::string(kKey) + " \r\n", key_file).size(), 16U);
+  EXPECT_EQ(parse_key("ABCDEFabcdef00112233445566778899", key_file)[0], 0xab);
   EXPECT_EQ(text_of(std::string(512, 'f')), "accepted");
   EXPECT_NE(text_of("").find("at least 32"), std::string::npos);
   EXPECT_NE(text_of("001122").find("at least 32"), std::string::npos);

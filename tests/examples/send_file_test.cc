@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 #include <random>
 
@@ -137,6 +140,29 @@ TEST_F(SendFile, SenderHearsWhyTheReceiverGaveUp) {
   EXPECT_EQ(sent.exit_code, 1);
   EXPECT_THAT(sent.err, HasSubstr("the receiver gave up: cannot create"));
   EXPECT_EQ(receiver.wait().exit_code, 1);
+}
+
+// Stands for a full disk: a limit of the receiver's process that write(2) meets in mid-file.
+TEST_F(SendFile, DiskThatTakesNoMoreIsSaidAtBothEnds) {
+  const std::string source = folder_.write("source", random_text(40'000'000));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 16 << 20;
+  const ScratchVariable regions("LEAT_REGION_BYTES", "64K");  // shared memory is files too
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);         // the receiver inherits both
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  Program receiver(kSendFile, {"--listen", "--output", path("copy")});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  const std::string address = receiver.wait_for("listening at ") + "?transport=chunked";
+  const ProgramResult sent = run_program(kSendFile, {source, address});
+  EXPECT_EQ(sent.exit_code, 1);
+  EXPECT_THAT(sent.err, HasSubstr("the receiver gave up: cannot write"));
+  const ProgramResult received = receiver.wait();
+  EXPECT_EQ(received.exit_code, 1);
+  EXPECT_THAT(received.err, HasSubstr("cannot write"));
+  EXPECT_EQ(files_in_folder(), 1);  // the source
 }
 
 TEST_F(SendFile, WrongArgumentsExitWithTwoAndTeach) {

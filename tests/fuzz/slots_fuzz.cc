@@ -40,7 +40,7 @@ constexpr std::uint64_t kKey = 99;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
   const unsigned slots = 16 + input.next<std::uint8_t>() % 113;
-  const SlotLayout layout(64, slots, sizeof(SlotHeader));
+  const SlotLayout layout(64, slots, sizeof(SlotFront));
   // Only the slots of context 0: AddressSanitizer sees what goes beyond them.
   std::vector<std::byte> memory(layout.offset(0, slots));
   SlotReceiver receiver(layout, 0, memory.data(), kKey);
@@ -52,14 +52,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const char* why = nullptr;
     switch (input.next<std::uint8_t>() % 8) {
       case 0: {  // a header that passes its check
-        SlotHeader header;
-        header.echo = input.next<std::uint8_t>();
+        SlotFront front;
+        SlotHeader& header = front.header;
+        front.echo = input.next<std::uint8_t>();
         const unsigned slot = input.next<std::uint8_t>() % slots;
         header.sequence = input.next<std::uint8_t>();
         header.place = input.next<std::uint8_t>();
-        header.bytes = input.next<std::uint16_t>();
+        header.size = input.next<std::uint16_t>();
         header.check = check_of(header, kKey);
-        std::memcpy(memory.data() + layout.offset(0, slot), &header, sizeof header);
+        std::memcpy(memory.data() + layout.offset(0, slot), &front, sizeof front);
         break;
       }
       case 1: {  // any bytes

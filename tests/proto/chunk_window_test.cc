@@ -24,6 +24,7 @@ struct Path {
   std::size_t queue_bytes = 64 * kMiB;
   double loss = 0;  // of packets
   double card_bytes_per_second = 2.5e9;
+  Nanoseconds late{0};  // confirmations are seen up to so much later, as processes sleep
 
   double holds() const {
     return bytes_per_second * std::chrono::duration<double>(round_trip).count();
@@ -51,20 +52,24 @@ class Model {
     Outcome outcome;
     window_.begin(bytes, now_);
     while (left != 0 || !chunks_.empty()) {
-      while (left != 0) {
-        const std::size_t chunk = window_.allowance(left, true);
-        if (chunk == 0) break;
-        EXPECT_LE(chunk, left);
-        left -= chunk;
-        post(chunk);
-      }
+      post_all(left);
       if (left == 0) window_.idle();
       outcome.most_in_flight = std::max(outcome.most_in_flight, window_.in_flight());
       if (chunks_.empty()) {
         ADD_FAILURE() << "nothing may be sent, nothing is on its way";
         break;
       }
-      finish_oldest(outcome, left < bytes / 2);
+      const Clock::time_point confirmed = pass_oldest(outcome, left < bytes / 2);
+      // Meanwhile others go, in their time.
+      while (left != 0 && window_.paced_until() > now_ && window_.paced_until() < confirmed) {
+        now_ = window_.paced_until();
+        post_all(left);
+        outcome.most_in_flight = std::max(outcome.most_in_flight, window_.in_flight());
+      }
+      now_ = std::max(now_, confirmed);
+      const ChunkWindow::Flight flight = chunks_.front().flight;
+      chunks_.pop_front();
+      window_.confirmed(flight, now_);
     }
     outcome.seconds = std::chrono::duration<double>(now_ - begin).count();
     outcome.rate = static_cast<double>(bytes) / outcome.seconds;
@@ -80,6 +85,16 @@ class Model {
     ChunkWindow::Flight flight;
   };
 
+  // As many as may go now.
+  void post_all(std::size_t& left) {
+    while (left != 0) {
+      const std::size_t chunk = window_.allowance(left, true, now_);
+      if (chunk == 0) break;
+      EXPECT_LE(chunk, left);
+      left -= chunk;
+      post(chunk);
+    }
+  }
   void post(std::size_t bytes) { chunks_.push_back({bytes, window_.posted(bytes, now_)}); }
 
   static Nanoseconds time_of(double bytes, double rate) {
@@ -87,8 +102,8 @@ class Model {
   }
 
   // Sends the packets of the oldest chunk through the path; the card goes on with later ones only
-  // when it has none of this one, so that chunks pass in order.
-  void finish_oldest(Outcome& outcome, bool late) {
+  // when it has none of this one, so that chunks pass in order. Returns when it is confirmed.
+  Clock::time_point pass_oldest(Outcome& outcome, bool late) {
     Chunk& chunk = chunks_.front();
     Clock::time_point arrived{};
     while (chunk.left != 0) {
@@ -115,10 +130,8 @@ class Model {
       arrived = narrow_free_;
       chunk.left -= bytes;
     }
-    now_ = std::max(now_, arrived + path_.round_trip);
-    const ChunkWindow::Flight flight = chunk.flight;
-    chunks_.pop_front();
-    window_.confirmed(flight, now_);
+    const auto range = static_cast<std::uint64_t>(path_.late.count()) + 1;
+    return arrived + path_.round_trip + Nanoseconds(random_() % range);
   }
 
   Path path_;
@@ -146,13 +159,13 @@ TEST(FixedWindow, HoldsSoManyChunksAndNoMore) {
     const Clock::time_point now{1s};
     std::deque<ChunkWindow::Flight> flights;
     for (std::size_t i = 0; i < chunks; ++i) {
-      ASSERT_EQ(window.allowance(5000, true), 1000u);
+      ASSERT_EQ(window.allowance(5000, true, now), 1000u);
       flights.push_back(window.posted(1000, now));
     }
-    EXPECT_EQ(window.allowance(5000, true), 0u);
+    EXPECT_EQ(window.allowance(5000, true, now), 0u);
     window.confirmed(flights.front(), now + 1ms);
-    EXPECT_EQ(window.allowance(5000, true), 1000u);
-    EXPECT_EQ(window.allowance(300, true), 300u);
+    EXPECT_EQ(window.allowance(5000, true, now), 1000u);
+    EXPECT_EQ(window.allowance(300, true, now), 300u);
   }
 }
 
@@ -162,11 +175,11 @@ TEST(LinkEnableChunk, GoesFirstAloneAndShort) {
       ChunkWindow window({.chunks = chunks, .link_enable = link});
       const Clock::time_point now{1s};
       window.begin(100 * kMiB, now);
-      ASSERT_EQ(window.allowance(100 * kMiB, true), kLinkBytes);
+      ASSERT_EQ(window.allowance(100 * kMiB, true, now), kLinkBytes);
       const auto flight = window.posted(kLinkBytes, now);
-      EXPECT_EQ(window.allowance(100 * kMiB, true), 0u);
+      EXPECT_EQ(window.allowance(100 * kMiB, true, now), 0u);
       window.confirmed(flight, now + 20ms);
-      EXPECT_GT(window.allowance(100 * kMiB, true), kLinkBytes);
+      EXPECT_GT(window.allowance(100 * kMiB, true, now), kLinkBytes);
     }
   }
 }
@@ -175,17 +188,17 @@ TEST(LinkEnableChunk, IsLeftOutWhereItIsOffOrThePathIsInUse) {
   const Clock::time_point now{1s};
   ChunkWindow off({.chunks = 1, .link_enable = LinkEnable::kOff});
   off.begin(100 * kMiB, now);
-  EXPECT_EQ(off.allowance(100 * kMiB, true), 4 * kMiB);
+  EXPECT_EQ(off.allowance(100 * kMiB, true, now), 4 * kMiB);
 
   ChunkWindow automatic({.chunks = 2});
   automatic.begin(1 * kMiB, now);
-  EXPECT_EQ(automatic.allowance(1 * kMiB, true), 1 * kMiB)
+  EXPECT_EQ(automatic.allowance(1 * kMiB, true, now), 1 * kMiB)
       << "a single chunk opens the path itself";
   automatic.confirmed(automatic.posted(1 * kMiB, now), now + 20ms);
   automatic.begin(100 * kMiB, now + 30ms);
-  EXPECT_EQ(automatic.allowance(100 * kMiB, true), 4 * kMiB) << "it was used a moment ago";
+  EXPECT_EQ(automatic.allowance(100 * kMiB, true, now), 4 * kMiB) << "it was used a moment ago";
   automatic.begin(100 * kMiB, now + 10s);
-  EXPECT_EQ(automatic.allowance(100 * kMiB, true), kLinkBytes) << "it was silent for long";
+  EXPECT_EQ(automatic.allowance(100 * kMiB, true, now), kLinkBytes) << "it was silent for long";
 }
 
 TEST(AdaptiveWindow, FillsPathsThatOneChunkCannot) {
@@ -229,6 +242,54 @@ TEST(AdaptiveWindow, KeepsNoQueueThatDrops) {
                                           << outcome.dropped << " late " << outcome.drops_late;
     }
   }
+}
+
+TEST(AdaptiveWindow, FillsSlowPathsToo) {
+  const Path path{.bytes_per_second = 5e6, .queue_bytes = 100'000};
+  Model model(path, {});
+  const Outcome outcome = model.transfer(16 * kMiB);
+  EXPECT_GT(outcome.rate, 0.85 * path.bytes_per_second);
+}
+
+TEST(AdaptiveWindow, StartsWithoutADropWhereTheQueueHoldsAsMuchAsThePath) {
+  for (const double rate : {5e6, 12.5e6, 125e6, 625e6}) {
+    Path path{.bytes_per_second = rate};
+    path.queue_bytes = static_cast<std::size_t>(path.holds());
+    EXPECT_EQ(Model(path, {}).transfer(static_cast<std::size_t>(rate)).dropped, 0u) << rate;
+  }
+}
+
+TEST(AdaptiveWindow, TakesLateConfirmationsForNoNarrowPath) {
+  for (const double rate : {5e6, 125e6}) {
+    const Path path{.bytes_per_second = rate, .queue_bytes = 64 * kMiB, .late = 4ms};
+    const Outcome outcome = Model(path, {}).transfer(static_cast<std::size_t>(rate * 5));
+    EXPECT_GT(outcome.rate, 0.85 * rate) << rate;
+  }
+}
+
+TEST(AdaptiveWindow, SpreadsAWindowOverTheRoundTrip) {
+  ChunkWindow window({.link_enable = LinkEnable::kOff});
+  Clock::time_point now{1s};
+  const auto post_all = [&] {
+    std::vector<ChunkWindow::Flight> flights;
+    while (const std::size_t bytes = window.allowance(100 * kMiB, true, now))
+      flights.push_back(window.posted(bytes, now));
+    return flights;
+  };
+  // Of what comes back at once, as after a loss, not all goes again at once.
+  std::size_t most = 0;
+  for (int round = 0; round < 12; ++round) {
+    const auto flights = post_all();
+    const std::size_t at_once = window.in_flight();
+    const std::size_t before = window.window();
+    if (round > 1) {
+      EXPECT_LE(at_once, before / 4 + kStartBytes);
+    }
+    most = std::max(most, at_once);
+    now += 20ms;
+    for (const auto& flight : flights) window.confirmed(flight, now);
+  }
+  EXPECT_GT(most, 0u);
 }
 
 TEST(AdaptiveWindow, StaysSmallOnAPathThatHoldsLittle) {
@@ -294,12 +355,12 @@ TEST(AdaptiveWindow, BeginsAnewAfterAQueuePairDied) {
   ChunkWindow window({});
   const Clock::time_point now{1s};
   window.begin(100 * kMiB, now);
-  const auto flight = window.posted(window.allowance(100 * kMiB, true), now);
+  const auto flight = window.posted(window.allowance(100 * kMiB, true, now), now);
   window.confirmed(flight, now + 20ms);
-  (void)window.posted(window.allowance(100 * kMiB, true), now);
+  (void)window.posted(window.allowance(100 * kMiB, true, now), now);
   window.lost();
   EXPECT_EQ(window.in_flight(), 0u);
-  EXPECT_EQ(window.allowance(100 * kMiB, true), kLinkBytes);
+  EXPECT_EQ(window.allowance(100 * kMiB, true, now), kLinkBytes);
   EXPECT_EQ(window.bytes_per_second(), 0);
 }
 
@@ -333,7 +394,7 @@ TEST(AdaptiveWindow, SurvivesAnyTimes) {
         case 4:
         case 5: {
           const std::size_t wanted = 1 + random() % (8 * kMiB);
-          const std::size_t bytes = window.allowance(wanted, random() % 4 != 0);
+          const std::size_t bytes = window.allowance(wanted, random() % 4 != 0, now);
           ASSERT_LE(bytes, wanted);
           if (bytes == 0) {
             ASSERT_FALSE(flights.empty()) << "stuck, seed " << seed << " step " << step;

@@ -31,7 +31,7 @@ class World {
   World(const Schedule& schedule, std::uint64_t seed)
       : schedule_(schedule),
         random_(seed),
-        layout_(64, schedule.slots, schedule.shared ? 0 : sizeof(SlotHeader)),
+        layout_(64, schedule.slots, schedule.shared ? 0 : sizeof(SlotFront)),
         memory_(layout_.bytes()),
         headers_(layout_.all_slots()),
         sender_(layout_.slots(0)),
@@ -76,7 +76,7 @@ class World {
  private:
   struct Write {
     SlotRun run;
-    SlotHeader header;
+    SlotFront front;
     bool bell = false;
     bool landed = false;
   };
@@ -105,12 +105,13 @@ class World {
     const auto run = sender_.find(static_cast<unsigned>(1 + random_() % schedule_.longest));
     if (!run) return;
     Write write{*run, {}, chance(schedule_.bells), chance(schedule_.landings)};
-    write.header.echo = sender_.flipped(*run);
+    write.front.echo = sender_.flipped(*run);
     sender_.take(*run);
-    write.header.sequence = ++sequence_;
-    write.header.place = sent_++;
-    write.header.bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, run->count));
-    write.header.check = check_of(write.header, kKey);
+    SlotHeader& header = write.front.header;
+    header.sequence = ++sequence_;
+    header.place = sent_++;
+    header.size = sized(layout_.run_bytes(0, run->count), SlotKind::kMessage);
+    header.check = check_of(header, kKey);
     if (schedule_.shared) return store(write);
     wire_.push_back({Request::kWrite, write});
     wire_.push_back({Request::kEcho, {}, run->first});
@@ -118,13 +119,16 @@ class World {
 
   // Where memory is shared: the message, the flip, and what tells of it, visible in that order.
   void store(const Write& write) {
-    const std::vector<std::uint32_t> body(write.header.bytes / sizeof(std::uint32_t),
-                                          write.header.place);
+    const SlotHeader& header = write.front.header;
+    const std::vector<std::uint32_t> body(header.bytes() / sizeof(std::uint32_t), header.place);
     std::memcpy(at(write.run.first), body.data(), body.size() * sizeof(std::uint32_t));
-    headers_[write.run.first] = write.header;
-    flags_[write.run.word()] = write.header.echo;
-    if (write.bell) events_.push_back({write.run.first, write.header.place});
-    if (write.landed) events_.push_back({~0u, write.header.sequence});
+    headers_[write.run.first] = header;
+    flags_[write.run.word()] = write.front.echo;
+    tell(write);
+  }
+  void tell(const Write& write) {
+    if (write.bell) events_.push_back({write.run.first, write.front.header.place});
+    if (write.landed) events_.push_back({~0u, write.front.header.sequence});
   }
 
   // The receiver's device executes the sender's requests in order; a write takes a while.
@@ -132,25 +136,24 @@ class World {
     if (wire_.empty()) return;
     Request& request = wire_.front();
     if (request.what == Request::kEcho) {
-      SlotHeader header;
-      std::memcpy(&header, at(request.slot), sizeof header);
-      answers_.push_back({request.slot / kWordSlots, header.echo});
+      std::uint64_t echo = 0;
+      std::memcpy(&echo, at(request.slot), sizeof echo);
+      answers_.push_back({request.slot / kWordSlots, echo});
       wire_.pop_front();
       return;
     }
     const Write& write = request.write;
     const std::size_t bytes = layout_.run_bytes(0, write.run.count) / sizeof(std::uint32_t);
-    std::vector<std::uint32_t> body(bytes, write.header.place);
+    const std::vector<std::uint32_t> body(bytes, write.front.header.place);
+    std::byte* const slot = at(write.run.first);
     if (!request.half) {  // the header comes first, the end of the body is missing
-      std::memcpy(at(write.run.first), &write.header, sizeof(SlotHeader));
-      std::memset(at(write.run.first) + sizeof(SlotHeader), 0xee, bytes * sizeof(std::uint32_t));
+      std::memcpy(slot, &write.front, sizeof write.front);
+      std::memset(slot + sizeof write.front, 0xee, bytes * sizeof(std::uint32_t));
       request.half = true;
       return;
     }
-    std::memcpy(at(write.run.first) + sizeof(SlotHeader), body.data(),
-                bytes * sizeof(std::uint32_t));
-    if (write.bell) events_.push_back({write.run.first, write.header.place});
-    if (write.landed) events_.push_back({~0u, write.header.sequence});
+    std::memcpy(slot + sizeof write.front, body.data(), bytes * sizeof(std::uint32_t));
+    tell(write);
     wire_.pop_front();
   }
 
@@ -343,7 +346,7 @@ TEST(ConfirmReceiver, GivesBackWhatItTookEarlyOnlyAfterItsFlip) {
 }
 
 TEST(SlotHeader, AnyFlippedBitChangesTheCheck) {
-  SlotHeader header{.echo = 7, .sequence = 3, .place = 2, .bytes = 100};
+  SlotHeader header{.place = 2, .size = 100, .sequence = 3};
   header.check = check_of(header, kKey);
   for (std::size_t bit = 0; bit < sizeof header * 8; ++bit) {
     std::array<std::byte, sizeof header> bytes;
@@ -362,22 +365,26 @@ TEST(SlotHeader, AnyFlippedBitChangesTheCheck) {
 
 class HostileSlots : public testing::Test {
  protected:
-  void write(unsigned slot, SlotHeader header) {
-    header.check = check_of(header, kKey);
-    std::memcpy(memory_.data() + layout_.offset(0, slot), &header, sizeof header);
+  // `key`: of another connection, if it is to be a forgery.
+  void write(unsigned slot, SlotHeader header, std::uint64_t key = kKey) {
+    header.check = check_of(header, key);
+    const SlotFront front{0, header};
+    std::memcpy(memory_.data() + layout_.offset(0, slot), &front, sizeof front);
   }
-  const SlotLayout layout_{64, 16, sizeof(SlotHeader)};
+  std::uint32_t bytes_of(unsigned slots) const {
+    return sized(layout_.run_bytes(0, slots), SlotKind::kMessage);
+  }
+  const SlotLayout layout_{64, 16, sizeof(SlotFront)};
   std::vector<std::byte> memory_ = std::vector<std::byte>(layout_.bytes());
   SlotReceiver receiver_{layout_, 0, memory_.data(), kKey};
   std::uint32_t found_ = 0;
 };
 
 TEST_F(HostileSlots, LengthBeyondTheSlotsIsRefused) {
-  for (const std::uint32_t bytes :
-       {static_cast<std::uint32_t>(layout_.run_bytes(0, 4)) + 1, 0x7fffffffu, 0xffffffffu}) {
+  for (const std::uint32_t bytes : {bytes_of(4) + 1, kMostSlotMessageBytes}) {
     SlotReceiver receiver(layout_, 0, memory_.data(), kKey);
     bool known = false;
-    write(0, {.echo = 0xffff, .sequence = 1, .bytes = bytes});
+    write(0, {.size = bytes, .sequence = 1});
     EXPECT_NE(receiver.see(0, 0xffff, found_), nullptr) << bytes;
     EXPECT_FALSE(receiver.waiting());
     EXPECT_NE(receiver_.rang(0, 0, 0, found_, known), nullptr);
@@ -385,35 +392,37 @@ TEST_F(HostileSlots, LengthBeyondTheSlotsIsRefused) {
     EXPECT_FALSE(receiver_.waiting());
   }
   // Within a word, but beyond the set.
-  write(14, {.sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, 4))});
+  write(14, {.size = bytes_of(4), .sequence = 1});
   EXPECT_NE(receiver_.see(0, 3u << 14, found_), nullptr);
   EXPECT_FALSE(receiver_.waiting());
 }
 
 TEST_F(HostileSlots, MoreSlotsThanFlippedIsRefused) {
-  write(0,
-        {.echo = 1, .sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, 2))});
+  write(0, {.size = bytes_of(2), .sequence = 1});
   EXPECT_NE(receiver_.see(0, 1, found_), nullptr);
 }
 
 TEST_F(HostileSlots, DamagedHeaderIsRefused) {
   EXPECT_NE(receiver_.see(0, 1, found_), nullptr) << "zeros are no header";
+  SlotReceiver receiver(layout_, 0, memory_.data(), kKey);
+  write(0, {.size = sized(1, static_cast<SlotKind>(3)), .sequence = 1});
+  EXPECT_NE(receiver.see(0, 1, found_), nullptr) << "there is no such kind";
 }
 
 TEST_F(HostileSlots, RepeatedPlaceIsRefused) {
-  write(0, {.echo = 1, .sequence = 1, .place = 0, .bytes = 1});
+  write(0, {.place = 0, .size = 1, .sequence = 1});
   ASSERT_EQ(receiver_.see(0, 1, found_), nullptr);
-  write(1, {.echo = 3, .sequence = 2, .place = 0, .bytes = 1});
+  write(1, {.place = 16, .size = 1, .sequence = 1});
   EXPECT_NE(receiver_.see(0, 3, found_), nullptr);
 }
 
 TEST_F(HostileSlots, PlaceBeyondWhatSlotsHoldIsRefused) {
-  write(0, {.echo = 1, .sequence = 1, .place = 16, .bytes = 1});
+  write(0, {.place = 16, .size = 1, .sequence = 1});
   EXPECT_NE(receiver_.see(0, 1, found_), nullptr);
 }
 
 TEST_F(HostileSlots, GapThatStaysIsRefused) {
-  write(0, {.echo = 1, .sequence = 1, .place = 1, .bytes = 1});
+  write(0, {.place = 1, .size = 1, .sequence = 1});
   ASSERT_EQ(receiver_.see(0, 1, found_), nullptr) << "the other one may come";
   int reads = 0;
   while (receiver_.read_done() == nullptr) ASSERT_LT(++reads, 100);
@@ -423,11 +432,8 @@ TEST_F(HostileSlots, GapThatStaysIsRefused) {
 TEST_F(HostileSlots, BytesOfAMessageAreNeverTakenForAHeader) {
   // A message of two slots was consumed; its second slot looks like the start of the next one, but
   // its writer did not know the key.
-  write(0,
-        {.echo = 3, .sequence = 1, .bytes = static_cast<std::uint32_t>(layout_.run_bytes(0, 2))});
-  SlotHeader forged{.echo = 3, .sequence = 2, .place = 1, .bytes = 1};
-  forged.check = check_of(forged, kKey + 1);
-  std::memcpy(memory_.data() + layout_.offset(0, 1), &forged, sizeof forged);
+  write(0, {.size = bytes_of(2), .sequence = 1});
+  write(1, {.place = 1, .size = 1, .sequence = 2}, kKey + 1);
   ASSERT_EQ(receiver_.see(0, 3, found_), nullptr);
   receiver_.release(receiver_.take().run);
   ASSERT_EQ(receiver_.landed(5, found_), nullptr);

@@ -18,7 +18,7 @@ declare -rA may_include=(
   [src/transport]="base verbs conn proto trusted"
   [src/socket]="base verbs conn proto trusted transport"
   [src/scml]="" # a library of its own on leat's public headers
-  [src/tools]="base verbs conn transport" # what leat-info lists and checks has no public header
+  [src/tools]="base verbs conn transport trusted" # what leat-info lists and checks has no public header
   [bench]="tools verbs" # the bare write that leat-bench planned compares with
   [examples]="tools" # the progress bar
 )

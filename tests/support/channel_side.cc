@@ -1,10 +1,16 @@
 #include "support/channel_side.h"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <ostream>
 #include <stdexcept>
 #include <thread>
 
+#include "base/fd.h"
+#include "base/system_error.h"
 #include "support/devices.h"
 
 namespace leat::detail {
@@ -26,8 +32,21 @@ std::vector<ChannelKind> channel_kinds() {
     for (const char* transport : {"ring", "planned", "confirm-each", "batched", "chunked"})
       kinds.push_back({transport, device});
   }
+  kinds.push_back({"attested+ring", "shm"});
   kinds.push_back({"tcp", "tcp"});
   return kinds;
+}
+
+std::string attest_key_file() {
+  // Memory, so that whichever of several processes ends first removes nothing.
+  static const Fd file = [] {
+    const std::string key(64, 'a');
+    Fd made(check(memfd_create("attest.key", MFD_CLOEXEC), "memfd_create"));
+    check(static_cast<int>(write(made.get(), key.data(), key.size())), "write");
+    check(fchmod(made.get(), 0600), "fchmod");
+    return made;
+  }();
+  return "/proc/self/fd/" + std::to_string(file.get());
 }
 
 Options channel_options(const ChannelKind& kind) {
@@ -35,6 +54,7 @@ Options channel_options(const ChannelKind& kind) {
   options.device = kind.device;
   options.transport = kind.transport;
   options.fallback = "never";
+  if (kind.transport.starts_with("attested+")) options.attest_key_file = attest_key_file();
   options.region_bytes = std::size_t{1} << 20;  // as large as a quarter of a ring
   options.connect_timeout = hang_limit();
   options.handshake_timeout = hang_limit();

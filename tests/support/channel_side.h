@@ -33,6 +33,8 @@ void PrintTo(const ChannelKind& kind, std::ostream* out);  // "ring_on_shm"
 // Every transport with RDMA on every test_devices(), and tcp.
 std::vector<ChannelKind> channel_kinds();
 
+// The key of every attested channel.
+std::string attest_key_file();
 // Options that force `kind`, and make a call that hangs fail.
 Options channel_options(const ChannelKind& kind);
 // The numeric host at which a peer reaches a listener for `kind`.

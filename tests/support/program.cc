@@ -40,7 +40,8 @@ std::string read_file(const std::string& path) {
 
 Program::Program(const std::string& path, const std::vector<std::string>& arguments,
                  const std::string& folder) {
-  const std::string program = std::string(LEAT_BUILD_FOLDER) + "/" + path;
+  const std::string program =
+      path.starts_with('/') ? path : std::string(LEAT_BUILD_FOLDER) + "/" + path;
   std::vector<std::string> words{program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;

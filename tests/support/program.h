@@ -20,7 +20,8 @@ struct ProgramResult {
 // A program under way; killed if it has not ended when this is destroyed.
 class Program {
  public:
-  // `path` below the build folder ("bench/leat-bench"). In `folder`, or here if that is empty.
+  // `path` below the build folder ("bench/leat-bench"), or absolute. In `folder`, or here if that
+  // is empty.
   Program(const std::string& path, const std::vector<std::string>& arguments,
           const std::string& folder = {});
   Program(const Program&) = delete;

@@ -164,6 +164,26 @@ TEST_P(LeatBenchOnDevice, Resnet152MovesEveryTensorOverEveryTransport) {
   }
 }
 
+TEST_P(LeatBenchOnDevice, TransferMovesABufferOverEveryCarrier) {
+  const ProgramResult result =
+      bench({"transfer", "-s", "100K,1M", "--chunk-bytes", "64K,128K", "--carriers",
+             "raw,header,inplace,auto,tcp", "-d", GetParam(), "--host",
+             GetParam() == "shm" ? "127.0.0.1" : "10.0.0.1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json object = json::parse(result.out, nullptr, false);
+  expect_frame(object, "transfer", 2 * (3 * 2 + 2));
+  EXPECT_EQ(object.at("device"), GetParam());
+  for (const json& row : object.at("results")) {
+    EXPECT_EQ(row.at("complete"), 1) << row;
+    EXPECT_GT(row.at("seconds"), 0) << row;
+    EXPECT_EQ(row.at("errors"), json::array()) << row;
+  }
+  for (const char* name : {"inplace_vs_header", "auto_vs_window1", "extra_memory_bytes"})
+    EXPECT_TRUE(object.at("ratios").at(name).is_number()) << name;
+  EXPECT_TRUE(object.at("ratios").at("auto_vs_path_rate").is_null()) << "nobody said a rate";
+  EXPECT_LE(object.at("ratios").at("extra_memory_bytes"), 64 << 10);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, LeatBenchOnDevice, testing::ValuesIn(test_devices()),
                          [](const auto& device) { return device_label(device.param); });
 
@@ -213,6 +233,26 @@ TEST(LeatBench, Resnet152DrawsItsBlocksAndBothFlows) {
   EXPECT_THAT(result.out, HasSubstr(" parameter_server_fct_resnet152_vs_tcp: "));
 }
 
+TEST(LeatBench, TransferDrawsGoodputSizesAndChunks) {
+  const ScratchFolder folder;
+  const ProgramResult result =
+      bench({"transfer", "-s", "64K,128K", "--chunk-bytes", "16K,32K", "--carriers", "inplace,auto",
+             "--path-rate", "1000", "--plots", folder.path()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const char* name : {"goodput", "sizes", "chunks"})
+    EXPECT_THAT(read_file(folder.path() + "/transfer-" + name + ".svg"), HasSubstr("</svg>"));
+  EXPECT_THAT(result.out, HasSubstr(" auto_vs_path_rate: "));
+}
+
+TEST(LeatBench, TransferThatDoesNotGetThroughIsTold) {
+  const ProgramResult result =
+      bench({"transfer", "-s", "64K", "--carriers", "auto", "--host", "192.0.2.1"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr(" 0/1 "));
+  EXPECT_THAT(result.out, HasSubstr("192.0.2.1"));
+  EXPECT_THAT(result.err, HasSubstr("1 transfers over transport chunked did not get through"));
+}
+
 TEST(LeatBench, PlotsWithoutGnuplotAreRefusedBeforeAnythingIsMeasured) {
   const ScratchFolder folder;
   ProgramResult missing;
@@ -246,6 +286,14 @@ TEST(LeatBench, LimitsAreACacheLineAndMemcpy) {
   expect_latency(object.at("results")[0], 8);
   EXPECT_EQ(object.at("results")[2].at("limit"), "memcpy");
   expect_bandwidth(object.at("results")[2], 1 << 20);
+}
+
+TEST(LeatBench, AttestHasEveryAlgorithmBesideTheBareMac) {
+  const json report = bench_json({"attest", "-s", "128"});
+  expect_frame(report, "attest", 12);
+  EXPECT_GT(report.at("ratios").at("attest_verify_128B_us"), 0);
+  for (const char* name : {"hmac_sha256", "hmac_sha384", "hmac_sha512", "aes256_gmac"})
+    EXPECT_GT(report.at("ratios").at(std::string("mac_vs_openssl_") + name), 0) << name;
 }
 
 TEST(LeatBench, PlannedIsSetAgainstTheBareWrite) {

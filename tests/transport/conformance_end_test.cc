@@ -115,6 +115,24 @@ TEST_P(ChannelEnd, SendingToAClosedPeerFailsSoon) {
       [](ChannelSide& side) { const Channel dropped = std::move(side.channel); });
 }
 
+TEST_P(ChannelEnd, CloseOfThePeerEndsASendThatWaitsForRoom) {
+  run(
+      [](ChannelSide& side) {
+        fill_up(side.channel, 3000);
+        side.peer.tell("full");
+        // It may take what was under way, but not all of this.
+        const std::vector<std::byte> message(kLarge);
+        expect_error(ErrorCode::kPeerDied, [&] { side.channel.send(message); });
+      },
+      [](ChannelSide& side) {
+        side.peer.hear("full");
+        // Over tcp this reads what was sent, so that closing is an end and no reset.
+        for (int i = 0; i < 100; ++i) EXPECT_FALSE(side.channel.try_receive(1));
+        const Channel dropped = std::move(side.channel);
+      },
+      {.first_options = [](Options& options) { options.timeout = hang_limit(); }});
+}
+
 TEST_P(ChannelEnd, CloseWakesAReceiverOfAnotherThread) {
   for (const int spin_us : {0, -1}) {
     run(
@@ -133,6 +151,37 @@ TEST_P(ChannelEnd, CloseWakesAReceiverOfAnotherThread) {
         },
         {.first_options = [&](Options& options) {
           options.spin = std::chrono::microseconds(spin_us);
+        }});
+  }
+}
+
+TEST_P(ChannelEnd, CloseEndsASenderOfAnotherThreadBetweenTwoMessages) {
+  for (const int spin_us : {0, -1}) {
+    run(
+        [](ChannelSide& side) {
+          for (std::size_t i = 0; i < 20; ++i) expect_message(side.channel.receive(), 3000, i);
+          side.peer.tell("received");
+          const auto count = side.peer.hear_value<std::size_t>();
+          for (std::size_t i = 20; i < count; ++i) {
+            ASSERT_NO_FATAL_FAILURE(expect_message(side.channel.receive(), 3000, i));
+          }
+          EXPECT_FALSE(side.channel.receive());
+        },
+        [](ChannelSide& side) {
+          std::size_t sent = 0;
+          std::thread sender([&] {
+            expect_error(ErrorCode::kClosed, [&] {
+              for (;; ++sent) send_pattern(side.channel, 3000, sent);
+            });
+          });
+          side.peer.hear("received");
+          side.channel.close();
+          sender.join();
+          side.peer.tell_value(sent);
+        },
+        {.second_options = [&](Options& options) {
+          options.spin = std::chrono::microseconds(spin_us);
+          options.linger = hang_limit();
         }});
   }
 }

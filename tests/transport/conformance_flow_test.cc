@@ -75,7 +75,7 @@ TEST_P(ChannelFlow, PingPongOfSleepers) {
 }
 
 TEST_P(ChannelFlow, PingPongOfSpinners) {
-  ping_pong(scaled(2000), {.first_options = never_sleep, .second_options = never_sleep});
+  ping_pong(scaled(500), {.first_options = never_sleep, .second_options = never_sleep});
 }
 
 TEST_P(ChannelFlow, PingPongOfASleeperAndASpinner) {

@@ -206,6 +206,48 @@ TEST_P(HostileToChunked, StaleTransfer) {
   });
 }
 
+// Each lies where the next one is due, so that only its numbers are wrong.
+TEST_P(HostileToChunked, TransferTwice) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.announce(whole(10), 0);
+        hostile.announce(whole(10), 2);
+      },
+      [](Transport& transport) {
+        Delivery delivery;
+        while (transport.try_receive(0, delivery) == ReceiveResult::kMessage)
+          EXPECT_EQ(delivery.bytes, 10u);
+      });
+}
+
+TEST_P(HostileToChunked, PartTwice) {
+  expect_refused([](Hostile& hostile) {
+    ChunkHeader header = whole(1000);
+    header.total = 3000;
+    header.count = 3;
+    hostile.announce(header, 0);
+    hostile.announce(header, 17);
+  });
+}
+
+// It announces a third region's worth, while both are in use.
+TEST_P(HostileToChunked, PlaceThatIsStillInUse) {
+  unsigned received = 0;
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        ChunkHeader header = whole(kRegionBytes);
+        for (std::uint32_t i = 0; i < 3; ++i) {
+          header.transfer = i;
+          hostile.announce(header, i % kRegions * kRegionUnits);
+        }
+      },
+      [&](Transport& transport) {
+        Delivery kept;  // for good
+        while (transport.try_receive(0, kept) == ReceiveResult::kMessage) ++received;
+        EXPECT_LE(received, kRegions);
+      });
+}
+
 TEST_P(HostileToChunked, LengthBeyondItsRegion) {
   expect_refused([](Hostile& hostile) { hostile.announce(whole(kRegionBytes + 1)); });
 }

@@ -38,7 +38,7 @@ class Hostile {
  public:
   // `shares`: where both could, memory.
   Hostile(VerbsSide& side, const SetupBlob& victim, bool shares)
-      : layout(kSlotBytes, kSlots, shares && victim.shares_memory != 0 ? 0 : sizeof(SlotHeader)),
+      : layout(kSlotBytes, kSlots, shares && victim.shares_memory != 0 ? 0 : sizeof(SlotFront)),
         side_(side),
         victim_(victim),
         shares_(shares),
@@ -47,7 +47,7 @@ class Hostile {
 
   std::string setup() const {
     const SetupBlob blob{own_.remote().address, own_.remote().bytes, kSlotBytes, kSlots, 1 << 20, 7,
-                         own_.remote().key,     sizeof(SlotHeader),  shares_,    0};
+                         own_.remote().key,     sizeof(SlotFront),   shares_,    0};
     return {reinterpret_cast<const char*>(&blob), sizeof blob};
   }
   // A word of our own head.
@@ -63,9 +63,8 @@ class Hostile {
   }
   void fill(unsigned slot, SlotHeader header) {
     header.check = check_of(header, victim_.header_key);
-    write(layout.header_bytes() == 0 ? kHeaders + slot * sizeof header
-                                     : kHeadBytes + layout.offset(0, slot),
-          header);
+    if (layout.header_bytes() == 0) return write(kHeaders + slot * sizeof header, header);
+    write(kHeadBytes + layout.offset(0, slot), SlotFront{0, header});
   }
   void ring(std::uint32_t immediate) {
     SendRequest request = immediate_request(immediate);
@@ -172,7 +171,7 @@ TEST_P(HostileToBatched, BitOfNoSlot) {
 TEST_P(HostileToBatched, LengthBeyondTheSlots) {
   expect_protocol_error(
       [](Hostile& hostile) {
-        hostile.fill(0, {.echo = 1, .sequence = 1, .bytes = 1 << 20});
+        hostile.fill(0, {.size = 1 << 20, .sequence = 1});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
       },
@@ -182,7 +181,7 @@ TEST_P(HostileToBatched, LengthBeyondTheSlots) {
 TEST_P(HostileToBatched, SequenceGap) {
   expect_protocol_error(
       [](Hostile& hostile) {
-        hostile.fill(0, {.echo = 1, .sequence = 2, .place = 1, .bytes = 10});
+        hostile.fill(0, {.place = 1, .size = 10, .sequence = 2});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
       },
@@ -192,7 +191,7 @@ TEST_P(HostileToBatched, SequenceGap) {
 TEST_P(HostileToBatched, SequenceFarAhead) {
   expect_protocol_error(
       [](Hostile& hostile) {
-        hostile.fill(0, {.echo = 1, .sequence = 1000, .place = 999, .bytes = 10});
+        hostile.fill(0, {.place = 999, .size = 10, .sequence = 1000});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
       },
@@ -202,8 +201,8 @@ TEST_P(HostileToBatched, SequenceFarAhead) {
 TEST_P(HostileToBatched, TheSamePlaceTwice) {
   expect_protocol_error(
       [](Hostile& hostile) {
-        hostile.fill(0, {.echo = 1, .sequence = 2, .place = 1, .bytes = 10});
-        hostile.fill(1, {.echo = 3, .sequence = 2, .place = 1, .bytes = 10});
+        hostile.fill(0, {.place = 1, .size = 10, .sequence = 2});
+        hostile.fill(1, {.place = 1, .size = 10, .sequence = 2});
         hostile.set(kFilled, 3);
         hostile.set(kPosted, 1);
       },
@@ -213,7 +212,7 @@ TEST_P(HostileToBatched, TheSamePlaceTwice) {
 TEST_P(HostileToBatched, EndThatSaysTooLittle) {
   expect_protocol_error(
       [](Hostile& hostile) {
-        hostile.fill(0, {.echo = 1, .sequence = 1, .bytes = 4, .kind = SlotKind::kEnd});
+        hostile.fill(0, {.size = sized(4, SlotKind::kEnd), .sequence = 1});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
       },
@@ -224,7 +223,7 @@ TEST_P(HostileToBatched, AnnouncedSizeAboveTheLimit) {
   expect_protocol_error(
       [](Hostile& hostile) {
         hostile.write(kHeadBytes + hostile.layout.header_bytes(), std::uint64_t{1} << 60);
-        hostile.fill(0, {.echo = 1, .sequence = 1, .bytes = 8, .kind = SlotKind::kLargeStart});
+        hostile.fill(0, {.size = sized(8, SlotKind::kLargeStart), .sequence = 1});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
       },

@@ -2,7 +2,7 @@
 # Runs in the guest before the command: makes the RDMA devices that run.sh --help describes.
 set -euo pipefail
 
-# A pair of network devices, va and vb, each with an address, joined like two ports by a cable.
+# Network devices va and vb, joined like two ports by a cable, va with an address.
 add_network() {
   local mtu=$1
   ip link set lo up
@@ -10,6 +10,24 @@ add_network() {
   ip addr add 10.0.0.1/24 dev va
   ip link set va up
   ip link set vb up
+}
+
+# The same with a switch between them, whose ports are ma and mb. Impairments belong there, in the middle: in a queue of va's own
+# packets would still count as its sender's, and both rxe and TCP send less while they have packets lying there.
+add_network_with_middle() {
+  local mtu=$1 side
+  ip link set lo up
+  ip link add name switch mtu "$mtu" type bridge
+  # It has no business with addresses, and would answer for those of this host.
+  ip link set dev switch arp off
+  ip link set dev switch up
+  for side in a b; do
+    ip link add "v$side" mtu "$mtu" type veth peer name "m$side" mtu "$mtu"
+    ip link set dev "m$side" master switch
+    ip link set dev "m$side" up
+    ip link set dev "v$side" up
+  done
+  ip addr add 10.0.0.1/24 dev va
 }
 
 # Both ends are in this one host (rxe works in the initial network namespace only), and Linux would deliver packets between two
@@ -45,7 +63,7 @@ add_rdma_device() {
 }
 
 if [[ ${1-} == --wan ]]; then
-  add_network 1500
+  add_network_with_middle 1500
   route_over_cable
   add_rdma_device rxe0 va
   add_rdma_device rxe1 vb

@@ -12,7 +12,7 @@ readonly modules=(
   virtio_pci 9pnet_virtio 9p overlay                  # the host's files
   crc32_generic crc32_pclmul rdma_rxe                 # Soft-RoCE; without crc32_generic no rxe device can be added
   ib_uverbs ib_umad rdma_cm rdma_ucm                  # its interfaces for programs
-  veth sch_netem sch_tbf                              # the network below it, and its impairments
+  veth bridge sch_netem sch_tbf                       # the network below it, and its impairments
 )
 
 die() {

@@ -13,7 +13,7 @@ Usage: run.sh [OPTION]... [--] COMMAND [ARGUMENT]...
 Runs COMMAND in a QEMU guest with Debian's kernel and Soft-RoCE (rdma_rxe), so that RDMA code meets a real kernel on a machine
 without RDMA hardware. Needs Debian 12 on amd64; installs what is missing when run as root.
 
-  --wan              two devices with a cable between them, instead of one (see below)
+  --wan              two devices with a switch between them, instead of one (see below)
   --cpus N           virtual CPUs (default 2)
   --memory MIB       memory of the guest (default 4096)
   --memlock KIB      limit of locked memory for COMMAND, without the right to exceed it (default: unlimited)
@@ -24,8 +24,9 @@ without RDMA hardware. Needs Debian 12 on amd64; installs what is missing when r
 What COMMAND finds in the guest
   devices      rxe0, RoCE v2 on network device va with address 10.0.0.1, GID index 1, path MTU 4096.
                With --wan: rxe0 on va (10.0.0.1) and rxe1 on vb (10.0.0.2), path MTU 1024; TCP and RDMA between the two addresses
-               cross the cable, which is perfect until COMMAND says otherwise, e.g. for 20 ms round trip and a short queue:
-                 tc qdisc add dev va root netem delay 10ms limit 100; tc qdisc add dev vb root netem delay 10ms limit 100
+               cross a switch with the ports ma (to va) and mb (to vb), which is perfect until COMMAND says otherwise, e.g. for
+               20 ms round trip and a short queue:
+                 tc qdisc add dev ma root netem delay 10ms limit 100; tc qdisc add dev mb root netem delay 10ms limit 100
   files        the host's, at the same paths, same current folder. Writes are lost with the guest, except those below --out.
   environment  PATH and all LEAT_*, GTEST_*, CTEST_*, ASAN_*, TSAN_*, UBSAN_* variables, except LEAT_VM_*; HOME=/root.
   user         root. Standard input is empty.

@@ -10,8 +10,6 @@
 #include <cstdio>
 #include <system_error>
 
-namespace training {
-
 LocalProcesses::~LocalProcesses() {
   for (const pid_t child : children_) kill(child, SIGKILL);
   for (const pid_t child : children_)
@@ -38,8 +36,7 @@ bool LocalProcesses::wait() {
     if (ended < 0) throw std::system_error(errno, std::generic_category(), "waitpid");
     std::erase(children_, ended);
     if (WIFSIGNALED(status))
-      std::fprintf(stderr, "secure_training: a process was killed by signal %d\n",
-                   WTERMSIG(status));
+      std::fprintf(stderr, "a process was killed by signal %d\n", WTERMSIG(status));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return false;
   }
   return true;
@@ -53,5 +50,3 @@ std::vector<std::string> free_local_addresses(std::size_t count) {
     addresses.push_back(listeners.emplace_back("127.0.0.1:0").address());
   return addresses;
 }
-
-}  // namespace training

@@ -1,4 +1,4 @@
-// The processes of a training that runs on this machine alone.
+// The processes of an example that runs on this machine alone.
 #pragma once
 
 #include <sys/types.h>
@@ -7,8 +7,6 @@
 #include <functional>
 #include <string>
 #include <vector>
-
-namespace training {
 
 // Forks, so make it before any thread exists. Children end with their parent; the destructor kills
 // those that have not ended.
@@ -30,5 +28,3 @@ class LocalProcesses {
 
 // Addresses of this host with ports that are free now.
 std::vector<std::string> free_local_addresses(std::size_t count);
-
-}  // namespace training

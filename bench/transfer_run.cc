@@ -1,0 +1,268 @@
+#include "transfer_run.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <system_error>
+
+#include "confirm_report.h"
+#include "forked_peer.h"
+#include "machine.h"
+#include "pattern.h"
+#include "process_usage.h"
+#include "verbs/device_table.h"
+
+namespace leat::bench {
+namespace {
+
+using nlohmann::json;
+using Steady = std::chrono::steady_clock;
+
+constexpr std::uint64_t kSeed = 5;
+constexpr unsigned kCopies = 5;
+// Transfers before the timed ones, if there are more: each of the two regions is new once.
+constexpr unsigned kWarmups = 2;
+constexpr std::size_t kSmallestMtu = 256;
+
+// Its SHA-256.
+std::string digest_of(std::span<const std::byte> bytes) {
+  std::array<std::uint8_t, EVP_MAX_MD_SIZE> digest{};
+  unsigned length = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) != 1)
+    throw std::runtime_error("OpenSSL has no SHA-256");
+  std::string text;
+  for (const std::uint8_t byte : std::span(digest).first(length)) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+// What a process needed since begin().
+class Watch {
+ public:
+  // The side that receives counts what both share, so that it is counted once.
+  explicit Watch(bool receives) : receives_(receives) {}
+
+  void begin() { base_ = now(); }
+  void connected() {
+    connected_ = now();
+    reset_peak();
+  }
+  // `payload_bytes`: of the memory in use, the transfer's own. Where it lies in memory that the
+  // connection had from the beginning, it is taken from that.
+  void transferred(std::size_t payload_bytes) {
+    const std::int64_t peak = now() + static_cast<std::int64_t>(released_since_peak());
+    const auto payload = static_cast<std::int64_t>(payload_bytes);
+    const bool was_there = connected_ - base_ >= payload;
+    connection_bytes_ = connected_ - base_ - (was_there ? payload : 0);
+    transfer_bytes_ = peak - connected_ - (was_there ? 0 : payload);
+  }
+  json report(double cpu) const {
+    return {{"cpu_seconds", cpu},
+            {"connection_bytes", connection_bytes_},
+            {"transfer_bytes", transfer_bytes_}};
+  }
+
+ private:
+  std::int64_t now() const {
+    const ResidentMemory memory = resident_memory();
+    return static_cast<std::int64_t>(memory.own_bytes + (receives_ ? memory.shared_bytes : 0));
+  }
+
+  const bool receives_;
+  std::int64_t base_ = 0;
+  std::int64_t connected_ = 0;
+  std::int64_t connection_bytes_ = 0;
+  std::int64_t transfer_bytes_ = 0;
+};
+
+// From the receiver to the sender: the next transfer may begin. Made before both are.
+class Gate {
+ public:
+  Gate() {
+    if (pipe2(ends_, O_CLOEXEC) != 0)
+      throw std::system_error(errno, std::generic_category(), "pipe");
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() {
+    for (const int end : ends_) close(end);
+  }
+  void open() const {
+    if (write(ends_[1], "", 1) != 1) throw std::runtime_error("the sender ended early");
+  }
+  void pass() const {
+    char byte = 0;
+    if (read(ends_[0], &byte, 1) != 1) throw std::runtime_error("the receiver ended early");
+  }
+
+ private:
+  int ends_[2];
+};
+
+unsigned warmups(const RunOptions& options) { return std::min(kWarmups, options.iterations - 1); }
+
+// Runs `side` with what every side has: a core, a limit, and a way to say why it failed.
+template <typename Side>
+void run_side(const ForkedPeer::Tell& tell, const RunOptions& options, std::size_t core,
+              Side&& side) {
+  alarm(options.limit_seconds);
+  try {
+    if (!options.cpus.empty()) pin_to_core(options.cpus[std::min(core, options.cpus.size() - 1)]);
+    side();
+  } catch (const std::exception& error) {
+    tell(json{{"error", error.what()}}.dump());
+  }
+}
+
+void send_all(const TransferCase& transfer, const RunOptions& options, const Gate& gate,
+              const std::string& address, const ForkedPeer::Tell& tell) {
+  std::vector<std::byte> payload(transfer.bytes);
+  fill_pattern(payload, kSeed, 0);
+  const std::string digest = digest_of(payload);
+  Watch watch(/*receives=*/false);
+  watch.begin();
+  const auto end = make_sending_end(transfer);
+  end->connect(address);
+  watch.connected();
+  tell(json{{"device", end->device()}, {"digest", digest}}.dump());
+  std::vector<double> seconds;
+  double cpu = 0;
+  for (unsigned i = 0; i < options.iterations; ++i) {
+    gate.pass();
+    const double cpu_before = cpu_seconds();
+    const auto start = Steady::now();
+    end->send(payload);
+    if (i >= warmups(options)) {
+      seconds.push_back(std::chrono::duration<double>(Steady::now() - start).count());
+      cpu += cpu_seconds() - cpu_before;
+    }
+    if (i == 0) watch.transferred(0);
+  }
+  json report = watch.report(cpu / static_cast<double>(seconds.size()));
+  report["seconds"] = seconds;
+  report["resumes"] = end->resumes();
+  tell(report.dump());
+  end->stay();  // the parent ends us when the receiver too has said what it has
+}
+
+void receive_all(const TransferCase& transfer, const RunOptions& options, const Gate& gate,
+                 const ForkedPeer::Tell& tell) {
+  std::vector<std::byte> place;
+  if (needs_place(transfer.carrier)) place.resize(transfer.bytes);
+  static_cast<void>(digest_of({}));  // what OpenSSL takes for itself belongs to no transfer
+  Watch watch(/*receives=*/true);
+  watch.begin();
+  const auto end = make_receiving_end(transfer, place);
+  tell(end->address());
+  end->accept();
+  watch.connected();
+  json digests = json::array();
+  double cpu = 0;
+  for (unsigned i = 0; i < options.iterations; ++i) {
+    gate.open();
+    const double cpu_before = cpu_seconds();
+    const std::span<const std::byte> bytes = end->receive();
+    if (i >= warmups(options)) cpu += cpu_seconds() - cpu_before;
+    digests.push_back(digest_of(bytes));  // and so all of it was touched here
+    if (i == 0) watch.transferred(needs_place(transfer.carrier) ? 0 : bytes.size());
+  }
+  json report = watch.report(cpu / static_cast<double>(options.iterations - warmups(options)));
+  report["digests"] = digests;
+  tell(report.dump());
+  end->stay();
+}
+
+json hear(const ForkedPeer& peer) {
+  json said = json::parse(peer.listen());
+  if (said.contains("error")) throw std::runtime_error(said.at("error").get<std::string>());
+  return said;
+}
+
+SideUsage usage_of(const json& report) {
+  return {report.at("cpu_seconds"), report.at("connection_bytes"), report.at("transfer_bytes")};
+}
+
+// Packets of the verbs device since it had sent `before`, without those that the payload needs.
+std::uint64_t packets_beyond(const std::string& device, std::uint64_t before, std::size_t bytes) {
+  const std::uint64_t sent = packets_sent(device) - before;
+  const std::size_t mtu =
+      std::max<std::size_t>(kSmallestMtu, detail::probe_device(device).mtu_bytes);
+  const std::uint64_t needed = (bytes + mtu - 1) / mtu;
+  return sent > needed ? sent - needed : 0;
+}
+
+}  // namespace
+
+double TransferResult::median_seconds() const { return median_of(seconds); }
+
+TransferResult run_transfer(const TransferCase& transfer, const RunOptions& options) {
+  TransferResult result;
+  const Gate gate;
+  const auto start = Steady::now();
+  const std::uint64_t segments = tcp_segments_resent();
+  std::uint64_t packets = 0;
+  try {
+    ForkedPeer receiver([&](const ForkedPeer::Tell& tell) {
+      run_side(tell, options, 1, [&] { receive_all(transfer, options, gate, tell); });
+    });
+    const std::string address = receiver.listen();
+    if (address.front() == '{') throw std::runtime_error(json::parse(address).at("error"));
+    ForkedPeer sender([&](const ForkedPeer::Tell& tell) {
+      run_side(tell, options, 0, [&] { send_all(transfer, options, gate, address, tell); });
+    });
+    const json begun = hear(sender);
+    result.device = begun.at("device");
+    packets = packets_sent(result.device);
+    const json sent = hear(sender);
+    const json received = hear(receiver);
+    result.seconds = sent.at("seconds").get<std::vector<double>>();
+    result.resumes = sent.at("resumes");
+    result.sender = usage_of(sent);
+    result.receiver = usage_of(received);
+    result.complete = true;
+    for (const json& digest : received.at("digests")) {
+      if (digest == begun.at("digest")) continue;
+      result.complete = false;
+      result.error = "what arrived has another digest than what was sent";
+    }
+  } catch (const std::exception& error) {
+    const double took = std::chrono::duration<double>(Steady::now() - start).count();
+    result.error = took >= options.limit_seconds
+                       ? "not through after " + std::to_string(options.limit_seconds) + " s"
+                       : error.what();
+  }
+  if (packets != 0) {
+    result.resent_packets =
+        packets_beyond(result.device, packets, transfer.bytes * options.iterations);
+  } else if (result.device == "tcp") {
+    result.resent_packets = tcp_segments_resent() - segments;
+  }
+  return result;
+}
+
+double memcpy_seconds(std::size_t bytes) {
+  const std::vector<std::byte> from(bytes, std::byte{1});
+  std::vector<std::byte> to(bytes);
+  std::vector<double> seconds;
+  for (unsigned i = 0; i < kCopies; ++i) {
+    const auto start = Steady::now();
+    std::memcpy(to.data(), from.data(), bytes);
+    // The compiler must not drop copies that nothing reads.
+    asm volatile("" : : "r"(to.data()) : "memory");
+    seconds.push_back(std::chrono::duration<double>(Steady::now() - start).count());
+  }
+  return *std::ranges::min_element(seconds);
+}
+
+}  // namespace leat::bench

@@ -1,0 +1,46 @@
+// One run of a carrier, in two processes made for it, and what each of them needed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transfer_ends.h"
+
+namespace leat::bench {
+
+// Of one side. Memory beyond the transfer's own bytes.
+struct SideUsage {
+  double cpu_seconds = 0;             // of the timed transfers, each
+  std::int64_t connection_bytes = 0;  // what the idle connection holds
+  std::int64_t transfer_bytes = 0;    // what the first transfer took in addition, at its peak
+};
+
+struct TransferResult {
+  bool complete = false;             // everything arrived, with the right digest
+  std::string error;                 // why not
+  std::vector<double> seconds;       // of each timed transfer
+  std::uint64_t resent_packets = 0;  // in all
+  std::uint64_t resumes = 0;
+  std::string device;
+  SideUsage sender;
+  SideUsage receiver;
+
+  double median_seconds() const;
+};
+
+struct RunOptions {
+  // Transfers over one connection. Of more than one the first two are not timed: memory is new.
+  unsigned iterations = 1;
+  unsigned limit_seconds = 120;  // for all of them
+  std::vector<int> cpus;         // sender, receiver
+};
+
+// Forks, so call it while there are no threads. A transfer that fails or takes too long is a
+// result, not an error.
+TransferResult run_transfer(const TransferCase& transfer, const RunOptions& options);
+
+// The time of memcpy for that many bytes, in memory that was touched before: the best of some.
+double memcpy_seconds(std::size_t bytes);
+
+}  // namespace leat::bench

@@ -1,0 +1,17 @@
+// What the roles of leat-provision share: their folders and how they speak.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "trusted/remote/files.h"
+
+namespace leat::tools {
+
+// For its owner only; it must not exist.
+void make_folder(const std::string& path);
+std::string hex_of(trusted::remote::View bytes);
+// The one line or object that a command ends with.
+void print(const nlohmann::ordered_json& object, const std::string& text, bool json);
+
+}  // namespace leat::tools

@@ -1,0 +1,284 @@
+#include "transport/attested.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "leat/error.h"
+#include "transport/refusals.h"
+
+namespace leat::detail {
+namespace {
+
+using trusted::kHeaderBytes;
+using trusted::Kind;
+using trusted::kMacSlotBytes;
+using trusted::kRecordOverheadBytes;
+using trusted::Proof;
+using trusted::RecordHeader;
+using trusted::Verdict;
+
+// Buffers larger than that are given back to the system after their use.
+constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
+constexpr std::size_t kLeastBufferBytes = 4096;
+
+void put_together(const Proof& proof, std::span<const std::byte> payload,
+                  std::span<std::byte> record) {
+  std::memcpy(record.data(), proof.header.data(), kHeaderBytes);
+  if (!payload.empty()) std::memcpy(record.data() + kHeaderBytes, payload.data(), payload.size());
+  std::memcpy(record.data() + kHeaderBytes + payload.size(), proof.mac.data(), kMacSlotBytes);
+}
+
+}  // namespace
+
+std::span<std::byte> AttestedTransport::Buffer::take(std::size_t wanted) {
+  if (bytes < wanted) {
+    const std::size_t rounded = std::max(kLeastBufferBytes, std::bit_ceil(wanted));
+    memory = std::make_unique_for_overwrite<std::byte[]>(rounded);
+    bytes = rounded;
+  }
+  return {memory.get(), wanted};
+}
+
+void AttestedTransport::Buffer::shrink() noexcept {
+  if (bytes <= kKeptBytes) return;
+  memory.reset();
+  bytes = 0;
+}
+
+AttestedTransport::AttestedTransport(std::unique_ptr<Transport> inner,
+                                     trusted::detail::ChannelSession session)
+    : inner_(std::move(inner)), session_(std::move(session)) {}
+
+std::vector<std::byte> AttestedTransport::setup() const {
+  std::vector<std::byte> bytes(session_.offer().begin(), session_.offer().end());
+  const std::vector<std::byte> inner = inner_->setup();
+  bytes.insert(bytes.end(), inner.begin(), inner.end());
+  return bytes;
+}
+
+void AttestedTransport::start(std::span<const std::byte> peer_setup) {
+  const std::size_t offered = std::min(peer_setup.size(), session_.offer().size());
+  session_.begin(peer_setup.first(offered));
+  inner_->start(peer_setup.subspan(offered));
+}
+
+// --- send side
+
+bool AttestedTransport::try_send(std::span<const std::byte> message, Context context) {
+  if (reserved_.memory.data() != nullptr && reserved_.context == context) [[unlikely]]
+    refuse_while_reserved(context);
+  return send(message, context, Kind::kSend);
+}
+
+bool AttestedTransport::send(std::span<const std::byte> message, Context context, Kind kind) {
+  Waiting& waiting = waiting_[context];
+  if (!waiting.record.empty()) [[unlikely]] {
+    check_same(message, waiting);
+    return send_waiting(context);
+  }
+  if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
+  const std::size_t record_bytes = message.size() + kRecordOverheadBytes;
+  const bool in_place = record_bytes <= inner_->max_in_place_bytes(context);
+  std::span<std::byte> place;
+  if (in_place) {
+    place = inner_->try_reserve(record_bytes, context);
+    if (place.data() == nullptr) return false;
+  }
+
+  Proof proof;
+  const Verdict verdict = session_.kernel().attest(
+      {.session = session_.id(), .kind = kind, .stream = static_cast<std::uint8_t>(context)},
+      message, proof);
+  if (verdict != Verdict::kOk) [[unlikely]] {
+    if (in_place) inner_->abandon();
+    throw Error(ErrorCode::kUnavailable,
+                "cannot attest a message: " + std::string(to_string(verdict)), "Connect anew.");
+  }
+  // What is attested is the caller's message, not what stands in memory that the peer can write.
+  if (in_place) {
+    put_together(proof, message, place);
+    if (commit_place(record_bytes)) [[likely]]
+      return true;
+  }
+  const auto record = waiting.buffer.take(record_bytes);
+  put_together(proof, message, record);
+  waiting.record = record;
+  return !in_place && send_waiting(context);
+}
+
+// Holds no place of the inner transport when it returns or throws.
+bool AttestedTransport::commit_place(std::size_t bytes) try {
+  if (inner_->try_commit(bytes)) [[likely]]
+    return true;
+  inner_->abandon();
+  return false;
+} catch (...) {
+  inner_->abandon();
+  throw;
+}
+
+bool AttestedTransport::send_waiting(Context context) {
+  Waiting& waiting = waiting_[context];
+  if (!inner_->try_send(waiting.record, context)) return false;
+  waiting.record = {};
+  waiting.buffer.shrink();
+  return true;
+}
+
+void AttestedTransport::check_same(std::span<const std::byte> message,
+                                   const Waiting& waiting) const {
+  const auto before = trusted::payload_of(waiting.record);
+  // A large one in pieces is asked for often: its size must do, as without attestation.
+  if (message.size() == before.size() &&
+      (message.size() > kKeptBytes || std::ranges::equal(message, before)))
+    return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "another message was to be sent first: it has its place in the order already",
+              "After try_send returned false, go on with the same message.");
+}
+
+std::span<std::byte> AttestedTransport::try_reserve(std::size_t bytes, Context context) {
+  if (bytes > max_in_place_bytes(context))
+    throw Error(ErrorCode::kTooLarge,
+                "cannot reserve " + std::to_string(bytes) + " bytes: at most " +
+                    std::to_string(max_in_place_bytes(context)) + " fit in place",
+                "Use send().");
+  const std::size_t waiting = waiting_[context].record.size();
+  if (reserved_.memory.data() != nullptr || waiting > inner_->max_in_place_bytes(context))
+    throw Error(ErrorCode::kInvalidArgument, "reserve: an earlier send or reservation of context " +
+                                                 std::to_string(context) + " is not finished");
+  // A commit that found no room, abandoned since: it has its place in the order.
+  if (waiting != 0 && !send_waiting(context)) return {};
+  // Our own memory: the peer must not change what is attested.
+  reserved_ = {reservation_buffer_.take(std::max<std::size_t>(bytes, 1)).first(bytes), context};
+  return reserved_.memory;
+}
+
+bool AttestedTransport::try_commit(std::size_t bytes) {
+  if (reserved_.memory.data() == nullptr || bytes > reserved_.memory.size())
+    throw Error(ErrorCode::kInvalidArgument,
+                "commit of " + std::to_string(bytes) + " bytes without a reservation of that size");
+  if (!send(reserved_.memory.first(bytes), reserved_.context, Kind::kSend)) return false;
+  reserved_ = {};
+  return true;
+}
+
+// An end that anyone can send proves nothing: each stream ends with a record of its own.
+bool AttestedTransport::try_end() {
+  for (; ends_sent_ < kContextCount; ++ends_sent_) {
+    const Context context = ends_sent_;
+    if (!waiting_[context].record.empty()) {
+      const bool is_end = trusted::read_header(waiting_[context].record)->kind == Kind::kEnd;
+      if (!send_waiting(context)) return false;
+      if (is_end) continue;
+    }
+    if (!send({}, context, Kind::kEnd)) return false;
+  }
+  return inner_->try_end();
+}
+
+// --- receive side
+
+ReceiveResult AttestedTransport::try_receive(Context context, Delivery& delivery) {
+  for (;;) {
+    Delivery outer;
+    const ReceiveResult result = inner_->try_receive(context, outer);
+    if (result == ReceiveResult::kNothing) return result;
+    if (result == ReceiveResult::kEnd) {
+      if (ended_[context]) return result;
+      throw Error(ErrorCode::kAuthentication,
+                  "the end of context " + std::to_string(context) +
+                      " is not attested: messages are missing",
+                  "Someone between the two sides has changed or removed messages.");
+    }
+    if (free_.empty()) {
+      free_.reserve(buffers_.size() + 1);  // release() has room for every ticket
+      free_.push_back(buffers_.size());
+      buffers_.emplace_back();
+    }
+    const std::uint64_t ticket = free_.back();
+    // First the copy, then the proof, and what is handed out is the copy.
+    const auto record = buffers_[ticket].take(outer.bytes);
+    const std::byte* bytes = outer.heap              ? outer.heap.get()
+                             : outer.data != nullptr ? outer.data
+                                                     : outer.small.data();
+    if (outer.bytes != 0) std::memcpy(record.data(), bytes, outer.bytes);
+    if (outer.must_release) inner_->release(outer);
+
+    RecordHeader header;
+    if (!admit(record, context, header)) {
+      buffers_[ticket].shrink();
+      continue;
+    }
+    if (header.kind == Kind::kEnd) {
+      ended_[context] = true;
+      continue;
+    }
+    free_.pop_back();
+    delivery.data = record.data() + kHeaderBytes;
+    delivery.bytes = header.payload_bytes;
+    delivery.ticket = ticket;
+    delivery.context = context;
+    delivery.must_release = true;
+    return ReceiveResult::kMessage;
+  }
+}
+
+bool AttestedTransport::admit(std::span<const std::byte> record, Context context,
+                              RecordHeader& header) {
+  const auto read = trusted::read_header(record);
+  Verdict verdict = Verdict::kFormat;
+  if (read) {
+    header = *read;
+    if (header.session != session_.id() || header.stream != context) {
+      verdict = Verdict::kSession;
+    } else if (header.kind != Kind::kSend && header.kind != Kind::kEnd) {
+      verdict = Verdict::kKind;
+    } else {
+      verdict = session_.kernel().verify(record, header.kind);
+    }
+  }
+  if (verdict == Verdict::kOk) [[likely]]
+    return true;
+  refuse(verdict, context);
+  return false;
+}
+
+void AttestedTransport::refuse(Verdict why, Context context) {
+  if (why == Verdict::kUnavailable)
+    throw Error(ErrorCode::kUnavailable, "cannot verify a message: " + std::string(to_string(why)),
+                "Connect anew.");
+  refused_.add(1);
+  if (std::exchange(told_, true)) return;
+  log(LogLevel::kWarn, describe() + ": refused a message of context " + std::to_string(context) +
+                           ", which will be missing: " + std::string(to_string(why)));
+}
+
+void AttestedTransport::release(Delivery& delivery) noexcept {
+  buffers_[delivery.ticket].shrink();
+  free_.push_back(delivery.ticket);
+}
+
+// --- both
+
+std::size_t AttestedTransport::max_in_place_bytes(Context context) const {
+  return inner_->max_in_place_bytes(context) - kRecordOverheadBytes;
+}
+
+std::size_t AttestedTransport::max_message_bytes() const {
+  return std::min(inner_->max_message_bytes() - kRecordOverheadBytes, trusted::kMaxPayloadBytes);
+}
+
+std::string AttestedTransport::describe() const {
+  return "attested+" + inner_->describe() + ", " + session_.describe();
+}
+
+void AttestedTransport::add_stats(Stats& stats) const {
+  inner_->add_stats(stats);
+  stats.refused_records += refused_.get();
+}
+
+}  // namespace leat::detail

@@ -1,0 +1,60 @@
+// Remote attestation over sockets: frames, the change from clear to TLS, deadlines.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "conn/stream.h"
+#include "conn/tls.h"
+#include "trusted/remote/controller.h"
+#include "trusted/remote/vendor.h"
+
+namespace leat::trusted::remote {
+
+inline constexpr const char* kProtocolName = "tnic-ra/1";
+
+struct Received {
+  Type type;
+  SecretBytes body;
+};
+// Blocks. Throws kTimeout, kPeerDied, Refused(kMalformed).
+Received read_frame(leat::detail::Stream& stream, leat::detail::Deadline deadline);
+// The body of a frame that must have that type. Throws the peer's refusal if that came instead, and
+// Refused(kOrder) for any other.
+SecretBytes expect_frame(leat::detail::Stream& stream, Type type, leat::detail::Deadline deadline);
+void write_frame(leat::detail::Stream& stream, Type type, View body,
+                 leat::detail::Deadline deadline);
+
+// The vendor's connection to one device. Owner: one thread. Throws Error and Refused; a refusal of
+// its own is told to the controller.
+class VendorConnection {
+ public:
+  // `vendor_key`: the one whose public half is in the controller's firmware.
+  VendorConnection(leat::detail::Fd socket, VendorSession session, EVP_PKEY& vendor_key);
+
+  // From CHALLENGE to DONE.
+  void provision(leat::detail::Deadline deadline);
+  // ENABLE and ENABLED.
+  void enable(const std::vector<std::uint32_t>& members, leat::detail::Deadline deadline);
+  const VendorSession& session() const { return session_; }
+
+ private:
+  leat::detail::Fd socket_;
+  VendorSession session_;
+  EVP_PKEY& vendor_key_;
+  std::unique_ptr<leat::detail::TlsStream> stream_;
+};
+
+struct ControllerLimits {
+  std::chrono::milliseconds authentication{5'000};  // until the vendor is known to be one
+  std::chrono::milliseconds provisioning{120'000};  // from there to ENABLE: other members take part
+};
+
+// Serves one connection: CHALLENGE to ENABLED.
+void serve_vendor(leat::detail::Fd socket, ControllerSession& session, const Boot& boot,
+                  const ControllerLimits& limits);
+
+}  // namespace leat::trusted::remote

@@ -1,0 +1,136 @@
+// leat-provision, run as users would: the walk-through of docs/remote_attestation.md, and mistakes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/free_port.h"
+#include "support/program.h"
+#include "support/scratch.h"
+
+namespace leat::detail {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kProgram = "src/tools/leat-provision";
+
+ProgramResult provision(const std::vector<std::string>& arguments, const std::string& folder) {
+  return run_program(kProgram, arguments, folder);
+}
+
+// What stands in the blocks of the page that are marked as shell, as one script.
+std::string walk_through() {
+  std::istringstream page(read_file(LEAT_SOURCE_FOLDER "/docs/remote_attestation.md"));
+  std::string script = "set -e\n";
+  bool inside = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line == "```sh" || line == "```") {
+      inside = line == "```sh";
+    } else if (inside) {
+      script += line + "\n";
+    }
+  }
+  return script;
+}
+
+// "session 1 pair 0011..." of each line that a kernel of that device printed.
+std::vector<std::string> sessions_of(const std::string& out, unsigned device) {
+  const std::string start = "kernel of device " + std::to_string(device) + ": ";
+  std::vector<std::string> sessions;
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(start)) sessions.push_back(line.substr(start.size()));
+  }
+  return sessions;
+}
+
+TEST(LeatProvision, WalkThroughEndsWithTheSameSessionsOnBothSides) {
+  const ScratchFolder folder;
+  const std::string script = folder.write(
+      "walk.sh", "export PATH=" LEAT_BUILD_FOLDER "/src/tools:$PATH KERNEL=" LEAT_REMOTE_KERNEL
+                 " ADDRESS1=127.0.0.1:" +
+                     std::to_string(free_port()) +
+                     " ADDRESS2=127.0.0.1:" + std::to_string(free_port()) + "\n" + walk_through());
+  const ProgramResult result = run_program("/bin/bash", {script}, folder.path());
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("device 1 waits for its vendor"), HasSubstr("epoch 1:"),
+                    HasSubstr("2 sessions, enabled"), HasSubstr("trusts device 2 no more")));
+  const auto first = sessions_of(result.out, 1);
+  ASSERT_EQ(first.size(), 2U) << result.out;
+  EXPECT_THAT(first[0], AllOf(HasSubstr("session 1 pair"), HasSubstr("of 2 members")));
+  EXPECT_THAT(first[1], HasSubstr("session 2 group"));
+  EXPECT_EQ(first, sessions_of(result.out, 2));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("certificate revoked"), HasSubstr("device 2 at")));
+}
+
+TEST(LeatProvision, JsonOfARunAndEpochsThatRise) {
+  const ScratchFolder folder;
+  const auto ok = [&](const std::vector<std::string>& arguments) {
+    const ProgramResult result = provision(arguments, folder.path());
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  };
+  ok({"ca", "init", "ca"});
+  ok({"ca", "device", "ca", "device", "--device", "1"});
+  ok({"vendor", "init", "vendor"});
+  ok({"ca", "firmware", "device", "--vendor-key", "vendor/vendor.pub", "--firmware", "3"});
+  ok({"vendor", "allow", "vendor", "--firmware", "3", "--only"});
+  for (const unsigned epoch : {1, 2}) {
+    Program device(
+        kProgram,
+        {"device", "device", "--vendor-key", "vendor/vendor.pub", "--", LEAT_REMOTE_KERNEL},
+        folder.path());
+    const std::string address = "127.0.0.1" + device.wait_for("vendor at 127.0.0.1");
+    const nlohmann::json plan = {
+        {"devices", {{{"device", 1}, {"address", address}}}},
+        {"sessions", {{{"id", 4}, {"kind", "log"}, {"algorithm", "hmac-sha384"}, {"sender", 1}}}},
+        {"kernel", {{"id", 1}, {"version", 1}, {"program", LEAT_REMOTE_KERNEL}}}};
+    folder.write("plan.json", plan.dump());
+    const auto said = nlohmann::json::parse(
+        ok({"vendor", "run", "vendor", "--ca", "ca", "--plan", "plan.json", "--json"}));
+    EXPECT_EQ(said.at("epoch"), epoch);
+    EXPECT_EQ(said.at("devices").at(0).at("firmware"), 3);
+    EXPECT_EQ(said.at("devices").at(0).at("reply_key").get<std::string>().size(), 64U);
+    EXPECT_EQ(device.wait().exit_code, 0);
+  }
+  // Firmware that the device has had a newer one than (R8), where the vendor does not decide.
+  ok({"ca", "firmware", "device", "--vendor-key", "vendor/vendor.pub", "--firmware", "2"});
+  const ProgramResult old =
+      provision({"device", "device", "--vendor-key", "vendor/vendor.pub", "--", LEAT_REMOTE_KERNEL},
+                folder.path());
+  EXPECT_EQ(old.exit_code, 1);
+  EXPECT_THAT(old.err, HasSubstr("firmware version 2 is refused: this device has had 3"));
+}
+
+TEST(LeatProvision, MistakesAreNamed) {
+  const ScratchFolder folder;
+  EXPECT_EQ(provision({"ca", "init", "ca"}, folder.path()).exit_code, 0);
+  const auto fails = [&](const std::vector<std::string>& arguments, int code, const char* says) {
+    const ProgramResult result = provision(arguments, folder.path());
+    EXPECT_EQ(result.exit_code, code) << result.out;
+    EXPECT_THAT(result.err + result.out, HasSubstr(says));
+  };
+  fails({"ca", "init", "ca"}, 1, "'ca' exists already");
+  fails({"ca", "device", "ca", "device", "--device", "0"}, 2, "--device");
+  fails({"ca", "device", "nowhere", "device", "--device", "1"}, 1, "ca.key");
+  fails({"vendor"}, 2, "subcommand");
+  fails({}, 2, "subcommand");
+  folder.write("open.key", read_file(folder.path() + "/ca/ca.key"), 0644);
+  fails({"ca", "revoke", "ca", "--certificate", "ca/ca.crt"}, 1, "names no device");
+  EXPECT_EQ(rename((folder.path() + "/open.key").c_str(), (folder.path() + "/ca/ca.key").c_str()),
+            0);
+  fails({"ca", "device", "ca", "device", "--device", "1"}, 1, "chmod 600");
+  const ProgramResult help = provision({"--help"}, folder.path());
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("vendor run"), HasSubstr("Exit code")));
+}
+
+}  // namespace
+}  // namespace leat::detail

@@ -1,0 +1,149 @@
+// The transformation recipe: replicas of a counter, one of which may lie. README.md beside this
+// numbers the cases.
+#include "leat/trusted/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/channel_side.h"
+#include "support/errors.h"
+#include "trusted/kernel_support.h"
+
+namespace leat::trusted {
+namespace {
+
+constexpr std::uint32_t kFromLeader = 300, kFromFollower = 301;
+
+// Device 1 leads, 2 follows, 3 is a third party; each of 1 and 2 sends to a group of the two
+// others.
+class Recipe : public testing::Test {
+ protected:
+  Recipe() : leader_(1, kEpoch), follower_(2, kEpoch), third_(3, kEpoch) {
+    const Key first = key_of(1), second = key_of(2);
+    leader_.provision({.id = kFromLeader, .role = Role::kGroupSender, .key = first});
+    for (LocalKernel* kernel : {&follower_, &third_})
+      kernel->provision({.id = kFromLeader, .role = Role::kGroupReceiver, .peer = 1, .key = first});
+    follower_.provision({.id = kFromFollower, .role = Role::kGroupSender, .key = second});
+    for (LocalKernel* kernel : {&leader_, &third_})
+      kernel->provision(
+          {.id = kFromFollower, .role = Role::kGroupReceiver, .peer = 2, .key = second});
+    for (LocalKernel* kernel : {&leader_, &follower_, &third_}) kernel->enable();
+  }
+
+  // The leader's counter is the sum of the numbers in its messages.
+  Record from_leader(int added, int state, const Record& receiver_state = {}) {
+    return send(leader_, {.session = kFromLeader}, bytes_of(std::to_string(added)),
+                bytes_of(std::to_string(state)), receiver_state);
+  }
+  Record from_follower(const char* text) {
+    return send(follower_, {.session = kFromFollower}, bytes_of(text), bytes_of("s"));
+  }
+  static Simulation adds_to(int before) {
+    return [before](std::span<const std::byte> message) {
+      const std::string text(reinterpret_cast<const char*>(message.data()), message.size());
+      return digest_of(bytes_of(std::to_string(before + std::stoi(text))));
+    };
+  }
+
+  LocalKernel leader_, follower_, third_;
+};
+
+TEST_F(Recipe, a_correct_sender_is_accepted) {
+  const Received first = receive(follower_, from_leader(5, 5), Kind::kSend, adds_to(0));
+  EXPECT_EQ(first.outcome, Outcome::kAccepted);
+  EXPECT_EQ(first.message.size(), 1U);
+  EXPECT_TRUE(first.evidence.empty());
+  EXPECT_EQ(receive(follower_, from_leader(2, 7), Kind::kSend, adds_to(5)).outcome,
+            Outcome::kAccepted);
+}
+
+TEST_F(Recipe, a_state_that_does_not_follow_exposes_its_sender_to_a_third_node) {
+  const Received received = receive(follower_, from_leader(5, 6), Kind::kSend, adds_to(0));
+  ASSERT_EQ(received.outcome, Outcome::kExposed);
+  EXPECT_TRUE(received.message.empty());
+  EXPECT_TRUE(proves(third_, received.evidence, Kind::kSend, adds_to(0)));
+}
+
+TEST_F(Recipe, evidence_that_is_forged_or_accuses_a_correct_sender_proves_nothing) {
+  const Record correct = from_leader(5, 5);
+  EXPECT_FALSE(proves(third_, correct, Kind::kSend, adds_to(0)));
+  Record forged = correct;
+  forged[kHeaderBytes + 4] = std::byte{'9'};
+  EXPECT_FALSE(proves(third_, forged, Kind::kSend, adds_to(0)));
+}
+
+TEST_F(Recipe, a_sender_that_has_not_seen_the_latest_state_lags) {
+  const Record older = from_follower("first");
+  const Record latest = from_follower("second");
+  EXPECT_EQ(receive(follower_, from_leader(1, 1, older), Kind::kSend, adds_to(0), latest).outcome,
+            Outcome::kLagging);
+  EXPECT_EQ(receive(follower_, from_leader(1, 2), Kind::kSend, adds_to(1), latest).outcome,
+            Outcome::kLagging);
+  EXPECT_EQ(receive(follower_, from_leader(1, 3, latest), Kind::kSend, adds_to(2), latest).outcome,
+            Outcome::kAccepted);
+}
+
+TEST_F(Recipe, a_state_from_the_future_or_of_nobody_exposes_its_sender) {
+  const Record latest = from_follower("latest");
+  Record future = latest;
+  future[24] = std::byte{9};
+  EXPECT_EQ(receive(follower_, from_leader(1, 1, future), Kind::kSend, adds_to(0), latest).outcome,
+            Outcome::kExposed);
+  EXPECT_EQ(
+      receive(follower_, from_leader(1, 2, Record(10)), Kind::kSend, adds_to(1), latest).outcome,
+      Outcome::kExposed);
+}
+
+TEST_F(Recipe, a_payload_that_is_no_message_exposes_its_sender) {
+  for (const std::string& payload : {std::string("short"), std::string(40, '\xff')}) {
+    const Record record = attested(leader_, payload, {.session = kFromLeader});
+    EXPECT_EQ(receive(follower_, record, Kind::kSend, adds_to(0)).outcome, Outcome::kExposed);
+    EXPECT_TRUE(proves(third_, record, Kind::kSend, adds_to(0)));
+  }
+}
+
+TEST_F(Recipe, what_is_not_the_next_record_is_refused_and_accuses_nobody) {
+  const Record record = from_leader(5, 5);
+  Record changed = record;
+  changed[kHeaderBytes + 5] ^= std::byte{1};
+  const Received refused = receive(follower_, changed, Kind::kSend, adds_to(0));
+  EXPECT_EQ(refused.outcome, Outcome::kRefused);
+  EXPECT_EQ(refused.verdict, Verdict::kMac);
+  EXPECT_EQ(receive(follower_, record, Kind::kSend, adds_to(0)).outcome, Outcome::kAccepted);
+  EXPECT_EQ(receive(follower_, record, Kind::kSend, adds_to(0)).verdict, Verdict::kCounter);
+}
+
+TEST_F(Recipe, a_message_too_large_for_a_record_is_refused) {
+  const std::span<const std::byte> huge(static_cast<const std::byte*>(nullptr), kMaxPayloadBytes);
+  EXPECT_FALSE(leat::detail::error_of(ErrorCode::kTooLarge, [&] {
+                 send(leader_, {.session = kFromLeader}, huge, bytes_of("s"));
+               }).empty());
+}
+
+// --- records of channels
+
+class KeptRecords : public leat::detail::ChannelTest {};
+
+INSTANTIATE_TEST_SUITE_P(Channels, KeptRecords,
+                         testing::Combine(testing::Values(leat::detail::ChannelKind{"attested+ring",
+                                                                                    "shm"}),
+                                          testing::Values(leat::detail::PeerMode::kThreads)),
+                         leat::detail::channel_test_name);
+
+TEST_P(KeptRecords, a_message_of_an_attested_channel_has_its_record) {
+  run([](leat::detail::ChannelSide& side) { side.channel.send("keep me", 3); },
+      [](leat::detail::ChannelSide& side) {
+        const Message message = side.channel.receive(3);
+        const auto record = record_of(message);
+        const auto header = read_header(record);
+        ASSERT_TRUE(header);
+        EXPECT_EQ(header->stream, 3);
+        EXPECT_EQ(header->counter, 0U);
+        EXPECT_EQ(text_of(record), "keep me");
+        EXPECT_TRUE(record_of(Message()).empty());
+      });
+}
+
+}  // namespace
+}  // namespace leat::trusted
