@@ -104,6 +104,7 @@ void run(const CaRevoke& command, bool json) {
   for (const auto& entry : std::filesystem::directory_iterator(command.folder + "/revoked"))
     revoked.push_back(read_certificate(entry.path()));
   std::vector<const X509*> list;
+  list.reserve(revoked.size());
   for (const CertificateHandle& one : revoked) list.push_back(one.get());
   write_revocations(command.folder + "/ca.crl",
                     *make_revocation_list(authority, list, std::time(nullptr)));

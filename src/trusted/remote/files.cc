@@ -6,7 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <system_error>
 
 #include "base/fd.h"
 #include "base/quote.h"
@@ -33,7 +33,8 @@ Error bad_file(const std::string& path, const std::string& why, const std::strin
 SecretBytes read_all_of(const std::string& path, bool secret) {
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
-  if (!file || fstat(file.get(), &status) != 0) throw bad_file(path, std::strerror(errno));
+  if (!file || fstat(file.get(), &status) != 0)
+    throw bad_file(path, std::generic_category().message(errno));
   if (secret && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
     throw bad_file(path, "is a secret that other users of this host can read", "chmod 600 it.");
   if (!S_ISREG(status.st_mode)) throw bad_file(path, "is no file");
@@ -42,7 +43,9 @@ SecretBytes read_all_of(const std::string& path, bool secret) {
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t got = read(file.get(), bytes.data() + done, bytes.size() - done);
-    if (got <= 0) throw bad_file(path, got == 0 ? "became shorter" : std::strerror(errno));
+    if (got <= 0)
+      throw bad_file(
+          path, got == 0 ? std::string("became shorter") : std::generic_category().message(errno));
     done += static_cast<std::size_t>(got);
   }
   return bytes;

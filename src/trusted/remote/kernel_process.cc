@@ -4,15 +4,14 @@
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/system_error.h"
 #include "trusted/remote/exchange.h"
-
-extern char** environ;
 
 namespace leat::trusted::remote {
 namespace {
@@ -50,7 +49,7 @@ KernelProcess::KernelProcess(std::vector<std::string> command, std::chrono::mill
 Digest KernelProcess::start(const Digest& expected) {
   if (stream_) fail_kernel("it has been started before");
   Fd opened(open(command_[0].c_str(), O_RDONLY | O_CLOEXEC));
-  if (!opened) fail_kernel(command_[0] + ": " + std::strerror(errno));
+  if (!opened) fail_kernel(command_[0] + ": " + std::generic_category().message(errno));
   const Fd program = out_of_the_way(std::move(opened));
   const std::string path = "/proc/self/fd/" + std::to_string(program.get());
   const Digest measured = sha384_of_file(path);
@@ -73,7 +72,7 @@ Digest KernelProcess::start(const Digest& expected) {
   posix_spawn_file_actions_destroy(&actions);
   if (failure != 0) {
     pid_ = 0;
-    fail_kernel(command_[0] + ": " + std::strerror(failure));
+    fail_kernel(command_[0] + ": " + std::generic_category().message(failure));
   }
   stream_ = leat::detail::plain_stream(std::move(own));
   return measured;

@@ -16,11 +16,6 @@ using nlohmann::json;
 
 constexpr std::size_t kSessionKeyBytes = 32;
 
-const std::map<std::string, SessionKind> kKinds{
-    {"pair", SessionKind::kPair}, {"group", SessionKind::kGroup}, {"log", SessionKind::kLog}};
-const std::map<std::string, std::uint8_t> kAlgorithms{
-    {"hmac-sha256", 1}, {"hmac-sha384", 2}, {"hmac-sha512", 3}, {"aes256-gmac", 4}};
-
 [[noreturn]] void bad_plan(const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, why, "docs/remote_attestation.md describes plans.");
 }
@@ -83,10 +78,14 @@ class Fields {
 SessionSecret parse_session(const json& object, const std::string& where) {
   const Fields fields(object, where,
                       {"id", "kind", "algorithm", "streams", "members", "sender", "receivers"});
+  const std::map<std::string, SessionKind> kinds{
+      {"pair", SessionKind::kPair}, {"group", SessionKind::kGroup}, {"log", SessionKind::kLog}};
+  const std::map<std::string, std::uint8_t> algorithms{
+      {"hmac-sha256", 1}, {"hmac-sha384", 2}, {"hmac-sha512", 3}, {"aes256-gmac", 4}};
   SessionSecret session;
   session.id = fields.number("id");
-  session.kind = fields.one_of("kind", kKinds);
-  session.algorithm = fields.one_of("algorithm", kAlgorithms);
+  session.kind = fields.one_of("kind", kinds);
+  session.algorithm = fields.one_of("algorithm", algorithms);
   if (fields.has("streams"))
     session.streams = static_cast<std::uint8_t>(fields.number("streams", 16));
   if (session.kind == SessionKind::kPair) {
