@@ -113,10 +113,10 @@ class LEAT_EXPORT Channel {
   // Says the peer that nothing more comes: its receive() returns false after the last message.
   // Receiving goes on. Blocks while there is no room for that word.
   void shutdown();
-  // Ends the connection. Does not block, but waits the moment that a send in another thread needs to
-  // throw kClosed; who holds a reservation there must not fill it any more. What was sent but not
-  // flushed goes on in the background for the option `linger`, also while the program exits, but
-  // not past _exit or a signal. Not a promise: flush first where it matters.
+  // Ends the connection. Does not block, but waits the moment that a send in another thread needs
+  // to throw kClosed; who holds a reservation there must not fill it any more. What was sent but
+  // not flushed goes on in the background for the option `linger`, also while the program exits,
+  // but not past _exit or a signal. Not a promise: flush first where it matters.
   void close() noexcept;
 
   // Readable when try_receive may find something; for poll, select, epoll. After it became readable
