@@ -21,7 +21,7 @@ struct KeyFile {
 Fd open_secret(const char* setting, const std::string& path);
 
 // A key of one line of hexadecimal digits. The caller wipes it. Both throw kInvalidArgument.
-std::vector<unsigned char> read_key_file(const KeyFile& file);
+std::vector<unsigned char> read_key_file(const KeyFile& key);
 std::vector<unsigned char> parse_key(const std::string& text, const KeyFile& file);
 
 // An error about such a file.

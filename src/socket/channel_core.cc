@@ -18,7 +18,7 @@
 namespace leat::detail {
 namespace {
 
-const bool kAsymmetric = register_for_heavy_barriers();
+const bool asymmetric_barriers = register_for_heavy_barriers();
 
 }  // namespace
 
@@ -28,7 +28,7 @@ class ChannelCore::Sending {
  public:
   explicit Sending(ChannelCore& core) : core_(core) {
     core.sending_.store(true, std::memory_order_relaxed);
-    light_barrier(kAsymmetric);
+    light_barrier(asymmetric_barriers);
   }
   // Release: who sees it sees what the call did.
   ~Sending() { core_.sending_.store(false, std::memory_order_release); }
@@ -357,7 +357,7 @@ void ChannelCore::say_closed() noexcept {
 
 // Until a thread that is inside of a call of the send side has noticed that the channel is closed.
 void ChannelCore::wait_for_sender() noexcept {
-  heavy_barrier(kAsymmetric);  // a sender that comes after this sees closed_
+  heavy_barrier(asymmetric_barriers);  // a sender that comes after this sees closed_
   // Acquire: what it did is done.
   while (sending_.load(std::memory_order_acquire)) std::this_thread::yield();
 }

@@ -69,7 +69,7 @@ ChannelSession::ChannelSession(const std::string& key_file, Algorithm algorithm,
     throw Error(ErrorCode::kInvalidArgument,
                 "transports attested+... need the setting attest_key_file",
                 "Make a key with: openssl rand -hex 32 > FILE, mode 600, the same on both sides.");
-  FileKey{key_file};  // to fail before the peer waits
+  const FileKey tried(key_file);  // to fail before the peer waits
   std::array<std::uint8_t, kNonceBytes> nonce;
   leat::detail::fill_random(nonce);
   leat::detail::WireWriter writer(offer_);
