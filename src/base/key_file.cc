@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/quote.h"
+#include "base/system_error.h"
 #include "leat/error.h"
 
 namespace leat::detail {
@@ -34,7 +35,12 @@ void refuse_file(const char* setting, const std::string& path, const std::string
 Fd open_secret(const char* setting, const std::string& path) {
   Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
-  if (!file || fstat(file.get(), &status) != 0) refuse_file(setting, path, reason());
+  if (!file || fstat(file.get(), &status) != 0) {
+    // Not the file's fault.
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+      throw system_error(std::string(setting) + " " + quoted(path) + ": open", errno);
+    refuse_file(setting, path, reason());
+  }
   if (S_ISREG(status.st_mode) && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     log_once(LogLevel::kWarn,
              std::string(setting) + " " + quoted(path) +
