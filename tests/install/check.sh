@@ -87,7 +87,7 @@ check_find_package() {
 
 # Kept from one run to the next, because it compiles the library.
 check_add_subdirectory() {
-  run_consumer "$work/add_subdirectory" -DLEAT_SOURCE="$source" -DCMAKE_BUILD_TYPE=Debug
+  run_consumer "$work/add_subdirectory" -DLEAT_SOURCE="$source"
 }
 
 check_pkg_config() {
