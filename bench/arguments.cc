@@ -77,6 +77,22 @@ CLI::Option* add_sizes_argument(CLI::App& command, std::vector<std::size_t>& siz
       ->type_name("BYTES");
 }
 
+void add_cpus_argument(CLI::App& command, std::vector<int>& cpus, const std::string& help) {
+  command.add_option("--cpus", cpus, help)
+      ->delimiter(',')
+      ->expected(1, 2)
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->type_name("A,B");
+}
+
+void add_json_argument(CLI::App& command, bool& json) {
+  command.add_flag("--json", json, "Print one JSON object instead of a table");
+}
+
+void add_plots_argument(CLI::App& command, std::string& folder, const std::string& help) {
+  command.add_option("--plots", folder, help)->type_name("FOLDER");
+}
+
 void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   CLI::Option* size = add_sizes_argument(command, arguments.sizes);
   command
@@ -96,14 +112,9 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
       .add_option("--warmup", arguments.length.warmup,
                   "Iterations before the counted ones (default: as many as 100 ms allow)")
       ->type_name("N");
-  command
-      .add_option("--cpus", arguments.cpus,
-                  "Cores to run on: this side,its peer (default: two cores if there are two)")
-      ->delimiter(',')
-      ->expected(1, 2)
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->type_name("A,B");
-  command.add_flag("--json", arguments.json, "Print one JSON object instead of a table");
+  add_cpus_argument(command, arguments.cpus,
+                    "Cores to run on: this side,its peer (default: two cores if there are two)");
+  add_json_argument(command, arguments.json);
 }
 
 void add_spin_argument(CLI::App& command, std::string& spin_us) {

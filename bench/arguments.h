@@ -47,6 +47,10 @@ std::string size_name(std::size_t bytes);
 // Add the arguments to `command`. The values given by the caller in `arguments` are the defaults.
 CLI::Option* add_sizes_argument(CLI::App& command, std::vector<std::size_t>& sizes,
                                 std::size_t least = 1);
+// --cpus A,B; `help` says whose they are.
+void add_cpus_argument(CLI::App& command, std::vector<int>& cpus, const std::string& help);
+void add_json_argument(CLI::App& command, bool& json);
+void add_plots_argument(CLI::App& command, std::string& folder, const std::string& help);
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 void add_channel_arguments(CLI::App& command, ChannelArguments& arguments);
 

@@ -375,19 +375,12 @@ Run declare_confirm(CLI::App& command) {
                   "Slots of each connection and direction, of both transports (default: leat's)")
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("N");
-  command
-      .add_option("--cpus", arguments->cpus,
-                  "Cores of one-to-one: sender,receiver (default: two cores if there are two)")
-      ->delimiter(',')
-      ->expected(1, 2)
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->type_name("A,B");
-  command.add_flag("--json", arguments->json, "Print one JSON object instead of a table");
-  command
-      .add_option("--plots", arguments->plots,
-                  "Draw throughput, latency and processor time as SVG into this folder (needs "
-                  "gnuplot)")
-      ->type_name("FOLDER");
+  add_cpus_argument(command, arguments->cpus,
+                    "Cores of one-to-one: sender,receiver (default: two cores if there are two)");
+  add_json_argument(command, arguments->json);
+  add_plots_argument(command, arguments->plots,
+                     "Draw throughput, latency and processor time as SVG into this folder (needs "
+                     "gnuplot)");
   command.footer(kFooter);
   return [arguments] { run(*arguments); };
 }

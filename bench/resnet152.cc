@@ -336,18 +336,11 @@ Run declare_resnet152(CLI::App& command) {
                   "shm, ib or ib:NAME, for batched and confirm-each (default: the best for this "
                   "host)")
       ->type_name("NAME");
-  command
-      .add_option("--cpus", arguments->cpus,
-                  "Cores of one-to-one: sender,receiver (default: two cores if there are two)")
-      ->delimiter(',')
-      ->expected(1, 2)
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->type_name("A,B");
-  command.add_flag("--json", arguments->json, "Print one JSON object instead of a table");
-  command
-      .add_option("--plots", arguments->plots,
-                  "Draw times and block sizes as SVG into this folder (needs gnuplot)")
-      ->type_name("FOLDER");
+  add_cpus_argument(command, arguments->cpus,
+                    "Cores of one-to-one: sender,receiver (default: two cores if there are two)");
+  add_json_argument(command, arguments->json);
+  add_plots_argument(command, arguments->plots,
+                     "Draw times and block sizes as SVG into this folder (needs gnuplot)");
   command.footer(kFooter);
   return [arguments] { run(*arguments); };
 }

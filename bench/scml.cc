@@ -260,7 +260,7 @@ Run declare_scml(CLI::App& command) {
       ->type_name("NAME");
   add_spin_argument(command, arguments->spin_us);
   command.add_flag("--verify", arguments->verify, "Check every byte that arrives");
-  command.add_flag("--json", arguments->json, "Print one JSON object instead of a table");
+  add_json_argument(command, arguments->json);
   return [arguments] { run(*arguments); };
 }
 

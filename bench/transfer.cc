@@ -180,18 +180,11 @@ Run declare_transfer(CLI::App& command) {
                   "What the path can carry, in Mbit/s, for the ratio auto_vs_path_rate")
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("MBIT");
-  command
-      .add_option("--cpus", arguments->run.cpus,
-                  "Cores of sender,receiver (default: two cores if there are two)")
-      ->delimiter(',')
-      ->expected(1, 2)
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->type_name("A,B");
-  command.add_flag("--json", arguments->json, "Print one JSON object instead of a table");
-  command
-      .add_option("--plots", arguments->plots,
-                  "Draw goodput and times as SVG into this folder (needs gnuplot)")
-      ->type_name("FOLDER");
+  add_cpus_argument(command, arguments->run.cpus,
+                    "Cores of sender,receiver (default: two cores if there are two)");
+  add_json_argument(command, arguments->json);
+  add_plots_argument(command, arguments->plots,
+                     "Draw goodput and times as SVG into this folder (needs gnuplot)");
   command.footer(kFooter);
   return [arguments] { run(*arguments); };
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "fuzz/input.h"
 #include "fuzz/property.h"
 #include "leat/error.h"
 #include "support/scripted_device.h"
@@ -16,25 +17,6 @@
 namespace {
 
 using namespace leat::detail;
-
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  bool empty() const { return size_ == 0; }
-  template <typename Value>
-  Value next() {
-    Value value{};
-    const std::size_t bytes = std::min(sizeof value, size_);
-    if (bytes != 0) std::memcpy(&value, data_, bytes);
-    data_ += bytes;
-    size_ -= bytes;
-    return value;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_;
-};
 
 struct Setup {
   std::uint64_t region_address, region_bytes, credits_offset, first_units, others_units,
