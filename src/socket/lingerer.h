@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
+#include <thread>
 
 #include "base/clock.h"
 
@@ -42,7 +43,8 @@ class Lingerer {
   std::mutex mutex_;  // all below
   std::condition_variable changed_;
   std::list<Guest> guests_;
-  bool running_ = false;  // the thread that lives while there are guests
+  bool running_ = false;
+  std::thread thread_;  // lives while there are guests
 };
 
 }  // namespace leat::detail
