@@ -112,7 +112,7 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
     if (attempt()) return;
     if (watches_lifeline_ && lifeline_ended()) {
       if (attempt()) return;  // what came before the end still counts
-      if (closed()) continue;
+      if (closed() || !lifeline_ended()) continue;
       peer_gone_.store(true, std::memory_order_relaxed);  // for try_receive, which does not look
       throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
     }

@@ -100,8 +100,8 @@ void Lingerer::run() {
   changed_.notify_all();
 }
 
-// Until the thread itself is gone: what libraries keep for it (OpenSSL its errors) is freed then, and
-// not after they have been.
+// Until the thread itself is gone: what libraries keep for it (OpenSSL its errors) is freed then,
+// and not after they have been.
 void Lingerer::wait_for_all() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !running_; });
