@@ -68,14 +68,15 @@ class AttestedTransport final : public Transport {
     std::span<std::byte> memory;
     Context context = 0;
   };
-  // A record that has its counter, and no place at the peer yet.
+  // A record that has its counter, and is not at the peer yet.
   struct Waiting {
     Buffer buffer;
     std::span<const std::byte> record;  // empty: none
+    bool in_place = false;              // in the inner transport's reservation, and a part has left
   };
 
   bool send(std::span<const std::byte> message, Context context, trusted::Kind kind);
-  bool commit_place(std::size_t bytes);
+  bool commit_place(std::span<const std::byte> record, Context context);
   bool send_waiting(Context context);
   void check_same(std::span<const std::byte> message, const Waiting& waiting) const;
   bool admit(std::span<const std::byte> record, Context context, trusted::RecordHeader& header);
@@ -88,7 +89,8 @@ class AttestedTransport final : public Transport {
   std::array<Waiting, kContextCount> waiting_;
   Buffer reservation_buffer_;
   Reservation reserved_;
-  unsigned ends_sent_ = 0;  // of contexts, in their order
+  bool place_held_ = false;  // by the one that waits in place
+  unsigned ends_sent_ = 0;   // of contexts, in their order
 
   // --- receive side
   alignas(64) std::vector<Buffer> buffers_;  // by ticket

@@ -34,6 +34,7 @@ struct Wire {
   bool ended = false;
   bool full = false;            // nothing more finds room
   bool refuses_commit = false;  // there was room, but the send queue is full
+  bool takes_part = false;      // each commit sends a part, and never the rest
 };
 
 // A transport whose messages stay in a Wire until they are taken.
@@ -50,16 +51,22 @@ class WireTransport final : public Transport {
   }
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override {
     if (out_.full) return {};
+    EXPECT_TRUE(reserved_.bytes.empty()) << "one at a time";
     reserved_ = {Bytes(bytes), context};
     return reserved_.bytes;
   }
+  bool took_part() const override { return took_part_; }
   bool try_commit(std::size_t bytes) override {
-    if (out_.refuses_commit) return false;
+    took_part_ = out_.takes_part;
+    if (out_.refuses_commit || took_part_) return false;
     EXPECT_EQ(bytes, reserved_.bytes.size());
     out_.items.push_back(std::exchange(reserved_, {}));
     return true;
   }
-  void abandon() override { reserved_ = {}; }
+  void abandon() override {
+    EXPECT_FALSE(took_part_) << "of what has left already";
+    reserved_ = {};
+  }
   bool try_end() override { return out_.ended = true; }
   bool try_flush() override { return true; }
   bool try_drain() override { return true; }
@@ -96,6 +103,7 @@ class WireTransport final : public Transport {
   Wire& out_;
   Wire& in_;
   Wire::Item reserved_;
+  bool took_part_ = false;
   Bytes lent_;
 };
 
@@ -239,6 +247,22 @@ TEST_P(Attested, what_could_not_leave_leaves_as_it_was_attested_and_nothing_else
   EXPECT_EQ(trusted::read_header(there_.items[1].bytes)->counter, 1U);
   EXPECT_EQ(receive(), "first");
   EXPECT_EQ(receive(), "second");
+}
+
+TEST_P(Attested, what_has_left_in_part_leaves_whole_and_lets_other_contexts_pass) {
+  there_.takes_part = true;
+  EXPECT_FALSE(sender_.try_send(as_bytes("first"), 0));
+  EXPECT_TRUE(sender_.try_send(as_bytes("elsewhere"), 1));
+  EXPECT_FALSE(sender_.try_send(as_bytes("first"), 0));
+  EXPECT_THAT(
+      error_of(ErrorCode::kInvalidArgument, [&] { (void)sender_.try_send(as_bytes("other"), 0); }),
+      testing::HasSubstr("another message"));
+  there_.takes_part = false;
+  EXPECT_TRUE(sender_.try_send(as_bytes("first"), 0));
+  EXPECT_TRUE(sender_.try_send(as_bytes("second"), 0));
+  EXPECT_EQ(receive(), "first");
+  EXPECT_EQ(receive(), "second");
+  EXPECT_EQ(there_.items.front().context, 1U);
 }
 
 TEST_P(Attested, large_messages_wait_for_room_as_one_record) {
