@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "base/pause.h"
 #include "leat/error.h"
 #include "socket/channel_core.h"
 
@@ -29,14 +30,6 @@ inline constexpr auto kLongestNap = std::chrono::milliseconds(1);
 inline constexpr std::uint64_t kMessagesPerNap = 64;
 inline constexpr unsigned kNapsWithoutMany = 3;
 inline constexpr auto kBriefNap = kFirstNap;
-
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // Tries without a look at the clock, which costs as much as a message; not where waits are to sleep
 // at once.

@@ -278,7 +278,7 @@ std::size_t AttestedTransport::max_in_place_bytes(Context context) const {
 }
 
 std::size_t AttestedTransport::max_message_bytes() const {
-  return std::min(inner_->max_message_bytes() - kRecordOverheadBytes, trusted::kMaxPayloadBytes);
+  return std::min(inner_->max_message_bytes() - kRecordOverheadBytes, session_.max_payload_bytes());
 }
 
 std::string AttestedTransport::describe() const {

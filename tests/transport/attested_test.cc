@@ -111,6 +111,10 @@ std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
+trusted::detail::ChannelSession session_of(Algorithm algorithm, bool active) {
+  return {trusted::detail::make_local_home(attest_key_file(), algorithm), algorithm, active};
+}
+
 class Attested : public testing::TestWithParam<Algorithm> {
  protected:
   Attested() : sender_(make(true)), receiver_(make(false)) {
@@ -122,7 +126,7 @@ class Attested : public testing::TestWithParam<Algorithm> {
 
   AttestedTransport make(bool active) {
     return {std::make_unique<WireTransport>(active ? there_ : back_, active ? back_ : there_),
-            trusted::detail::ChannelSession(attest_key_file(), GetParam(), active)};
+            session_of(GetParam(), active)};
   }
   // The text of the next message; "nothing" or "end".
   std::string receive(Context context = 0) {
@@ -409,8 +413,8 @@ TEST_F(AttestedSettings, a_missing_key_is_explained_to_the_peer) {
 
 TEST_F(AttestedSettings, different_algorithms_are_explained) {
   using trusted::detail::ChannelSession;
-  ChannelSession ours(attest_key_file(), Algorithm::kHmacSha256, true);
-  const ChannelSession theirs(attest_key_file(), Algorithm::kAes256Gmac, false);
+  ChannelSession ours = session_of(Algorithm::kHmacSha256, true);
+  const ChannelSession theirs = session_of(Algorithm::kAes256Gmac, false);
   EXPECT_THAT(error_of(ErrorCode::kUnavailable, [&] { ours.begin(theirs.offer()); }),
               testing::HasSubstr("attest_algorithm"));
 }
@@ -420,7 +424,7 @@ TEST_F(AttestedSettings, a_key_file_must_hold_a_long_key) {
   const auto refused = [&](const std::string& text) {
     const std::string path = folder.write("key", text);
     return error_of(ErrorCode::kInvalidArgument, [&] {
-      trusted::detail::ChannelSession session(path, Algorithm::kHmacSha256, true);
+      trusted::detail::make_local_home(path, Algorithm::kHmacSha256);
     });
   };
   EXPECT_THAT(refused(std::string(62, 'a')), testing::HasSubstr("at least 64"));
