@@ -1,6 +1,7 @@
 #include "leat/trusted/client.h"
 
 #include <algorithm>
+#include <functional>
 #include <list>
 #include <string>
 
@@ -18,6 +19,8 @@ using leat::detail::Clock;
 
 constexpr std::size_t kMaxBacklogBytes = std::size_t{64} << 20;
 constexpr std::chrono::milliseconds kTick{20};
+// How long connecting waits for nodes to say that they know the client.
+constexpr std::chrono::milliseconds kAttachTime{500};
 
 // Larger than those of the same client when it ran before: nodes refuse numbers that they have had.
 std::uint64_t first_number() {
@@ -38,6 +41,11 @@ struct Client::State {
                       std::to_string(options.nodes.size()) + " nodes can be reached, and " +
                       std::to_string(options.quorum) + " must answer",
                   "See whether the nodes run, at the addresses of the directory.");
+    // A node that has not seen the client yet would lose its answers, and the client much time.
+    const auto until = Clock::now() + kAttachTime;
+    for (std::size_t attached = 0; attached < links.size() && Clock::now() < until;) {
+      wait([&] { return take_in([&](View) { ++attached; }); });
+    }
   }
 
   void connect(const Directory& directory, const SigningKey& key, PartyId node) {
@@ -70,26 +78,29 @@ struct Client::State {
       for (Link& link : links) link.send(request);
   }
 
-  std::size_t take_in() {
+  template <typename Handle>
+  bool take_in(Handle&& handle) {
     std::size_t received = 0;
-    for (Link& link : links)
-      received += link.receive(64, copy, [this](View message) { quorum.receive(message); });
+    for (Link& link : links) received += link.receive(64, copy, handle);
     for (Link& link : links) link.flush();
-    return received;
+    return received > 0;
+  }
+  bool take_answers() {
+    return take_in([this](View message) { quorum.receive(message); });
   }
 
-  // Until something has come, or for kTick.
-  void wait() {
-    if (take_in() > 0) return;
+  // Until something has come by `take`, or for kTick.
+  void wait(const std::function<bool()>& take) {
+    if (take()) return;
     links.remove_if([](const Link& link) { return !link.alive(); });
     std::vector<Channel*> channels;
     for (Link& link : links) channels.push_back(&link.channel());
     if (channels.empty())
-      throw Error(ErrorCode::kPeerDied, "all nodes went away; " + quorum.describe());
+      throw Error(ErrorCode::kPeerDied, "all nodes went away", "See whether they run.");
     const bool backlog = std::ranges::any_of(links, &Link::has_backlog);
     try {
       if (Channel* gone = wait_any(channels, backlog ? WaitFor::kRoom : WaitFor::kMessages,
-                                   "answers of nodes", [this] { return take_in() > 0; }))
+                                   "answers of nodes", take))
         for (Link& link : links)
           if (&link.channel() == gone) link.end();
     } catch (const Error& error) {
@@ -104,7 +115,7 @@ struct Client::State {
     auto retry = Clock::now() + options.retry_after;
     for (;;) {
       if (auto answer = quorum.take()) return std::move(*answer);
-      wait();
+      wait([this] { return take_answers(); });
       const auto now = Clock::now();
       if (auto answer = quorum.take()) return std::move(*answer);
       if (now >= deadline)

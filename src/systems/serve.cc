@@ -101,6 +101,11 @@ class Server final : public Outbox {
     for (Link& other : links_)
       if (other.party() == content->sender) other.end();
     link.set_party(content->sender);
+    // So that it knows that answers will find it.
+    link.send(write_signed(key_, {.type = MessageType::kAttach,
+                                  .sender = options_.self,
+                                  .target = content->sender,
+                                  .epoch = options_.epoch}));
   }
 
   std::size_t receive() {
