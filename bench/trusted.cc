@@ -49,7 +49,7 @@ Run declare_trusted(CLI::App& command) {
                   "counter: commands in one attested record; default: 1, 8 and 16 in turn")
       ->check(CLI::Range(1U, 1024U));
   command.add_option("--request", arguments->request, "counter: commands that a client signs at once")
-      ->check(CLI::Range(1U, 1024U))
+      ->check(CLI::Range(1U, 4096U))
       ->capture_default_str();
   command.add_option("--commands", arguments->commands, "counter: how many for each batch")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))

@@ -40,7 +40,7 @@ using MachineFactory = std::function<std::unique_ptr<StateMachine>()>;
 
 // Of a command and of an output, and how many commands a client signs at a time.
 inline constexpr std::size_t kMaxItemBytes = 16'384;
-inline constexpr std::size_t kMaxCommands = 1024;
+inline constexpr std::size_t kMaxCommands = 4096;
 // Of a client's request, all of it.
 inline constexpr std::size_t kMaxRequestBytes = 256 * 1024;
 
