@@ -15,6 +15,7 @@ declare -rA may_include=(
   [src/proto]="base" # pure: no I/O
   [src/trusted]="base conn" # the attestation kernel: of conn the bytes of numbers (wire.h)
   [src/attestd]="base conn trusted" # the kernel's own process
+  [src/systems]="base conn" # on leat's public headers; of conn the bytes of numbers (wire.h)
   [src/transport]="base verbs conn proto trusted"
   [src/socket]="base verbs conn proto trusted transport"
   [src/scml]="" # a library of its own on leat's public headers
