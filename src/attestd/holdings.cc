@@ -95,7 +95,8 @@ void AccessRules::add(const std::string& rule) {
   sessions.emplace();
   for (std::size_t start = colon + 1; start <= rule.size();) {
     const std::size_t end = std::min(rule.find(',', start), rule.size());
-    const auto number = leat::detail::parse_number(std::string_view(rule).substr(start, end - start));
+    const auto number =
+        leat::detail::parse_number(std::string_view(rule).substr(start, end - start));
     if (!number || *number > 0xffff'ffff) refuse("sessions are numbers with commas between");
     sessions->insert(static_cast<std::uint32_t>(*number));
     start = end + 1;

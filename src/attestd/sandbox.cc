@@ -32,8 +32,8 @@ constexpr int kAllowed[] = {
     // serving
     SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait), SCMP_SYS(epoll_ctl), SCMP_SYS(futex),
     SCMP_SYS(accept4), SCMP_SYS(getsockopt), SCMP_SYS(sendmsg), SCMP_SYS(memfd_create),
-    SCMP_SYS(ftruncate), SCMP_SYS(fcntl), SCMP_SYS(eventfd2), SCMP_SYS(close),
-    SCMP_SYS(getrandom), SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(sched_yield),
+    SCMP_SYS(ftruncate), SCMP_SYS(fcntl), SCMP_SYS(eventfd2), SCMP_SYS(close), SCMP_SYS(getrandom),
+    SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(sched_yield),
     // memory
     SCMP_SYS(munmap), SCMP_SYS(brk), SCMP_SYS(mlock), SCMP_SYS(munlock), SCMP_SYS(madvise),
     SCMP_SYS(mremap),
@@ -67,6 +67,7 @@ void become(const std::string& user) {
   if (entry == nullptr)
     throw Error(ErrorCode::kInvalidArgument, "--user " + user + ": no such user");
   const uid_t uid = entry->pw_uid;
+  if (uid == geteuid() && uid != 0) return;
   const gid_t gid = entry->pw_gid;
   check(setgroups(0, nullptr), "setgroups");
   check(setresgid(gid, gid, gid), "setresgid");

@@ -37,8 +37,7 @@ using trusted::detail::ChannelSession;
 struct Connected {
   Connected(const Options& first, const Options& second) {
     Listener listener("127.0.0.1:0", first);
-    std::thread connects(
-        [&] { connecting.emplace(Channel::connect(listener.address(), second)); });
+    std::thread connects([&] { connecting.emplace(Channel::connect(listener.address(), second)); });
     accepted.emplace(listener.accept());
     connects.join();
   }
@@ -61,8 +60,7 @@ struct Session {
     const auto bytes = std::as_bytes(std::span(payload));
     for (auto [from, to] : {std::pair{&isolated, &local}, std::pair{&local, &isolated}}) {
       trusted::Proof proof;
-      const Verdict attested =
-          from->kernel().attest({.session = from->id()}, bytes, proof);
+      const Verdict attested = from->kernel().attest({.session = from->id()}, bytes, proof);
       if (attested != Verdict::kOk) return attested;
       std::vector<std::byte> record(proof.header.begin(), proof.header.end());
       record.insert(record.end(), bytes.begin(), bytes.end());
@@ -121,9 +119,9 @@ TEST(Attestd, threads_of_a_client_get_counters_without_gap_or_repetition) {
       for (std::size_t i = 0; i < each; ++i) {
         trusted::Proof proof;
         const std::vector<std::byte> payload(t * 100);
-        ASSERT_EQ(session.isolated.kernel().attest({.session = session.isolated.id()}, payload,
-                                                   proof),
-                  Verdict::kOk);
+        ASSERT_EQ(
+            session.isolated.kernel().attest({.session = session.isolated.id()}, payload, proof),
+            Verdict::kOk);
         std::memcpy(&counters[t * each + i], proof.header.data() + 24, sizeof counters[0]);
       }
     });
@@ -338,12 +336,12 @@ TEST(Attestd, ends_when_asked_and_takes_its_socket_with_it) {
 // Whether a process of this user may look into that one.
 bool can_look_into(pid_t process) {
   const std::string folder = "/proc/" + std::to_string(process);
-  const bool reads = std::ifstream(folder + "/mem").good() || std::ifstream(folder + "/maps").get() != EOF;
+  const bool reads =
+      std::ifstream(folder + "/mem").good() || std::ifstream(folder + "/maps").get() != EOF;
   std::byte byte{};
   iovec here{&byte, 1};
   iovec there{reinterpret_cast<void*>(0x400000), 1};
-  const bool copies =
-      process_vm_readv(process, &here, 1, &there, 1, 0) >= 0 || errno == EFAULT;
+  const bool copies = process_vm_readv(process, &here, 1, &there, 1, 0) >= 0 || errno == EFAULT;
   const bool traces = ptrace(PTRACE_SEIZE, process, nullptr, nullptr) == 0;
   return reads || copies || traces;
 }

@@ -89,9 +89,9 @@ struct RawClient {
                                   descriptors);
     welcome = trusted::detail::decode_welcome(message);
     if (!welcome || descriptors.size() != trusted::detail::kWelcomeDescriptors) return;
-    memory = leat::detail::MappedMemory::of_file(
-        descriptors[0].get(), welcome->shape.bytes(),
-        leat::detail::MappedMemory::Protection::kReadWrite);
+    memory =
+        leat::detail::MappedMemory::of_file(descriptors[0].get(), welcome->shape.bytes(),
+                                            leat::detail::MappedMemory::Protection::kReadWrite);
     wake = std::move(descriptors[1]);
   }
 
