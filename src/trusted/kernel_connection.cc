@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -12,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
-#include <thread>
 
 #include "base/pause.h"
 #include "base/system_error.h"
@@ -128,7 +128,7 @@ Verdict KernelConnection::ask(Request request, std::span<const std::byte> data,
 
 bool KernelConnection::wait_for_turn(Turn& turn, std::uint64_t ticket) noexcept {
   const auto mine = [&] { return turn.next.load(std::memory_order_acquire) == ticket; };
-  return wait(mine, [] { std::this_thread::yield(); });
+  return wait(mine, [] { sched_yield(); });
 }
 
 bool KernelConnection::wait_for_reply(const RingSlot& slot, std::uint32_t sequence) noexcept {
@@ -164,7 +164,11 @@ bool KernelConnection::wait(const Ready& ready, const Sleep& sleep) noexcept {
       if (dead_) return ready();
       look = now + kLookEvery;
     }
-    if (spin_.count() >= 0 && now - start >= spin_) sleep();
+    if (spin_.count() >= 0 && now - start >= spin_) {
+      sleep();
+    } else {
+      sched_yield();  // the daemon may have no core while we spin on one
+    }
     for (int i = 0; i < kSpinsBetweenClocks; ++i) {
       if (ready()) return true;
       if (dead_.load(std::memory_order_relaxed)) return false;

@@ -1,5 +1,6 @@
 // leat-attestd as its clients see it: connections over it, its death, its limits, its secrets.
 // tests/trusted/README.md numbers the cases.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
@@ -373,6 +374,82 @@ TEST(Attestd, no_process_of_its_user_can_look_into_it) {
   if (root) {
     EXPECT_THAT(limits.str(), testing::ContainsRegex("Max core file size +0 +0"));
   }
+}
+
+// A key that stands nowhere in this process: its digits and its bytes, each changed by a mask.
+struct HiddenKey {
+  static constexpr unsigned char kMask = 0x5a;
+
+  explicit HiddenKey(const std::string& path) {
+    const Fd file(open(path.c_str(), O_RDONLY));
+    std::array<unsigned char, 64> digits;
+    EXPECT_EQ(read(file.get(), digits.data(), digits.size()), 64);
+    for (unsigned char& digit : digits) digit ^= kMask;
+    text.assign(digits.begin(), digits.end());
+    const auto value = [&](std::size_t i) {
+      const int c = digits[i] ^ kMask;
+      return c <= '9' ? c - '0' : c - 'a' + 10;
+    };
+    for (std::size_t i = 0; i < digits.size(); i += 2)
+      bytes.push_back(static_cast<unsigned char>((value(i) * 16 + value(i + 1)) ^ kMask));
+  }
+
+  std::vector<unsigned char> text, bytes;
+};
+
+// How often the key stands in this memory.
+std::size_t count_in(std::span<const unsigned char> memory,
+                     const std::vector<unsigned char>& masked) {
+  const auto same = [](unsigned char found, unsigned char wanted) {
+    return (found ^ HiddenKey::kMask) == wanted;
+  };
+  std::size_t found = 0;
+  for (auto at = memory.begin();; ++at, ++found) {
+    at = std::search(at, memory.end(), masked.begin(), masked.end(), same);
+    if (at == memory.end()) return found;
+  }
+}
+
+// ... in all memory that this process can write.
+std::size_t count_in_process(const std::vector<unsigned char>& masked) {
+  std::size_t found = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(" rw") == std::string::npos) continue;
+    const std::uint64_t start = std::stoull(line, nullptr, 16);
+    const std::uint64_t end = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
+    found += count_in({reinterpret_cast<const unsigned char*>(start), end - start}, masked);
+  }
+  return found;
+}
+
+TEST(Attestd, keys_are_in_no_client_and_in_no_log) {
+  if (leat::detail::kAddressSanitizer || leat::detail::kThreadSanitizer)
+    GTEST_SKIP() << "a sanitizer's shadow memory has no end";
+  const leat::detail::ScratchFolder folder;
+  const std::string key_file = folder.path() + "/key";
+  ASSERT_EQ(
+      leat::detail::run_program("/bin/sh", {"-c", "umask 077; openssl rand -hex 32 > " + key_file})
+          .exit_code,
+      0);
+  const leat::detail::ScratchVariable verbose("LEAT_LOG_LEVEL", "trace");
+  Daemon daemon({}, "root", key_file);
+  Connected both(daemon.options(), daemon.options());
+  both.connecting->send("attested");
+  EXPECT_EQ(both.accepted->receive().text(), "attested");
+
+  const HiddenKey key(key_file);
+  EXPECT_EQ(count_in_process(key.text), 0U);
+  EXPECT_EQ(count_in_process(key.bytes), 0U);
+  std::vector<unsigned char> shown = key.bytes;
+  for (unsigned char& byte : shown) byte ^= HiddenKey::kMask;
+  EXPECT_GE(count_in_process(key.bytes), 1U) << "the search finds nothing anywhere";
+
+  kill(daemon.program().pid(), SIGTERM);
+  const auto said = daemon.program().wait();
+  for (const std::string& log : {said.out, said.err})
+    EXPECT_EQ(count_in({reinterpret_cast<const unsigned char*>(log.data()), log.size()}, key.text),
+              0U);
 }
 
 }  // namespace
