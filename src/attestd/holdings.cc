@@ -81,6 +81,7 @@ void AccessRules::add(const std::string& rule) {
   const std::size_t colon = rule.find(':');
   const std::string user = rule.substr(0, colon);
   uid_t uid = 0;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): before there is another thread
   if (const passwd* entry = getpwnam(user.c_str())) {
     uid = entry->pw_uid;
   } else if (const auto number = leat::detail::parse_number(user);

@@ -63,6 +63,7 @@ bool lock_memory() {
 }
 
 void become(const std::string& user) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): before there is another thread
   const passwd* entry = getpwnam(user.c_str());
   if (entry == nullptr)
     throw Error(ErrorCode::kInvalidArgument, "--user " + user + ": no such user");
@@ -83,9 +84,9 @@ bool restrict_system_calls() {
   if (!filter) throw system_error("seccomp_init", ENOMEM);
   for (const int call : kAllowed)
     require(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0), "seccomp_rule_add");
+  const scmp_arg_cmp not_executable{2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0};
   for (const int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)})
-    require(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 1,
-                             SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)),
+    require(seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, call, 1, &not_executable),
             "seccomp_rule_add(mmap)");
   require(seccomp_load(filter.get()), "seccomp_load");
   return true;

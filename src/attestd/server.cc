@@ -1,6 +1,5 @@
 #include "attestd/server.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -35,7 +34,6 @@ using trusted::detail::Welcome;
 namespace {
 
 constexpr unsigned kRoundsPerClock = 16;
-constexpr unsigned kRoundsPerYield = 64;
 constexpr auto kLookEvery = std::chrono::milliseconds(1);  // at sockets, without sleeping
 constexpr int kNobody = -1;
 constexpr unsigned kAcceptsPerLook = 16;
@@ -123,8 +121,6 @@ void Server::run(int stop) {
       leat::detail::pause();
     }
     if (rounds % kRoundsPerClock != 0) continue;
-    // A client may have no core while we spin on one.
-    if (rounds % kRoundsPerYield == 0) sched_yield();
     const auto now = Clock::now();
     if (idle_since == kBusy) idle_since = now;
     if (sleeps && now - idle_since >= options_.spin) {

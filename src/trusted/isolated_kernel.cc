@@ -12,7 +12,6 @@ namespace leat::trusted {
 
 using detail::Operation;
 using detail::Reply;
-using detail::Request;
 
 namespace {
 

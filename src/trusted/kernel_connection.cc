@@ -164,11 +164,7 @@ bool KernelConnection::wait(const Ready& ready, const Sleep& sleep) noexcept {
       if (dead_) return ready();
       look = now + kLookEvery;
     }
-    if (spin_.count() >= 0 && now - start >= spin_) {
-      sleep();
-    } else {
-      sched_yield();  // the daemon may have no core while we spin on one
-    }
+    if (spin_.count() >= 0 && now - start >= spin_) sleep();
     for (int i = 0; i < kSpinsBetweenClocks; ++i) {
       if (ready()) return true;
       if (dead_.load(std::memory_order_relaxed)) return false;
