@@ -81,6 +81,7 @@ void AccessRules::add(const std::string& rule) {
   const std::size_t colon = rule.find(':');
   const std::string user = rule.substr(0, colon);
   uid_t uid = 0;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): before there is another thread
   if (const passwd* entry = getpwnam(user.c_str())) {
     uid = entry->pw_uid;
   } else if (const auto number = leat::detail::parse_number(user);
@@ -95,7 +96,8 @@ void AccessRules::add(const std::string& rule) {
   sessions.emplace();
   for (std::size_t start = colon + 1; start <= rule.size();) {
     const std::size_t end = std::min(rule.find(',', start), rule.size());
-    const auto number = leat::detail::parse_number(std::string_view(rule).substr(start, end - start));
+    const auto number =
+        leat::detail::parse_number(std::string_view(rule).substr(start, end - start));
     if (!number || *number > 0xffff'ffff) refuse("sessions are numbers with commas between");
     sessions->insert(static_cast<std::uint32_t>(*number));
     start = end + 1;

@@ -31,8 +31,7 @@ class Holdings {
   // Null: no sessions of its own.
   trusted::LocalKernel* device() const { return device_.get(); }
   // The key of connections on that session, empty if there is none; 0 is the key file's.
-  std::span<const std::byte> channel_key(std::uint32_t session,
-                                         trusted::Algorithm algorithm) const;
+  std::span<const std::byte> channel_key(std::uint32_t session, trusted::Algorithm algorithm) const;
 
  private:
   struct ChannelKey {

@@ -24,7 +24,8 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-constexpr const char* kFooter = R"(With a key that the other side's leat-attestd, or the other side itself, has too:
+constexpr const char* kFooter =
+    R"(With a key that the other side's leat-attestd, or the other side itself, has too:
   openssl rand -hex 32 > key; chmod 600 key
   leat-attestd --socket /run/leat-attestd/socket --key-file key --user leat-attestd --allow alice
 and for the programs, instead of attest_key_file:
@@ -104,14 +105,11 @@ leat::detail::Fd stop_signals() {
       leat::detail::check(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
 }
 
-// Other users could read a root process's secrets only as root; but root's own is more than it
-// needs.
+// Root's own rights are more than it needs.
 void check_user(const std::string& user) {
   if (geteuid() == 0 && user.empty())
     throw Error(ErrorCode::kInvalidArgument, "started by root without --user",
                 "Name a user who does nothing else, or say --user root.");
-  if (geteuid() != 0 && !user.empty())
-    throw Error(ErrorCode::kInvalidArgument, "only root can become --user " + user);
 }
 
 void run(const Arguments& arguments) {

@@ -32,8 +32,8 @@ constexpr int kAllowed[] = {
     // serving
     SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait), SCMP_SYS(epoll_ctl), SCMP_SYS(futex),
     SCMP_SYS(accept4), SCMP_SYS(getsockopt), SCMP_SYS(sendmsg), SCMP_SYS(memfd_create),
-    SCMP_SYS(ftruncate), SCMP_SYS(fcntl), SCMP_SYS(eventfd2), SCMP_SYS(close),
-    SCMP_SYS(getrandom), SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(sched_yield),
+    SCMP_SYS(ftruncate), SCMP_SYS(fcntl), SCMP_SYS(eventfd2), SCMP_SYS(close), SCMP_SYS(getrandom),
+    SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(sched_yield),
     // memory
     SCMP_SYS(munmap), SCMP_SYS(brk), SCMP_SYS(mlock), SCMP_SYS(munlock), SCMP_SYS(madvise),
     SCMP_SYS(mremap),
@@ -63,10 +63,12 @@ bool lock_memory() {
 }
 
 void become(const std::string& user) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): before there is another thread
   const passwd* entry = getpwnam(user.c_str());
   if (entry == nullptr)
     throw Error(ErrorCode::kInvalidArgument, "--user " + user + ": no such user");
   const uid_t uid = entry->pw_uid;
+  if (uid == geteuid() && uid != 0) return;
   const gid_t gid = entry->pw_gid;
   check(setgroups(0, nullptr), "setgroups");
   check(setresgid(gid, gid, gid), "setresgid");
@@ -82,9 +84,9 @@ bool restrict_system_calls() {
   if (!filter) throw system_error("seccomp_init", ENOMEM);
   for (const int call : kAllowed)
     require(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0), "seccomp_rule_add");
+  const scmp_arg_cmp not_executable{2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0};
   for (const int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)})
-    require(seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 1,
-                             SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)),
+    require(seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, call, 1, &not_executable),
             "seccomp_rule_add(mmap)");
   require(seccomp_load(filter.get()), "seccomp_load");
   return true;

@@ -12,7 +12,7 @@ void hide_memory();
 // Out of swap: all of it, now and later. False: the limit of lockable memory forbids it. What keys
 // are made in is locked in any case.
 bool lock_memory();
-// Gives up root for good. `user`: a name. Throws kInvalidArgument, kSystem.
+// Gives up root for good; nothing, for who is that user already. Throws kInvalidArgument, kSystem.
 void become(const std::string& user);
 // From here on only system calls that serving needs; others fail. False: built with a sanitizer,
 // whose calls nobody can know. Throws kSystem.

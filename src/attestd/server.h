@@ -19,7 +19,7 @@ struct ServerOptions {
   trusted::detail::RingShape shape;
   std::size_t max_clients = 64;
   std::size_t max_clients_per_user = 32;
-  std::size_t max_kernels = 16;         // of connections, for each client
+  std::size_t max_kernels = 16;        // of connections, for each client
   std::chrono::microseconds spin{50};  // before it sleeps; negative: never sleeps
 };
 

@@ -68,9 +68,9 @@ class Setup {
       throw Error(ErrorCode::kInvalidArgument,
                   "attest_key_file is set, and attest_kernel names a leat-attestd",
                   "Set one of them: a key that this process can read is not isolated.");
-    return trusted::detail::make_isolated_home(
-        settings_.attest_kernel, static_cast<std::uint32_t>(settings_.attest_session),
-        settings_.attest_algorithm, settings_.spin);
+    return trusted::detail::make_isolated_home(settings_.attest_kernel,
+                                               static_cast<std::uint32_t>(settings_.attest_session),
+                                               settings_.attest_algorithm, settings_.spin);
   }
 
   std::unique_ptr<Transport> make_plain(const std::string& name, Link& link,

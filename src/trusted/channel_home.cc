@@ -73,9 +73,8 @@ class IsolatedChannelHome final : public ChannelHome {
                                           " for this user and algorithm"),
                   "Set attest_session to one that it was provisioned with, or 0 for its key file.");
     if (verdict != Verdict::kOk)
-      throw Error(ErrorCode::kUnavailable,
-                  "leat-attestd at " + path + " opens no session: " +
-                      std::string(trusted::to_string(verdict)));
+      throw Error(ErrorCode::kUnavailable, "leat-attestd at " + path + " opens no session: " +
+                                               std::string(trusted::to_string(verdict)));
     leat::detail::WireReader reader(reply.data);
     kernel_ = reader.number<std::uint32_t>();
     std::ranges::copy(reader.bytes(kNonceBytes), nonce_.begin());
@@ -95,8 +94,8 @@ class IsolatedChannelHome final : public ChannelHome {
     if (verdict != Verdict::kOk)
       throw Error(ErrorCode::kUnavailable,
                   "leat-attestd begins no session: " + std::string(trusted::to_string(verdict)));
-    return std::unique_ptr<AttestationKernel>(new IsolatedKernel(
-        std::move(connection_), kernel_, channel_device(active), kChannelEpoch));
+    return std::unique_ptr<AttestationKernel>(
+        new IsolatedKernel(std::move(connection_), kernel_, channel_device(active), kChannelEpoch));
   }
   std::size_t max_payload_bytes() const override {
     return connection_->welcome().shape.max_payload_bytes;

@@ -41,8 +41,8 @@ std::unique_ptr<LocalKernel> make_channel_kernel(std::span<const std::byte> key,
                                              .streams = kStreams,
                                              .key = session_key.span()});
   if (verdict != Verdict::kOk || kernel->enable() != Verdict::kOk)
-    throw Error(ErrorCode::kSystem, "the attestation kernel refuses its session: " +
-                                        std::string(to_string(verdict)));
+    throw Error(ErrorCode::kSystem,
+                "the attestation kernel refuses its session: " + std::string(to_string(verdict)));
   return kernel;
 }
 

@@ -12,7 +12,6 @@ namespace leat::trusted {
 
 using detail::Operation;
 using detail::Reply;
-using detail::Request;
 
 namespace {
 
@@ -24,9 +23,8 @@ constexpr std::uint8_t number_of(Operation operation) {
 bool is_of(const RecordHeader& header, const Statement& statement, std::uint32_t device,
            std::uint64_t epoch) {
   return header.kind == statement.kind && header.stream == statement.stream &&
-         header.session == statement.session && header.device == device &&
-         header.epoch == epoch && header.slot == statement.slot &&
-         header.offset == statement.offset;
+         header.session == statement.session && header.device == device && header.epoch == epoch &&
+         header.slot == statement.slot && header.offset == statement.offset;
 }
 
 }  // namespace
@@ -51,15 +49,14 @@ Verdict IsolatedKernel::attest(const Statement& statement, std::span<const std::
                                Proof& proof) noexcept {
   if (payload.size() > max_payload_bytes()) return Verdict::kTooLarge;
   Reply reply;
-  const Verdict verdict =
-      connection_->ask({.operation = number_of(Operation::kAttest),
-                        .kind = static_cast<std::uint8_t>(statement.kind),
-                        .stream = statement.stream,
-                        .kernel = kernel_,
-                        .session = statement.session,
-                        .slot = statement.slot,
-                        .offset = statement.offset},
-                       payload, reply);
+  const Verdict verdict = connection_->ask({.operation = number_of(Operation::kAttest),
+                                            .kind = static_cast<std::uint8_t>(statement.kind),
+                                            .stream = statement.stream,
+                                            .kernel = kernel_,
+                                            .session = statement.session,
+                                            .slot = statement.slot,
+                                            .offset = statement.offset},
+                                           payload, reply);
   if (verdict != Verdict::kOk) return verdict;
   Proof made;
   const auto data = std::span<const std::byte>(reply.data);
@@ -109,10 +106,9 @@ std::optional<Counters> IsolatedKernel::counters(std::uint32_t session,
 
 std::optional<Session> IsolatedKernel::session(std::uint32_t id) noexcept {
   Reply reply;
-  if (connection_->ask({.operation = number_of(Operation::kSession),
-                        .kernel = kernel_,
-                        .session = id},
-                       {}, reply) != Verdict::kOk)
+  if (connection_->ask(
+          {.operation = number_of(Operation::kSession), .kernel = kernel_, .session = id}, {},
+          reply) != Verdict::kOk)
     return std::nullopt;
   leat::detail::WireReader reader(reply.data);
   Session session;
@@ -123,8 +119,7 @@ std::optional<Session> IsolatedKernel::session(std::uint32_t id) noexcept {
   (void)reader.number<std::uint8_t>();
   session.peer = reader.number<std::uint32_t>();
   if (session.role < Role::kPair || session.role > Role::kLog ||
-      !detail::is_algorithm(session.algorithm) || session.streams < 1 ||
-      session.streams > kStreams)
+      !detail::is_algorithm(session.algorithm) || session.streams < 1 || session.streams > kStreams)
     return std::nullopt;
   return session;
 }

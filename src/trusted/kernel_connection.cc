@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -12,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
-#include <thread>
 
 #include "base/pause.h"
 #include "base/system_error.h"
@@ -41,8 +41,8 @@ Fd connect_to(const std::string& path) {
   if (path.empty() || path.size() >= sizeof address.sun_path)
     throw no_daemon(path, "the path is empty or too long for a socket");
   std::memcpy(address.sun_path, path.c_str(), path.size());
-  Fd socket(leat::detail::check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0),
-                                "socket(AF_UNIX)"));
+  Fd socket(
+      leat::detail::check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket(AF_UNIX)"));
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     throw no_daemon(path, std::generic_category().message(errno));
   return socket;
@@ -72,8 +72,8 @@ void KernelConnection::receive_welcome(const std::string& path) {
                            ("leat-attestd at " + path + " does not answer").c_str());
   std::array<std::byte, kWelcomeBytes> message{};
   std::vector<Fd> descriptors;
-  const auto received = leat::detail::receive_message(socket_.get(), message, kWelcomeDescriptors,
-                                                      descriptors);
+  const auto received =
+      leat::detail::receive_message(socket_.get(), message, kWelcomeDescriptors, descriptors);
   if (received != leat::detail::ReceiveMessage::kMessage)
     throw no_daemon(path, "it closed the connection");
   const auto welcome = decode_welcome(message);
@@ -91,8 +91,8 @@ void KernelConnection::receive_welcome(const std::string& path) {
   const std::size_t bytes = welcome_.shape.bytes();
   if (descriptors.size() != kWelcomeDescriptors || !is_sealed(descriptors[0].get(), bytes))
     throw Error(ErrorCode::kProtocol, path + " gives memory that can be taken away");
-  memory_ = leat::detail::MappedMemory::of_file(
-      descriptors[0].get(), bytes, leat::detail::MappedMemory::Protection::kReadWrite);
+  memory_ = leat::detail::MappedMemory::of_file(descriptors[0].get(), bytes,
+                                                leat::detail::MappedMemory::Protection::kReadWrite);
   wake_ = std::move(descriptors[1]);
 }
 
@@ -128,7 +128,7 @@ Verdict KernelConnection::ask(Request request, std::span<const std::byte> data,
 
 bool KernelConnection::wait_for_turn(Turn& turn, std::uint64_t ticket) noexcept {
   const auto mine = [&] { return turn.next.load(std::memory_order_acquire) == ticket; };
-  return wait(mine, [] { std::this_thread::yield(); });
+  return wait(mine, [] { sched_yield(); });
 }
 
 bool KernelConnection::wait_for_reply(const RingSlot& slot, std::uint32_t sequence) noexcept {

@@ -31,8 +31,10 @@ using leat::detail::Fd;
 // With the key file of attest_key_file(), unless told otherwise. Killed at the end.
 class Daemon {
  public:
-  explicit Daemon(std::vector<std::string> more = {}, const std::string& user = "root")
-      : arguments_(std::move(more)) {
+  explicit Daemon(std::vector<std::string> more = {}, const std::string& user = "root",
+                  const std::string& key_file = {})
+      : key_file_(key_file.empty() ? folder_.write("key", std::string(64, 'a')) : key_file),
+        arguments_(std::move(more)) {
     arguments_.insert(arguments_.end(), {"--socket", path(), "--key-file", key_file_});
     if (geteuid() == 0) arguments_.insert(arguments_.end(), {"--user", user});
     start();
@@ -66,7 +68,7 @@ class Daemon {
 
  private:
   const leat::detail::ScratchFolder folder_;
-  const std::string key_file_ = folder_.write("key", std::string(64, 'a'));
+  const std::string key_file_;
   std::vector<std::string> arguments_;
   std::unique_ptr<leat::detail::Program> program_;
   std::string serves_;
@@ -89,9 +91,9 @@ struct RawClient {
                                   descriptors);
     welcome = trusted::detail::decode_welcome(message);
     if (!welcome || descriptors.size() != trusted::detail::kWelcomeDescriptors) return;
-    memory = leat::detail::MappedMemory::of_file(
-        descriptors[0].get(), welcome->shape.bytes(),
-        leat::detail::MappedMemory::Protection::kReadWrite);
+    memory =
+        leat::detail::MappedMemory::of_file(descriptors[0].get(), welcome->shape.bytes(),
+                                            leat::detail::MappedMemory::Protection::kReadWrite);
     wake = std::move(descriptors[1]);
   }
 

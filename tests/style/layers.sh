@@ -20,7 +20,7 @@ declare -rA may_include=(
   [src/socket]="base verbs conn proto trusted transport"
   [src/scml]="" # a library of its own on leat's public headers
   [src/tools]="base verbs conn transport trusted" # what leat-info lists and checks has no public header
-  [bench]="tools verbs" # the bare write that leat-bench planned compares with
+  [bench]="tools verbs trusted attestd" # the bare write that leat-bench planned compares with; the kernels of leat-bench attest
   [examples]="tools" # the progress bar
 )
 readonly max_lines_header=220 max_lines_source=500

@@ -423,9 +423,8 @@ TEST_F(AttestedSettings, a_key_file_must_hold_a_long_key) {
   const ScratchFolder folder;
   const auto refused = [&](const std::string& text) {
     const std::string path = folder.write("key", text);
-    return error_of(ErrorCode::kInvalidArgument, [&] {
-      trusted::detail::make_local_home(path, Algorithm::kHmacSha256);
-    });
+    return error_of(ErrorCode::kInvalidArgument,
+                    [&] { trusted::detail::make_local_home(path, Algorithm::kHmacSha256); });
   };
   EXPECT_THAT(refused(std::string(62, 'a')), testing::HasSubstr("at least 64"));
   EXPECT_THAT(refused(std::string(130, 'a')), testing::HasSubstr("at most 128"));
