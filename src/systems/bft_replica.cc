@@ -91,8 +91,9 @@ void BftReplica::State::on_request(PartyId from, std::span<const std::byte> requ
 }
 
 void BftReplica::State::look_at_complaints(Time now) {
-  if (complaints_.overdue(ledger, now) && !peers_[0].accused)
-    report(0, FaultKind::kSilent, {}, nullptr);
+  // Only told: it may come back, and only a view change can replace it.
+  if (complaints_.overdue(ledger, now) && !peers_[0].accused && hook)
+    hook({id(0), FaultKind::kSilent, {}});
 }
 
 // --- the leader
@@ -182,7 +183,7 @@ void BftReplica::State::on_executed(std::span<const std::byte> record, Outbox& o
     return;
   // It answers the leader's record of the same counter: it answers each one once.
   const std::uint64_t counter = peers_[index].acknowledged;
-  if (counter >= executed) return report(index, FaultKind::kAhead, {}, &outbox);
+  if (counter >= executed) return report(index, FaultKind::kAhead, {}, outbox);
   ++peers_[index].acknowledged;
   const std::uint64_t first_kept = executed - results_.size();
   if (counter >= first_kept) {
@@ -203,7 +204,7 @@ void BftReplica::State::on_executed(std::span<const std::byte> record, Outbox& o
 
 void BftReplica::State::accuse(std::size_t index, FaultKind kind,
                                std::span<const std::byte> record, Outbox& outbox) {
-  report(index, kind, history.evidence(record, index == 0), &outbox);
+  report(index, kind, history.evidence(record, index == 0), outbox);
 }
 
 void BftReplica::State::on_evidence(PartyId from, std::span<const std::byte> evidence,
@@ -215,15 +216,15 @@ void BftReplica::State::on_evidence(PartyId from, std::span<const std::byte> evi
   if (!fault) return;
   const std::size_t index = index_of(options, fault->accused);
   if (index == self || peers_[index].accused) return;
-  report(index, fault->kind, fault->evidence, &outbox);
+  report(index, fault->kind, fault->evidence, outbox);
 }
 
-void BftReplica::State::report(std::size_t index, FaultKind kind, Bytes evidence, Outbox* outbox) {
+void BftReplica::State::report(std::size_t index, FaultKind kind, Bytes evidence, Outbox& outbox) {
   peers_[index].accused = true;
   const Fault fault{id(index), kind, std::move(evidence)};
-  if (outbox != nullptr && !fault.evidence.empty())
+  if (!fault.evidence.empty())
     for (std::size_t i = 0; i < peers_.size(); ++i)
-      if (i != self) outbox->send(id(i), fault.evidence);
+      if (i != self) outbox.send(id(i), fault.evidence);
   if (hook) hook(fault);
 }
 

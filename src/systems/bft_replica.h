@@ -23,7 +23,7 @@ struct BftReplica::State {
 
   // The leader: attests what waits, full batches only or the rest too.
   void order(bool also_short, Outbox& outbox);
-  // A follower: gives up on the leader if a complaint has waited too long.
+  // A follower: tells if a complaint has waited too long.
   void look_at_complaints(Time now);
 
   bool leads() const { return self == 0; }
@@ -56,7 +56,7 @@ struct BftReplica::State {
   void reply_acknowledged(Outbox& outbox);
   void accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record,
               Outbox& outbox);
-  void report(std::size_t index, FaultKind kind, Bytes evidence, Outbox* outbox);
+  void report(std::size_t index, FaultKind kind, Bytes evidence, Outbox& outbox);
 
   std::vector<Peer> peers_;
   detail::Orderer orderer_;

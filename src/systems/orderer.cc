@@ -1,5 +1,7 @@
 #include "systems/orderer.h"
 
+#include <utility>
+
 namespace leat::trusted::detail {
 namespace {
 
@@ -38,9 +40,10 @@ bool Complaints::overdue(const Ledger& ledger, Time now) {
   std::erase_if(complaints_, [&](const auto& complaint) {
     return ledger.has_executed(complaint.first, complaint.second.first);
   });
-  for (const auto& [client, complaint] : complaints_)
-    if (now >= complaint.until) return true;
-  return false;
+  bool any = false;
+  for (auto& [client, complaint] : complaints_)
+    if (now >= complaint.until && !std::exchange(complaint.was_overdue, true)) any = true;
+  return any;
 }
 
 }  // namespace leat::trusted::detail

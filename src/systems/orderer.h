@@ -48,13 +48,15 @@ class Complaints {
   void add(PartyId client, std::uint64_t first, Time until) {
     complaints_.try_emplace(client, Complaint{first, until});
   }
-  // Whether one has waited too long. Forgets those that were answered.
+  // Whether one has come to have waited too long since this was asked last. Forgets those that were
+  // answered.
   bool overdue(const Ledger& ledger, Time now);
 
  private:
   struct Complaint {
     std::uint64_t first = 0;
     Time until;
+    bool was_overdue = false;
   };
   std::map<PartyId, Complaint> complaints_;
 };
