@@ -24,6 +24,6 @@ struct TrustedResult {
 };
 
 TrustedResult measure_a2m(const TrustedArguments& arguments);
-TrustedResult measure_counter(const TrustedArguments& arguments);
+TrustedResult measure_replicated(const TrustedArguments& arguments);
 
 }  // namespace leat::bench
