@@ -42,13 +42,16 @@ Run declare_trusted(CLI::App& command) {
                   "a2m: of 64 bytes, to be appended and looked up; the paper has 100 million")
       ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1} << 32))
       ->capture_default_str();
-  command.add_option("--folder", arguments->folder,
-                     "a2m: keep the log in a file there, which is new and stays; default: in memory");
+  command.add_option(
+      "--folder", arguments->folder,
+      "a2m: keep the log in a file there, which is new and stays; default: in memory");
   command
       .add_option("--batch", arguments->batch,
                   "counter, chain: commands in one attested record; default: 1, 8 and 16 in turn")
       ->check(CLI::Range(1U, 1024U));
-  command.add_option("--request", arguments->request, "counter, chain: commands that a client signs at once")
+  command
+      .add_option("--request", arguments->request,
+                  "counter, chain: commands that a client signs at once")
       ->check(CLI::Range(1U, 4096U))
       ->capture_default_str();
   command.add_option("--commands", arguments->commands, "counter, chain: how many for each batch")

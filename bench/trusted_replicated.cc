@@ -78,7 +78,8 @@ std::vector<Party> make_parties() {
   std::vector<Party> parties{{kClient, key_of(kClient).public_key(), {}}};
   std::vector<leat::Listener> listeners;  // all at once, so that their ports differ
   for (PartyId id = 1; id <= kReplicas; ++id)
-    parties.push_back({id, key_of(id).public_key(), listeners.emplace_back("127.0.0.1:0").address()});
+    parties.push_back(
+        {id, key_of(id).public_key(), listeners.emplace_back("127.0.0.1:0").address()});
   return parties;
 }
 

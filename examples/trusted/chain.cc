@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "../local_processes.h"
+#include "local_processes.h"
 #include "parties.h"
 
 namespace {
@@ -99,9 +99,8 @@ int run(const Arguments& arguments) {
   const Directory directory(parties(arguments.nodes, 1));
   LocalProcesses nodes, client;
   for (const PartyId id : options.nodes)
-    nodes.start(guarded("chain", [&, id] {
-      return run_node(id, directory, options, id == arguments.lie);
-    }));
+    nodes.start(guarded("chain",
+                        [&, id] { return run_node(id, directory, options, id == arguments.lie); }));
   client.start(
       guarded("chain", [&] { return run_client(kFirstClient, directory, options, arguments); }));
   return client.wait() ? 0 : 1;

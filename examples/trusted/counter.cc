@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "../local_processes.h"
+#include "local_processes.h"
 #include "parties.h"
 
 namespace {
@@ -98,9 +98,11 @@ int run(const Arguments& arguments) {
                                                      : 0;
   LocalProcesses replicas, clients;
   for (const PartyId id : options.replicas)
-    replicas.start(guarded("counter", [&, id] { return run_replica(id, directory, options, id == liar); }));
+    replicas.start(
+        guarded("counter", [&, id] { return run_replica(id, directory, options, id == liar); }));
   for (PartyId id = kFirstClient; id < kFirstClient + arguments.clients; ++id)
-    clients.start(guarded("counter", [&, id] { return run_client(id, directory, options, arguments); }));
+    clients.start(
+        guarded("counter", [&, id] { return run_client(id, directory, options, arguments); }));
   return clients.wait() ? 0 : 1;
 }
 
@@ -109,7 +111,8 @@ int run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
-      "A counter kept by replicas of which fewer than half may lie, and its clients, each a process "
+      "A counter kept by replicas of which fewer than half may lie, and its clients, each a "
+      "process "
       "of this\nmachine.",
       "counter");
   app.add_option("--replicas", arguments.replicas, "2f+1, of which f may lie")

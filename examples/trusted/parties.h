@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "../local_processes.h"
+#include "local_processes.h"
 
 constexpr std::uint64_t kEpoch = 1;
 constexpr leat::trusted::PartyId kFirstClient = 101;

@@ -202,8 +202,8 @@ void BftReplica::State::on_executed(std::span<const std::byte> record, Outbox& o
   }
 }
 
-void BftReplica::State::accuse(std::size_t index, FaultKind kind,
-                               std::span<const std::byte> record, Outbox& outbox) {
+void BftReplica::State::accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record,
+                               Outbox& outbox) {
   report(index, kind, history.evidence(record, index == 0), outbox);
 }
 

@@ -54,8 +54,7 @@ struct BftReplica::State {
   std::uint64_t acknowledged_by_quorum() const;
   void finish_step(std::span<const std::byte> record, detail::Result result, Bytes* snapshot);
   void reply_acknowledged(Outbox& outbox);
-  void accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record,
-              Outbox& outbox);
+  void accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record, Outbox& outbox);
   void report(std::size_t index, FaultKind kind, Bytes evidence, Outbox& outbox);
 
   std::vector<Peer> peers_;

@@ -147,17 +147,16 @@ void ChainNode::State::on_chain(PartyId from, View message, Outbox& outbox) {
   Result result{Bytes(step.outputs.bytes().begin(), step.outputs.bytes().end()),
                 step.outputs.count(), step.digest};
   for (std::size_t i = 1; i < self; ++i) {
-    const auto fault = check_executed(payload_of((*proofs)[i]), result.outputs, result.count,
-                                      result.digest);
+    const auto fault =
+        check_executed(payload_of((*proofs)[i]), result.outputs, result.count, result.digest);
     if (!fault) continue;
     // The step itself is the head's and is right: it stays executed. But nobody is told.
     history.add(proofs->front(), nullptr);
     ++executed;
     return accuse(i, *fault, (*proofs)[i]);
   }
-  const Bytes own =
-      attest(kernel, {.session = session(self), .kind = Kind::kSend},
-             write_step({.outputs = step.outputs, .digest = step.digest}));
+  const Bytes own = attest(kernel, {.session = session(self), .kind = Kind::kSend},
+                           write_step({.outputs = step.outputs, .digest = step.digest}));
   std::vector<View> all = *proofs;
   all.emplace_back(own);
   pass_on(all, std::move(result), checkpoint ? &snapshot : nullptr, outbox);
@@ -202,8 +201,8 @@ void ChainNode::State::on_executed(PartyId from, View message, Outbox& outbox) {
   if (is_head()) {
     const Result& result = results.front();
     for (std::size_t i = 1; i < proofs->size(); ++i)
-      if (const auto fault = check_executed(payload_of((*proofs)[i]), result.outputs, result.count,
-                                            result.digest))
+      if (const auto fault =
+              check_executed(payload_of((*proofs)[i]), result.outputs, result.count, result.digest))
         return accuse(i, *fault, (*proofs)[i]);
     results.pop_front();
     ++acknowledged;

@@ -8,8 +8,8 @@
 namespace leat::trusted {
 namespace detail {
 
-std::optional<FaultKind> execute_record(Ledger& ledger, View payload,
-                                        unsigned batch, bool is_checkpoint, Bytes& snapshot) {
+std::optional<FaultKind> execute_record(Ledger& ledger, View payload, unsigned batch,
+                                        bool is_checkpoint, Bytes& snapshot) {
   const auto step = read_step(payload);
   if (!step || step->outputs.count() > batch || step->digest.has_value() != is_checkpoint ||
       (step->outputs.count() == 0 && step->requests.empty()))

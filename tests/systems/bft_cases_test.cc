@@ -250,14 +250,16 @@ TEST(BftProcesses, case56_f_replies_are_no_answer) {
   // The leader orders, and keeps quiet to clients; one follower does nothing.
   start_all(nodes, 3, 1, liar([](Scripted& self, View request, Outbox& outbox) {
               const Bytes outputs = Scripted::outputs_from(1);
-              if (self.calls == 0) self.order_all({{request}, *Items::read(outputs, 1), {}}, outbox);
+              if (self.calls == 0)
+                self.order_all({{request}, *Items::read(outputs, 1), {}}, outbox);
             }));
   nodes.kill(3);
   nodes.start(3, liar({}));
   expect_no_answer(nodes);
 }
 
-// Which lies to the client alone: `times` replies to each request, of the value 1, signed by itself.
+// Which lies to the client alone: `times` replies to each request, of the value 1, signed by
+// itself.
 Nodes::Make replies_only(int times) {
   return liar([times](Scripted& self, View request, Outbox& outbox) {
     const auto content = read_signed(request, MessageType::kRequest);
@@ -294,8 +296,7 @@ TEST(BftProcesses, case58_a_reply_of_an_earlier_round_is_no_answer) {
 
 TEST(BftProcesses, case59_a_batch_with_one_bad_element_is_refused_whole) {
   Nodes nodes(3);
-  start_all(nodes, 3, 1,
-            liar([](Scripted& self, View request, Outbox& outbox) {
+  start_all(nodes, 3, 1, liar([](Scripted& self, View request, Outbox& outbox) {
               static Bytes good;
               if (good.empty()) {
                 good.assign(request.begin(), request.end());

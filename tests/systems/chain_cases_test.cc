@@ -31,12 +31,14 @@ ChainOptions chain_options() {
 // Nodes 1, 2 and 3, of which `odd` (if not 0) is made otherwise.
 void start_all(Nodes& nodes, PartyId odd = 0, const Nodes::Make& make_odd = {}) {
   for (PartyId id = 1; id <= kNodes; ++id)
-    nodes.start(id, id == odd ? make_odd
-                              : [&](PartyId, AttestationKernel& kernel, const SigningKey& key,
-                                    FaultHook hook) -> std::unique_ptr<Participant> {
-      return std::make_unique<ChainNode>(kernel, nodes.directory(), key, make_store,
-                                         chain_options(), std::move(hook));
-    });
+    nodes.start(
+        id,
+        id == odd ? make_odd
+                  : [&](PartyId, AttestationKernel& kernel, const SigningKey& key,
+                        FaultHook hook) -> std::unique_ptr<Participant> {
+          return std::make_unique<ChainNode>(kernel, nodes.directory(), key, make_store,
+                                             chain_options(), std::move(hook));
+        });
 }
 
 Nodes::Make liar(Scripted::Act on_request, Scripted::Act on_order = {}) {
@@ -95,8 +97,8 @@ TEST(ChainProcesses, clients_put_get_and_erase) {
   for (int round = 0; round < 10; ++round) {
     std::vector<Bytes> commands;
     for (int i = 0; i < 13; ++i)
-      commands.push_back(KeyValueMachine::put("key " + std::to_string(i),
-                                              "value " + std::to_string(round)));
+      commands.push_back(
+          KeyValueMachine::put("key " + std::to_string(i), "value " + std::to_string(round)));
     client.submit(commands);
   }
   for (int round = 0; round < 10; ++round) EXPECT_EQ(client.receive().outputs.size(), 13U);
@@ -148,38 +150,40 @@ TEST(ChainProcesses, case65_a_middle_node_with_a_wrong_output_is_exposed_by_the_
 // has refused all of it and changed nothing.
 TEST(ChainProcesses, case65_66_67_70_altered_dropped_swapped_and_replayed_proofs_are_refused) {
   Nodes nodes(kNodes);
-  start_all(nodes, 2, liar([](Scripted& self, View request, Outbox& outbox) {
-                             const auto content = read_signed(request, MessageType::kRequest);
-                             const Bytes outputs = one_item(put_output());
-                             self.answer(content->sender, content->first, items_of(outputs), outbox);
-                           },
-                           [](Scripted& self, View message, Outbox& outbox) {
-                             static Bytes old_head, old_own;
-                             const auto proofs = read_blobs(message, 1);
-                             const View head = proofs->front();
-                             const Bytes outputs = one_item(put_output());
-                             const Bytes own = self.record(write_step({{}, items_of(outputs), {}}));
-                             Bytes request(head.begin(), head.end());
-                             request[kHeaderBytes + 50] ^= std::byte{1};
-                             Bytes stranger = own;
-                             stranger[8] = std::byte{77};  // its session
-                             pass(3, {request, own}, outbox);
-                             pass(3, {head}, outbox);
-                             pass(3, {own}, outbox);
-                             pass(3, {own, head}, outbox);
-                             pass(3, {head, own, own}, outbox);
-                             pass(3, {own, own}, outbox);
-                             pass(3, {head, stranger}, outbox);
-                             if (!old_head.empty()) {
-                               pass(3, {old_head, own}, outbox);
-                               pass(3, {head, old_own}, outbox);
-                             }
-                             Bytes overflow(head.size() + 4, std::byte{0xff});
-                             outbox.send(3, write_order(overflow));
-                             pass(3, {head, own}, outbox);
-                             old_head.assign(head.begin(), head.end());
-                             old_own = own;
-                           }));
+  start_all(nodes, 2,
+            liar(
+                [](Scripted& self, View request, Outbox& outbox) {
+                  const auto content = read_signed(request, MessageType::kRequest);
+                  const Bytes outputs = one_item(put_output());
+                  self.answer(content->sender, content->first, items_of(outputs), outbox);
+                },
+                [](Scripted& self, View message, Outbox& outbox) {
+                  static Bytes old_head, old_own;
+                  const auto proofs = read_blobs(message, 1);
+                  const View head = proofs->front();
+                  const Bytes outputs = one_item(put_output());
+                  const Bytes own = self.record(write_step({{}, items_of(outputs), {}}));
+                  Bytes request(head.begin(), head.end());
+                  request[kHeaderBytes + 50] ^= std::byte{1};
+                  Bytes stranger = own;
+                  stranger[8] = std::byte{77};  // its session
+                  pass(3, {request, own}, outbox);
+                  pass(3, {head}, outbox);
+                  pass(3, {own}, outbox);
+                  pass(3, {own, head}, outbox);
+                  pass(3, {head, own, own}, outbox);
+                  pass(3, {own, own}, outbox);
+                  pass(3, {head, stranger}, outbox);
+                  if (!old_head.empty()) {
+                    pass(3, {old_head, own}, outbox);
+                    pass(3, {head, old_own}, outbox);
+                  }
+                  Bytes overflow(head.size() + 4, std::byte{0xff});
+                  outbox.send(3, write_order(overflow));
+                  pass(3, {head, own}, outbox);
+                  old_head.assign(head.begin(), head.end());
+                  old_own = own;
+                }));
   // The double answers the client when it is asked itself: on a retry.
   const SigningKey key = key_of(kClient);
   ClientOptions options = nodes.client_options(kNodes);

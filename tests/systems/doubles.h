@@ -26,7 +26,8 @@ class Double : public Participant {
 
   void receive(PartyId from, View message, Time, Outbox& outbox) override {
     if (detail::type_of(message) == MessageType::kRequest) return on_request(from, message, outbox);
-    if (detail::type_of(message) == MessageType::kOrder) return on_order(message.subspan(1), outbox);
+    if (detail::type_of(message) == MessageType::kOrder)
+      return on_order(message.subspan(1), outbox);
   }
   void idle(Time, Outbox&) override {}
 
@@ -47,11 +48,11 @@ class Double : public Participant {
   }
   void answer(PartyId client, std::uint64_t first, Items items, Outbox& outbox) {
     outbox.send(client, detail::write_signed(key_, {.type = MessageType::kReply,
-                                            .sender = id_,
-                                            .target = client,
-                                            .epoch = kSystemEpoch,
-                                            .first = first,
-                                            .items = items}));
+                                                    .sender = id_,
+                                                    .target = client,
+                                                    .epoch = kSystemEpoch,
+                                                    .first = first,
+                                                    .items = items}));
   }
   static Bytes outputs_from(std::uint64_t value, std::size_t count = 1) {
     Bytes outputs;
@@ -104,10 +105,9 @@ class RawClient {
         self_(self),
         channel_(leat::Channel::connect("leat://" + nodes.directory().find(node)->address,
                                         options_of(nodes))) {
-    channel_.send(detail::write_signed(key_, {.type = MessageType::kAttach,
-                                      .sender = self,
-                                      .target = node,
-                                      .epoch = kSystemEpoch}));
+    channel_.send(detail::write_signed(
+        key_,
+        {.type = MessageType::kAttach, .sender = self, .target = node, .epoch = kSystemEpoch}));
     if (key == 0) receive();  // the node knows this client now
   }
   Bytes request(std::uint64_t first, const std::vector<Bytes>& commands,
@@ -115,10 +115,10 @@ class RawClient {
     Bytes body;
     for (const Bytes& command : commands) Items::append(body, command);
     return detail::write_signed(key_, {.type = MessageType::kRequest,
-                               .sender = self_,
-                               .epoch = epoch,
-                               .first = first,
-                               .items = *Items::read(body, commands.size())});
+                                       .sender = self_,
+                                       .epoch = epoch,
+                                       .first = first,
+                                       .items = *Items::read(body, commands.size())});
   }
   leat::Channel& channel() { return channel_; }
   Bytes receive() {

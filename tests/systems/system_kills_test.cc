@@ -29,11 +29,11 @@ TEST(SystemKills, a_bft_system_survives_any_follower_and_says_so_if_the_leader_i
   for (std::size_t round = 0; round < kills(); ++round) {
     Nodes nodes(3);
     for (const PartyId id : nodes.ids())
-      nodes.start(id, [&](PartyId, AttestationKernel& kernel, const SigningKey& key,
-                          FaultHook hook) {
-        return std::make_unique<BftReplica>(kernel, nodes.directory(), key, make_counter,
-                                            bft_options(3, 4), std::move(hook));
-      });
+      nodes.start(
+          id, [&](PartyId, AttestationKernel& kernel, const SigningKey& key, FaultHook hook) {
+            return std::make_unique<BftReplica>(kernel, nodes.directory(), key, make_counter,
+                                                bft_options(3, 4), std::move(hook));
+          });
     const PartyId victim = 1 + static_cast<PartyId>(random() % 3);
     const SigningKey key = key_of(kClient);
     ClientOptions options = nodes.client_options(2);
@@ -41,11 +41,11 @@ TEST(SystemKills, a_bft_system_survives_any_follower_and_says_so_if_the_leader_i
     if (victim == 1) options.timeout = 300ms;
     Client client(nodes.directory(), key, options);
     client.call(additions(1));
-    std::thread killer([life = std::chrono::microseconds(random() % 20'000),
-                        process = nodes.process(victim)] {
-      std::this_thread::sleep_for(life);
-      kill(process, SIGKILL);
-    });
+    std::thread killer(
+        [life = std::chrono::microseconds(random() % 20'000), process = nodes.process(victim)] {
+          std::this_thread::sleep_for(life);
+          kill(process, SIGKILL);
+        });
     std::uint64_t expected = 1;
     try {
       // Some while after the kill too.
@@ -72,13 +72,13 @@ TEST(SystemKills, a_chain_gives_no_wrong_answer_whichever_node_is_killed) {
   for (std::size_t round = 0; round < kills(); ++round) {
     Nodes nodes(3);
     for (const PartyId id : nodes.ids())
-      nodes.start(id, [&](PartyId, AttestationKernel& kernel, const SigningKey& key,
-                          FaultHook hook) {
-        return std::make_unique<ChainNode>(
-            kernel, nodes.directory(), key, [] { return std::make_unique<KeyValueMachine>(); },
-            ChainOptions{.nodes = {1, 2, 3}, .first_session = kFirstSession, .batch = 4},
-            std::move(hook));
-      });
+      nodes.start(
+          id, [&](PartyId, AttestationKernel& kernel, const SigningKey& key, FaultHook hook) {
+            return std::make_unique<ChainNode>(
+                kernel, nodes.directory(), key, [] { return std::make_unique<KeyValueMachine>(); },
+                ChainOptions{.nodes = {1, 2, 3}, .first_session = kFirstSession, .batch = 4},
+                std::move(hook));
+          });
     const SigningKey key = key_of(kClient);
     ClientOptions options = nodes.client_options(3);
     options.retry_after = 50ms;
