@@ -71,7 +71,8 @@ struct ChainNode::State {
   void on_chain(PartyId from, View message, Outbox& outbox);
   void on_executed(PartyId from, View message, Outbox& outbox);
   // After a step: passes the proofs on, with this node's at their end, and answers clients.
-  void pass_on(const std::vector<View>& proofs, Result result, Bytes* snapshot, Outbox& outbox);
+  void pass_on(const std::vector<View>& proofs, const Result& result, Bytes* snapshot,
+               Outbox& outbox);
   void accuse(std::size_t index, FaultKind kind, View record);
   void report(std::size_t index, FaultKind kind, Bytes evidence);
 
@@ -120,7 +121,7 @@ void ChainNode::State::order(bool also_short, Outbox& outbox) {
         attest(kernel, {.session = options.first_session, .kind = Kind::kSend}, payload);
     const bool checkpoint = result.digest.has_value();
     if (!is_tail()) results.push_back(result);
-    pass_on({View(record)}, std::move(result), checkpoint ? &snapshot : nullptr, outbox);
+    pass_on({View(record)}, result, checkpoint ? &snapshot : nullptr, outbox);
     if (is_tail()) acknowledged = executed;
   }
 }
@@ -159,11 +160,11 @@ void ChainNode::State::on_chain(PartyId from, View message, Outbox& outbox) {
                            write_step({.outputs = step.outputs, .digest = step.digest}));
   std::vector<View> all = *proofs;
   all.emplace_back(own);
-  pass_on(all, std::move(result), checkpoint ? &snapshot : nullptr, outbox);
+  pass_on(all, result, checkpoint ? &snapshot : nullptr, outbox);
 }
 
-void ChainNode::State::pass_on(const std::vector<View>& proofs, Result result, Bytes* snapshot,
-                               Outbox& outbox) {
+void ChainNode::State::pass_on(const std::vector<View>& proofs, const Result& result,
+                               Bytes* snapshot, Outbox& outbox) {
   Bytes list;
   for (const View proof : proofs) append_blob(list, proof);
   history.add(proofs.front(), snapshot);

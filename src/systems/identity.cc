@@ -31,13 +31,13 @@ struct SigningKey::Key {
 };
 
 SigningKey::SigningKey()
-    : key_(std::make_unique<Key>(KeyHandle(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")))) {
+    : key_(std::make_unique<Key>(Key{KeyHandle(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519"))})) {
   if (!key_->handle) fail("making an Ed25519 key");
 }
 
 SigningKey::SigningKey(std::span<const std::byte> seed)
-    : key_(std::make_unique<Key>(KeyHandle(
-          EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, data_of(seed), seed.size())))) {
+    : key_(std::make_unique<Key>(Key{KeyHandle(
+          EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, data_of(seed), seed.size()))})) {
   if (!key_->handle)
     throw Error(ErrorCode::kInvalidArgument,
                 "an Ed25519 key has 32 bytes, not " + std::to_string(seed.size()));
@@ -82,7 +82,7 @@ Directory::Directory(const std::vector<Party>& parties) {
       throw Error(ErrorCode::kInvalidArgument,
                   "party " + std::to_string(party.id) + " of a directory: " +
                       (is_new ? "its key is none" : "the number is 0 or taken"));
-    parties_.emplace(party.id, std::make_unique<Known>(party, std::move(key)));
+    parties_.emplace(party.id, std::make_unique<Known>(Known{party, std::move(key)}));
   }
 }
 Directory::~Directory() = default;

@@ -81,13 +81,13 @@ void KeyValueMachine::remember(const std::string& key) {
 }
 
 void KeyValueMachine::undo() noexcept {
-  for (auto before = journal_.rbegin(); before != journal_.rend(); ++before) {
-    if (before->second)
-      values_[before->first].swap(*before->second);
+  for (; !journal_.empty(); journal_.pop_back()) {
+    auto& [key, value] = journal_.back();
+    if (value)
+      values_[key].swap(*value);
     else
-      values_.erase(before->first);
+      values_.erase(key);
   }
-  journal_.clear();
 }
 
 // Keys in ascending order, each with its length (4) before it, and its value alike.
