@@ -11,14 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "../local_processes.h"
+#include "local_processes.h"
+#include "parties.h"
 
 namespace {
 
 using namespace leat::trusted;
-
-constexpr std::uint64_t kEpoch = 1;
-constexpr PartyId kFirstClient = 101;
 
 struct Arguments {
   unsigned replicas = 3;
@@ -28,28 +26,6 @@ struct Arguments {
   unsigned commands = 100;
   std::string lie = "nobody";
 };
-
-// In earnest everybody makes a key and tells only its public half, and each kernel gets its
-// sessions by remote attestation. Here all keys are known to everybody who reads this.
-SigningKey key_of(PartyId id) {
-  std::array<std::byte, 32> seed{};
-  seed[0] = static_cast<std::byte>(id);
-  return SigningKey(seed);
-}
-
-// One group session for each replica: it alone sends there, all others receive.
-void provision(LocalKernel& kernel, const BftOptions& options) {
-  for (std::size_t i = 0; i < options.replicas.size(); ++i) {
-    const PartyId sender = options.replicas[i];
-    const std::vector<std::byte> key(kMinKeyBytes, static_cast<std::byte>(sender));
-    const bool own = sender == kernel.device();
-    kernel.provision({.id = options.first_session + static_cast<std::uint32_t>(i),
-                      .role = own ? Role::kGroupSender : Role::kGroupReceiver,
-                      .peer = own ? 0 : sender,
-                      .key = key});
-  }
-  kernel.enable();
-}
 
 // Says one more than is true.
 class WrongCounter final : public StateMachine {
@@ -69,16 +45,9 @@ class WrongCounter final : public StateMachine {
   CounterMachine counter_;
 };
 
-leat::Options channel_options() {
-  leat::Options options;
-  options.spin = std::chrono::microseconds(0);  // more processes than cores: sleep at once
-  options.connect_retry = true;                 // the nodes start at the same time
-  return options;
-}
-
 int run_replica(PartyId id, const Directory& directory, const BftOptions& options, bool lies) {
   LocalKernel kernel(id, kEpoch);
-  provision(kernel, options);
+  provision(kernel, options.replicas, options.first_session);
   const SigningKey key = key_of(id);
   const MachineFactory make_machine = [lies]() -> std::unique_ptr<StateMachine> {
     if (lies) return std::make_unique<WrongCounter>();
@@ -120,35 +89,20 @@ int run_client(PartyId id, const Directory& directory, const BftOptions& options
 }
 
 int run(const Arguments& arguments) {
-  const std::vector<std::string> addresses = free_local_addresses(arguments.replicas);
-  std::vector<Party> parties;
   BftOptions options{.faults = (arguments.replicas - 1) / 2, .batch = arguments.batch};
-  for (PartyId id = 1; id <= arguments.replicas; ++id) {
-    parties.push_back({id, key_of(id).public_key(), addresses[id - 1]});
-    options.replicas.push_back(id);
-  }
-  for (PartyId id = kFirstClient; id < kFirstClient + arguments.clients; ++id)
-    parties.push_back({id, key_of(id).public_key(), {}});
-  const Directory directory(parties);
+  for (PartyId id = 1; id <= arguments.replicas; ++id) options.replicas.push_back(id);
+  const Directory directory(parties(arguments.replicas, arguments.clients));
 
   const PartyId liar = arguments.lie == "leader"     ? 1
                        : arguments.lie == "follower" ? arguments.replicas
                                                      : 0;
-  const auto guarded = [](const auto& body) {
-    return [body] {
-      try {
-        return body();
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "counter: %s\n", error.what());
-        return 1;
-      }
-    };
-  };
   LocalProcesses replicas, clients;
   for (const PartyId id : options.replicas)
-    replicas.start(guarded([&, id] { return run_replica(id, directory, options, id == liar); }));
+    replicas.start(
+        guarded("counter", [&, id] { return run_replica(id, directory, options, id == liar); }));
   for (PartyId id = kFirstClient; id < kFirstClient + arguments.clients; ++id)
-    clients.start(guarded([&, id] { return run_client(id, directory, options, arguments); }));
+    clients.start(
+        guarded("counter", [&, id] { return run_client(id, directory, options, arguments); }));
   return clients.wait() ? 0 : 1;
 }
 
@@ -157,7 +111,8 @@ int run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
-      "A counter kept by replicas of which fewer than half may lie, and its clients, each a process "
+      "A counter kept by replicas of which fewer than half may lie, and its clients, each a "
+      "process "
       "of this\nmachine.",
       "counter");
   app.add_option("--replicas", arguments.replicas, "2f+1, of which f may lie")

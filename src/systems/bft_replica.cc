@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "leat/error.h"
+#include "systems/judge.h"
 
 namespace leat::trusted {
 namespace {
@@ -16,9 +17,6 @@ using namespace detail;
 constexpr std::uint64_t kWindow = 256;
 // Results that are kept for followers that are slower than others.
 constexpr std::size_t kKeptResults = 8192;
-// Requests of the leader that no record has yet: beyond that clients must try again.
-constexpr std::size_t kMaxFreshBytes = std::size_t{4} << 20;
-constexpr std::size_t kMaxFresh = 4096;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, "a BFT replica " + what);
@@ -53,31 +51,6 @@ std::size_t index_of(const BftOptions& options, PartyId id) {
 
 }  // namespace
 
-std::optional<FaultKind> execute_record(Ledger& ledger, std::span<const std::byte> payload,
-                                        unsigned batch, bool is_checkpoint, Bytes& snapshot) {
-  const auto step = read_step(payload);
-  if (!step || step->outputs.count() > batch || step->digest.has_value() != is_checkpoint ||
-      (step->outputs.count() == 0 && step->requests.empty()))
-    return FaultKind::kFormat;
-  if (const auto fault = ledger.apply(*step)) return fault;
-  if (!is_checkpoint) return std::nullopt;
-  snapshot = ledger.save();
-  if (*step->digest != digest_of(snapshot)) return FaultKind::kDigest;
-  return std::nullopt;
-}
-
-std::optional<FaultKind> check_executed(std::span<const std::byte> payload,
-                                        std::span<const std::byte> outputs, std::size_t count,
-                                        const std::optional<StateDigest>& digest) {
-  const auto step = read_step(payload);
-  if (!step || !step->requests.empty() || step->digest.has_value() != digest.has_value())
-    return FaultKind::kFormat;
-  if (step->outputs.count() != count || !std::ranges::equal(step->outputs.bytes(), outputs))
-    return FaultKind::kOutput;
-  if (step->digest != digest) return FaultKind::kDigest;
-  return std::nullopt;
-}
-
 BftReplica::State::State(AttestationKernel& its_kernel, const Directory& its_directory,
                          const SigningKey& its_key, const MachineFactory& its_make_machine,
                          const BftOptions& its_options, FaultHook its_hook)
@@ -91,7 +64,8 @@ BftReplica::State::State(AttestationKernel& its_kernel, const Directory& its_dir
       ledger(directory, kernel.epoch(), make_machine),
       history(options.faults + 1),
       replies(key, kernel.device(), kernel.epoch()),
-      peers_(options.replicas.size()) {}
+      peers_(options.replicas.size()),
+      orderer_(ledger, options.batch) {}
 
 // --- requests of clients
 
@@ -103,56 +77,34 @@ void BftReplica::State::on_request(PartyId from, std::span<const std::byte> requ
   if (ledger.has_executed(content->sender, content->first))
     return replies.send_again(content->sender, content->first, outbox);
   if (leads()) {
-    if (fresh_count_ == kMaxFresh || fresh_.size() + request.size() > kMaxFreshBytes) return;
     // A client's own connection, or a follower that passes on what a client sent to it.
-    if (ledger.take(request)) return;
-    append_blob(fresh_, request);
-    ++fresh_count_;
-    return order(false, outbox);
+    if (orderer_.take(request)) order(false, outbox);
+    return;
   }
   // The client has not got an answer by way of the leader: see to it that the leader has the
   // request, and give it some time.
   if (from != content->sender || ledger.has_taken(content->sender, content->first) ||
       !verify_signed(directory, request, *content))
     return;
-  complaints_.try_emplace(content->sender,
-                          Complaint{content->first, now + options.leader_timeout});
+  complaints_.add(content->sender, content->first, now + options.leader_timeout);
   outbox.send(id(0), request);
 }
 
 void BftReplica::State::look_at_complaints(Time now) {
-  for (auto complaint = complaints_.begin(); complaint != complaints_.end();) {
-    if (ledger.has_executed(complaint->first, complaint->second.first)) {
-      complaint = complaints_.erase(complaint);
-      continue;
-    }
-    if (now >= complaint->second.until && !peers_[0].accused)
-      report(0, FaultKind::kSilent, {}, nullptr);
-    ++complaint;
-  }
+  // Only told: it may come back, and only a view change can replace it.
+  if (complaints_.overdue(ledger, now) && !peers_[0].accused && hook)
+    hook({id(0), FaultKind::kSilent, {}});
 }
 
 // --- the leader
 
 void BftReplica::State::order(bool also_short, Outbox& outbox) {
-  while (ledger.waiting() >= (also_short ? 1 : options.batch) &&
-         executed - acknowledged_by_quorum() < kWindow) {
+  while (orderer_.ready(also_short) && executed - acknowledged_by_quorum() < kWindow) {
     Result result;
-    Step step;
-    const auto requests = read_blobs(fresh_, kMaxFresh);
-    if (requests) step.requests = *requests;
-    result.count = ledger.execute(options.batch, result.outputs);
-    ledger.keep();
-    step.outputs = *Items::read(result.outputs, result.count);
     Bytes snapshot;
-    if (is_checkpoint(executed)) {
-      snapshot = ledger.save();
-      result.digest = step.digest = digest_of(snapshot);
-    }
+    const Bytes payload = orderer_.next(is_checkpoint(executed), result, snapshot);
     const Bytes record =
-        attest(kernel, {.session = options.first_session, .kind = Kind::kSend}, write_step(step));
-    fresh_.clear();
-    fresh_count_ = 0;
+        attest(kernel, {.session = options.first_session, .kind = Kind::kSend}, payload);
     const Bytes message = write_order(record);
     for (std::size_t i = 1; i < peers_.size(); ++i) outbox.send(id(i), message);
     for (Done& done : ledger.done()) unanswered_.emplace_back(executed, std::move(done));
@@ -231,7 +183,7 @@ void BftReplica::State::on_executed(std::span<const std::byte> record, Outbox& o
     return;
   // It answers the leader's record of the same counter: it answers each one once.
   const std::uint64_t counter = peers_[index].acknowledged;
-  if (counter >= executed) return report(index, FaultKind::kAhead, {}, &outbox);
+  if (counter >= executed) return report(index, FaultKind::kAhead, {}, outbox);
   ++peers_[index].acknowledged;
   const std::uint64_t first_kept = executed - results_.size();
   if (counter >= first_kept) {
@@ -250,9 +202,9 @@ void BftReplica::State::on_executed(std::span<const std::byte> record, Outbox& o
   }
 }
 
-void BftReplica::State::accuse(std::size_t index, FaultKind kind,
-                               std::span<const std::byte> record, Outbox& outbox) {
-  report(index, kind, history.evidence(record, index == 0), &outbox);
+void BftReplica::State::accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record,
+                               Outbox& outbox) {
+  report(index, kind, history.evidence(record, index == 0), outbox);
 }
 
 void BftReplica::State::on_evidence(PartyId from, std::span<const std::byte> evidence,
@@ -264,15 +216,15 @@ void BftReplica::State::on_evidence(PartyId from, std::span<const std::byte> evi
   if (!fault) return;
   const std::size_t index = index_of(options, fault->accused);
   if (index == self || peers_[index].accused) return;
-  report(index, fault->kind, fault->evidence, &outbox);
+  report(index, fault->kind, fault->evidence, outbox);
 }
 
-void BftReplica::State::report(std::size_t index, FaultKind kind, Bytes evidence, Outbox* outbox) {
+void BftReplica::State::report(std::size_t index, FaultKind kind, Bytes evidence, Outbox& outbox) {
   peers_[index].accused = true;
   const Fault fault{id(index), kind, std::move(evidence)};
-  if (outbox != nullptr && !fault.evidence.empty())
+  if (!fault.evidence.empty())
     for (std::size_t i = 0; i < peers_.size(); ++i)
-      if (i != self) outbox->send(id(i), fault.evidence);
+      if (i != self) outbox.send(id(i), fault.evidence);
   if (hook) hook(fault);
 }
 
@@ -317,81 +269,5 @@ void BftReplica::idle(Time now, Outbox& outbox) {
 
 std::uint64_t BftReplica::executed_records() const noexcept { return state_->executed; }
 Bytes BftReplica::save() const { return state_->ledger.save(); }
-
-// --- the third party
-
-namespace {
-
-// The counter of the checkpoint whose state `snapshot` is, as f+1 replicas attested; no value if
-// they did not.
-std::optional<std::uint64_t> vouched_for(AttestationKernel& kernel, const BftOptions& options,
-                                         View snapshot, const std::vector<View>& vouchers) {
-  const StateDigest digest = digest_of(snapshot);
-  std::optional<std::uint64_t> counter;
-  std::vector<std::uint32_t> sessions;
-  for (const View record : vouchers) {
-    const auto header = read_header(record);
-    if (!header || header->session < options.first_session ||
-        header->session - options.first_session >= options.replicas.size() ||
-        std::ranges::find(sessions, header->session) != sessions.end() ||
-        (counter && *counter != header->counter) ||
-        kernel.verify_stateless(record, Kind::kSend) != Verdict::kOk)
-      return std::nullopt;
-    const auto step = read_step(payload_of(record));
-    if (!step || step->digest != digest) return std::nullopt;
-    counter = header->counter;
-    sessions.push_back(header->session);
-  }
-  if (sessions.size() < options.faults + 1) return std::nullopt;
-  return counter;
-}
-
-}  // namespace
-
-std::optional<Fault> judge(AttestationKernel& kernel, const Directory& directory,
-                           const MachineFactory& make_machine, const BftOptions& options,
-                           std::span<const std::byte> evidence) {
-  const auto parts = read_evidence(evidence);
-  if (!parts) return std::nullopt;
-  const auto proven = [&](std::size_t index, FaultKind kind) {
-    return Fault{options.replicas[index], kind, Bytes(evidence.begin(), evidence.end())};
-  };
-  Ledger ledger(directory, kernel.epoch(), make_machine);
-  std::uint64_t next = 0;
-  if (!parts->snapshot.empty()) {
-    const auto counter = vouched_for(kernel, options, parts->snapshot, parts->vouchers);
-    if (!counter || !ledger.load(parts->snapshot)) return std::nullopt;
-    next = *counter + 1;
-  }
-  std::optional<RecordHeader> accusing;
-  if (!parts->accusing.empty()) {
-    accusing = read_header(parts->accusing);
-    if (!accusing || accusing->session <= options.first_session ||
-        accusing->session - options.first_session >= options.replicas.size() ||
-        kernel.verify_stateless(parts->accusing, Kind::kSend) != Verdict::kOk)
-      return std::nullopt;
-  }
-  for (const View record : parts->records) {
-    const auto header = read_header(record);
-    if (!header || header->session != options.first_session || header->counter != next ||
-        kernel.verify_stateless(record, Kind::kSend) != Verdict::kOk)
-      return std::nullopt;
-    Bytes snapshot;
-    const bool checkpoint = (next + 1) % options.checkpoint_records == 0;
-    const auto payload = payload_of(record);
-    if (const auto fault = execute_record(ledger, payload, options.batch, checkpoint, snapshot))
-      return proven(0, *fault);
-    if (accusing && accusing->counter == next) {
-      const Step step = *read_step(payload);
-      const auto fault = check_executed(payload_of(parts->accusing), step.outputs.bytes(),
-                                        step.outputs.count(), step.digest);
-      if (fault) return proven(accusing->session - options.first_session, *fault);
-      return std::nullopt;
-    }
-    ledger.done().clear();
-    ++next;
-  }
-  return std::nullopt;
-}
 
 }  // namespace leat::trusted

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <vector>
 
 #include "leat/trusted/counter.h"
 #include "systems/history.h"
 #include "systems/ledger.h"
+#include "systems/orderer.h"
 #include "systems/replies.h"
 
 namespace leat::trusted {
@@ -23,7 +23,7 @@ struct BftReplica::State {
 
   // The leader: attests what waits, full batches only or the rest too.
   void order(bool also_short, Outbox& outbox);
-  // A follower: gives up on the leader if a complaint has waited too long.
+  // A follower: tells if a complaint has waited too long.
   void look_at_complaints(Time now);
 
   bool leads() const { return self == 0; }
@@ -46,44 +46,22 @@ struct BftReplica::State {
   std::uint64_t executed = 0;  // records of the leader
 
  private:
-  // What this replica found for a record, for comparison with what others say.
-  struct Result {
-    Bytes outputs;
-    std::size_t count = 0;
-    std::optional<StateDigest> digest;
-  };
   struct Peer {
     std::uint64_t acknowledged = 0;  // records that its proofs of execution cover
     bool accused = false;            // nothing that it says counts any more
     bool was_judge = false;          // it has sent evidence
   };
-  struct Complaint {
-    std::uint64_t first = 0;
-    Time until;
-  };
-
   std::uint64_t acknowledged_by_quorum() const;
-  void finish_step(std::span<const std::byte> record, Result result, Bytes* snapshot);
+  void finish_step(std::span<const std::byte> record, detail::Result result, Bytes* snapshot);
   void reply_acknowledged(Outbox& outbox);
-  void accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record,
-              Outbox& outbox);
-  void report(std::size_t index, FaultKind kind, Bytes evidence, Outbox* outbox);
+  void accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record, Outbox& outbox);
+  void report(std::size_t index, FaultKind kind, Bytes evidence, Outbox& outbox);
 
   std::vector<Peer> peers_;
-  std::deque<Result> results_;  // of the last records, the latest at the back
-  Bytes fresh_;                 // blobs: the leader's requests that no record has yet
-  std::size_t fresh_count_ = 0;
+  detail::Orderer orderer_;
+  detail::Complaints complaints_;
+  std::deque<detail::Result> results_;  // of the last records, the latest at the back
   std::deque<std::pair<std::uint64_t, detail::Done>> unanswered_;  // the leader's, by record
-  std::map<PartyId, Complaint> complaints_;
 };
-
-// One record of the leader, checked and executed: no value if it is right. At a checkpoint sets
-// `snapshot` to the state after it.
-std::optional<FaultKind> execute_record(detail::Ledger& ledger, std::span<const std::byte> payload,
-                                        unsigned batch, bool is_checkpoint, Bytes& snapshot);
-// Whether what a follower attested has the right form, and says the same.
-std::optional<FaultKind> check_executed(std::span<const std::byte> payload,
-                                        std::span<const std::byte> outputs, std::size_t count,
-                                        const std::optional<StateDigest>& digest);
 
 }  // namespace leat::trusted

@@ -110,7 +110,8 @@ struct Client::State {
 
   Answer receive() {
     if (quorum.under_way() == 0)
-      throw Error(ErrorCode::kInvalidArgument, "a client waits for an answer and has asked nothing");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a client waits for an answer and has asked nothing");
     const auto deadline = Clock::now() + options.timeout;
     auto retry = Clock::now() + options.retry_after;
     for (;;) {

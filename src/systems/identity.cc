@@ -31,17 +31,16 @@ struct SigningKey::Key {
 };
 
 SigningKey::SigningKey()
-    : key_(std::make_unique<Key>(
-          KeyHandle(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")))) {
+    : key_(std::make_unique<Key>(Key{KeyHandle(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519"))})) {
   if (!key_->handle) fail("making an Ed25519 key");
 }
 
 SigningKey::SigningKey(std::span<const std::byte> seed)
-    : key_(std::make_unique<Key>(KeyHandle(
-          EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, data_of(seed), seed.size())))) {
+    : key_(std::make_unique<Key>(Key{KeyHandle(
+          EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, data_of(seed), seed.size()))})) {
   if (!key_->handle)
-    throw Error(ErrorCode::kInvalidArgument, "an Ed25519 key has 32 bytes, not " +
-                                                 std::to_string(seed.size()));
+    throw Error(ErrorCode::kInvalidArgument,
+                "an Ed25519 key has 32 bytes, not " + std::to_string(seed.size()));
 }
 
 SigningKey::SigningKey(SigningKey&&) noexcept = default;
@@ -83,7 +82,7 @@ Directory::Directory(const std::vector<Party>& parties) {
       throw Error(ErrorCode::kInvalidArgument,
                   "party " + std::to_string(party.id) + " of a directory: " +
                       (is_new ? "its key is none" : "the number is 0 or taken"));
-    parties_.emplace(party.id, std::make_unique<Known>(party, std::move(key)));
+    parties_.emplace(party.id, std::make_unique<Known>(Known{party, std::move(key)}));
   }
 }
 Directory::~Directory() = default;
@@ -98,8 +97,8 @@ bool Directory::verify(PartyId signer, std::span<const std::byte> message,
   const auto known = parties_.find(signer);
   if (known == parties_.end()) return false;
   const ContextHandle context(EVP_MD_CTX_new());
-  if (!context || EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr,
-                                       known->second->key.get()) != 1)
+  if (!context ||
+      EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, known->second->key.get()) != 1)
     fail("verifying a signature");
   return EVP_DigestVerify(context.get(), data_of(signature), signature.size(), data_of(message),
                           message.size()) == 1;

@@ -111,19 +111,18 @@ void Ledger::undo() {
     pending.outputs.resize(before.outputs_bytes);
   }
   // From the last to the first: a client may be there several times.
-  for (auto before = begun_.rbegin(); before != begun_.rend(); ++before)
-    clients_[queue_[before->index].client].executed = before->executed;
-  for (auto taken = taken_.rbegin(); taken != taken_.rend(); ++taken) {
-    if (taken->second.next == 0)
-      clients_.erase(taken->first);
+  for (; !begun_.empty(); begun_.pop_back())
+    clients_[queue_[begun_.back().index].client].executed = begun_.back().executed;
+  for (; !taken_.empty(); taken_.pop_back()) {
+    const auto& [client, before] = taken_.back();
+    if (before.next == 0)
+      clients_.erase(client);
     else
-      clients_[taken->first].next = taken->second.next;
+      clients_[client].next = before.next;
     waiting_ -= queue_.back().left.count();
     queue_.pop_back();
   }
   front_ = 0;
-  taken_.clear();
-  begun_.clear();
 }
 
 std::optional<FaultKind> Ledger::apply(const Step& step) {

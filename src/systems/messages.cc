@@ -181,8 +181,8 @@ Bytes attest(AttestationKernel& kernel, const Statement& statement, View payload
   Proof proof;
   const Verdict verdict = kernel.attest(statement, payload, proof);
   if (verdict != Verdict::kOk)
-    throw Error(ErrorCode::kUnavailable, "the attestation kernel does not attest: " +
-                                             std::string(to_string(verdict)));
+    throw Error(ErrorCode::kUnavailable,
+                "the attestation kernel does not attest: " + std::string(to_string(verdict)));
   Bytes record(payload.size() + kRecordOverheadBytes);
   std::ranges::copy(proof.header, record.begin());
   std::ranges::copy(payload, record.begin() + kHeaderBytes);

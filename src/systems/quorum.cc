@@ -12,9 +12,9 @@ Quorum::Quorum(const Directory& directory, const SigningKey& key, const ClientOp
   if (options.quorum == 0 || options.quorum > options.nodes.size() || options.window == 0 ||
       options.window > 16)
     throw Error(ErrorCode::kInvalidArgument,
-                "a client of " + std::to_string(options.nodes.size()) +
-                    " nodes cannot wait for " + std::to_string(options.quorum) +
-                    " equal answers with " + std::to_string(options.window) + " requests under way",
+                "a client of " + std::to_string(options.nodes.size()) + " nodes cannot wait for " +
+                    std::to_string(options.quorum) + " equal answers with " +
+                    std::to_string(options.window) + " requests under way",
                 "The quorum is 1 to the number of nodes, the window 1 to 16.");
 }
 
@@ -56,14 +56,14 @@ bool Quorum::receive(View message) {
     return false;
   const auto request = std::ranges::find(requests_, content->first, &Request::first);
   // Verified only while it can still matter. A node's first word counts, and no other.
-  if (request == requests_.end() || request->believed ||
-      request->count != content->items.count() || request->replies.contains(content->sender) ||
-      !verify_signed(directory_, message, *content))
+  if (request == requests_.end() || request->believed || request->count != content->items.count() ||
+      request->replies.contains(content->sender) || !verify_signed(directory_, message, *content))
     return false;
   const View outputs = content->items.bytes();
   request->replies.try_emplace(content->sender, outputs.begin(), outputs.end());
-  const auto equal = std::ranges::count_if(
-      request->replies, [&](const auto& reply) { return std::ranges::equal(reply.second, outputs); });
+  const auto equal = std::ranges::count_if(request->replies, [&](const auto& reply) {
+    return std::ranges::equal(reply.second, outputs);
+  });
   if (static_cast<std::size_t>(equal) >= options_.quorum)
     request->believed.emplace(outputs.begin(), outputs.end());
   return true;
@@ -85,8 +85,8 @@ std::optional<Answer> Quorum::take() {
 std::string Quorum::describe() const {
   const Request& request = requests_.front();
   std::string text = "request " + std::to_string(request.first) + " of client " +
-                     std::to_string(options_.self) + " has no " +
-                     std::to_string(options_.quorum) + " equal answers";
+                     std::to_string(options_.self) + " has no " + std::to_string(options_.quorum) +
+                     " equal answers";
   std::string silent;
   for (const PartyId node : options_.nodes)
     if (!request.replies.contains(node)) silent += " " + std::to_string(node);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <string>
 
 #include "base/log.h"
@@ -42,7 +43,11 @@ class Server final : public Outbox {
         key_(key),
         options_(options),
         channel_options_(with_tick(options.channel)),
-        listener_(address_of(directory, options.self), channel_options_) {}
+        listener_(address_of(directory, options.self), channel_options_) {
+    const auto self = std::ranges::find(options.nodes, options.self);
+    if (self == options.nodes.end()) return;
+    for (auto later = self + 1; later != options.nodes.end(); ++later) early_[*later];
+  }
 
   void connect() {
     for (const PartyId node : options_.nodes) {
@@ -62,7 +67,14 @@ class Server final : public Outbox {
   void send(PartyId to, std::span<const std::byte> message) override {
     const auto link = std::ranges::find_if(
         links_, [to](const Link& one) { return one.party() == to && one.alive(); });
-    if (link != links_.end()) link->send(message);
+    if (link != links_.end()) return link->send(message);
+    const auto early = early_.find(to);
+    if (early == early_.end()) return;
+    early->second.bytes += message.size();
+    if (early->second.bytes > options_.max_backlog_bytes)
+      early_.erase(early);  // it will never catch up
+    else
+      early->second.messages.emplace_back(message.begin(), message.end());
   }
 
  private:
@@ -106,6 +118,9 @@ class Server final : public Outbox {
                                   .sender = options_.self,
                                   .target = content->sender,
                                   .epoch = options_.epoch}));
+    const auto early = early_.extract(content->sender);
+    if (early.empty()) return;
+    for (const Bytes& kept : early.mapped().messages) link.send(kept);
   }
 
   std::size_t receive() {
@@ -154,6 +169,12 @@ class Server final : public Outbox {
   const leat::Options channel_options_;
   leat::Listener listener_;
   std::list<Link> links_;
+  // What was sent to nodes that have not connected yet: correct nodes lose nothing of each other.
+  struct Early {
+    std::vector<Bytes> messages;
+    std::size_t bytes = 0;
+  };
+  std::map<PartyId, Early> early_;
   Bytes copy_;
 };
 

@@ -74,8 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 5: {
       Ledger ledger(directory(), kSystemEpoch, make_counter);
-      if (ledger.load(input))
-        require(ledger.waiting() == 0, "nothing waits that no client signed");
+      if (ledger.load(input)) require(ledger.waiting() == 0, "nothing waits that no client signed");
       break;
     }
   }

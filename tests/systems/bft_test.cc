@@ -20,7 +20,10 @@ using namespace detail;
 class World final {
  public:
   World(std::size_t nodes, const BftOptions& options)
-      : nodes_(nodes), options_(options), directory_(parties_of(nodes)), client_key_(key_of(kClient)) {
+      : nodes_(nodes),
+        options_(options),
+        directory_(parties_of(nodes)),
+        client_key_(key_of(kClient)) {
     for (PartyId id = 1; id <= nodes; ++id) {
       keys_.push_back(key_of(id));
       kernels_.push_back(kernel_of(id, nodes));
@@ -203,9 +206,8 @@ TEST(Bft, a_step_that_is_undone_leaves_nothing) {
   Bytes outputs;
   for (std::uint64_t value = 7; value < 11; ++value)
     Items::append(outputs, CounterMachine::add(value));
-  const Bytes record =
-      attest(world.kernel(1), {.session = kFirstSession},
-             write_step({{View(good), View(bad)}, *Items::read(outputs, 4), {}}));
+  const Bytes record = attest(world.kernel(1), {.session = kFirstSession},
+                              write_step({{View(good), View(bad)}, *Items::read(outputs, 4), {}}));
   world.send(1, 3, write_order(record));
   world.run(random);
   ASSERT_FALSE(world.faults.empty());

@@ -75,9 +75,8 @@ void Nodes::run(PartyId id, const Make& make) {
   try {
     const auto kernel = kernel_of(id, count_);
     const SigningKey key = key_of(id);
-    const auto participant = make(id, *kernel, key, [this, id](const Fault& fault) {
-      tell(reporter_.get(), id, fault);
-    });
+    const auto participant = make(
+        id, *kernel, key, [this, id](const Fault& fault) { tell(reporter_.get(), id, fault); });
     serve(*participant, directory_, key,
           {.self = id, .epoch = kSystemEpoch, .nodes = ids(), .channel = quiet_options()},
           [] { return false; });
@@ -109,8 +108,7 @@ std::optional<Report> Nodes::report(std::chrono::milliseconds within) {
 }
 
 ClientOptions Nodes::client_options(std::size_t quorum, PartyId self) const {
-  ClientOptions options{
-      .self = self, .epoch = kSystemEpoch, .nodes = ids(), .quorum = quorum};
+  ClientOptions options{.self = self, .epoch = kSystemEpoch, .nodes = ids(), .quorum = quorum};
   options.channel = quiet_options();
   options.channel.connect_retry = true;
   return options;

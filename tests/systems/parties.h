@@ -32,8 +32,8 @@ inline SigningKey key_of(PartyId id) {
 inline std::vector<Party> parties(std::size_t nodes) {
   std::vector<Party> all;
   for (PartyId id = 1; id <= nodes; ++id)
-    all.push_back({id, key_of(id).public_key(),
-                   "127.0.0.1:" + std::to_string(leat::detail::free_port())});
+    all.push_back(
+        {id, key_of(id).public_key(), "127.0.0.1:" + std::to_string(leat::detail::free_port())});
   for (const PartyId id : {kClient, kOtherClient}) all.push_back({id, key_of(id).public_key(), {}});
   return all;
 }

@@ -57,7 +57,8 @@ struct BftOptions {
 // One replica. The leader orders and executes requests, batch by batch, and attests each batch; a
 // follower takes the batches in the order of their counter, checks requests and outputs by
 // executing them itself, attests that, and tells everybody. Who is found to have lied is reported
-// once, by the hook; a follower whose leader is exposed or suspected stops following it.
+// once, by the hook; a follower whose leader is exposed stops following it. A leader that is only
+// silent is reported too, and followed if it comes back.
 //
 // View change is not part of the paper nor of this: the hook, called with the leader as accused, is
 // where it begins. All that it needs is there: a new epoch (new sessions), save() of f+1 replicas.

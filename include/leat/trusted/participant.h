@@ -20,7 +20,8 @@ namespace leat::trusted {
 class LEAT_EXPORT Outbox {
  public:
   virtual ~Outbox() = default;
-  // Copies the message. To somebody who is not connected it is lost, as on any network.
+  // Copies the message. What is sent to a node that has not connected yet waits for it; to others
+  // that are not connected it is lost.
   virtual void send(PartyId to, std::span<const std::byte> message) = 0;
 };
 
@@ -51,7 +52,8 @@ struct ServeOptions {
 // before it in the list (which may start later, up to the option `connect_timeout`; one that does
 // not come is left out), accepts the others and clients, and moves messages until `stop`, asked
 // between messages and each kTick, says so. A peer that speaks no sense or goes away is dropped.
-// Blocks. Throws what the participant throws, kInvalidArgument: a node without an address, kAddress.
+// Blocks. Throws what the participant throws, kInvalidArgument: a node without an address,
+// kAddress.
 LEAT_EXPORT void serve(Participant& participant, const Directory& directory, const SigningKey& key,
                        const ServeOptions& options, const std::function<bool()>& stop);
 
