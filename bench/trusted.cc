@@ -14,6 +14,8 @@ void run(const TrustedArguments& arguments) {
   TrustedResult result;
   if (arguments.system == "counter") {
     result = measure_counter(arguments);
+  } else if (arguments.system == "peer-review") {
+    result = measure_peer_review(arguments);
   } else {
     if (const auto cores = choose_cores({})) pin_to_core((*cores)[0]);
     result = measure_a2m(arguments);
@@ -34,24 +36,30 @@ void run(const TrustedArguments& arguments) {
 
 Run declare_trusted(CLI::App& command) {
   const auto arguments = std::make_shared<TrustedArguments>();
-  command.add_option("--system", arguments->system, "What to measure: a2m, counter")
-      ->check(CLI::IsMember({"a2m", "counter"}))
+  command.add_option("--system", arguments->system, "What to measure: a2m, counter, peer-review")
+      ->check(CLI::IsMember({"a2m", "counter", "peer-review"}))
       ->capture_default_str();
   command
       .add_option("--entries", arguments->entries,
                   "a2m: of 64 bytes, to be appended and looked up; the paper has 100 million")
       ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1} << 32))
       ->capture_default_str();
-  command.add_option("--folder", arguments->folder,
-                     "a2m: keep the log in a file there, which is new and stays; default: in memory");
+  command.add_option(
+      "--folder", arguments->folder,
+      "a2m: keep the log in a file there, which is new and stays; default: in memory");
   command
-      .add_option("--batch", arguments->batch,
-                  "counter: commands in one attested record; default: 1, 8 and 16 in turn")
+      .add_option(
+          "--batch", arguments->batch,
+          "counter, peer-review: commands in one attested record; default: 1, 8 and 16 in turn")
       ->check(CLI::Range(1U, 1024U));
-  command.add_option("--request", arguments->request, "counter: commands that a client signs at once")
+  command
+      .add_option("--request", arguments->request,
+                  "counter, peer-review: commands that a client signs at once")
       ->check(CLI::Range(1U, 4096U))
       ->capture_default_str();
-  command.add_option("--commands", arguments->commands, "counter: how many for each batch")
+  command
+      .add_option("--commands", arguments->commands,
+                  "counter, peer-review: how many for each batch")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
       ->capture_default_str();
   command.add_flag("--json", arguments->json, "One JSON object instead of the table");
