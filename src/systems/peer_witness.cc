@@ -124,7 +124,9 @@ struct PeerWitness::State {
   // A parent says that a child does not answer this record of the root: it gets it from here, too.
   void on_record(PartyId from, View record, View message, Time now, Outbox& outbox) {
     const auto header = read_header(record);
-    if (!header || header->session != session_of(options, 0) ||
+    // With who is exposed nobody has anything to do any more.
+    if (exposed.contains(from) || exposed.contains(options.nodes[0].id) || !header ||
+        header->session != session_of(options, 0) ||
         kernel.verify_stateless(record, Kind::kSend) != Verdict::kOk)
       return;
     const auto entry = read_log_entry(payload_of(record));
@@ -165,6 +167,9 @@ struct PeerWitness::State {
     const PartyId accused = fault.accused;
     if (!exposed.insert(accused).second) return;
     if (Audited* node = find(accused)) node->standing = Standing::kExposed;
+    for (Audited& node : audited)
+      if (accused == options.nodes[0].id || accused == options.nodes[node.index].parent)
+        node.owed = 0;
     if (hook) hook({accused, Standing::kExposed, std::move(fault)});
   }
 

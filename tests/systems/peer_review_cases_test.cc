@@ -296,11 +296,7 @@ TEST(PeerReviewProcesses, case83_who_gives_another_output_than_the_reference_is_
 
 TEST(PeerReviewProcesses, case84_a_stopped_node_is_suspected_and_cleared_when_it_goes_on) {
   Nodes nodes(kTreeParties);
-  auto options = case_options();
-  start_all(nodes);
-  nodes.kill(kWitness);
-  options.patience = 1500ms;
-  nodes.start(kWitness, correct(nodes.directory(), options));
+  start_all(nodes, kWitness, correct(nodes.directory(), case_options(1500ms)));
   const SigningKey key = key_of(kClient);
   connect(nodes, key, 3).call(additions(1));
   kill(nodes.process(3), SIGSTOP);
