@@ -68,7 +68,7 @@ class PeerAudit {
     kFault,     // what no correct node signs: fault(), evidence()
   };
   // `nonce`: of the audit, if it is one's own.
-  Outcome take(View piece, const Nonce* nonce = nullptr);
+  Outcome take(View message, const Nonce* nonce = nullptr);
 
   std::uint64_t next() const { return next_; }
   std::uint64_t received(std::uint32_t session) const { return state_.received(session); }
