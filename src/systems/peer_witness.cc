@@ -67,7 +67,7 @@ struct PeerWitness::State {
     return found == audited.end() ? nullptr : &*found;
   }
 
-  void ask(Audited& node, Time now, Outbox& outbox) {
+  void ask(Audited& node, Time now, Outbox& outbox) const {
     node.asked = now;
     outbox.send(id(node), write_audit({node.nonce, node.audit.next()}));
   }
