@@ -12,7 +12,9 @@ namespace {
 
 void run(const TrustedArguments& arguments) {
   TrustedResult result;
-  if (arguments.system != "a2m") {
+  if (arguments.system == "peer-review") {
+    result = measure_peer_review(arguments);
+  } else if (arguments.system != "a2m") {
     result = measure_replicated(arguments);
   } else {
     if (const auto cores = choose_cores({})) pin_to_core((*cores)[0]);
@@ -34,8 +36,10 @@ void run(const TrustedArguments& arguments) {
 
 Run declare_trusted(CLI::App& command) {
   const auto arguments = std::make_shared<TrustedArguments>();
-  command.add_option("--system", arguments->system, "What to measure: a2m, counter, chain")
-      ->check(CLI::IsMember({"a2m", "counter", "chain"}))
+  command
+      .add_option("--system", arguments->system,
+                  "What to measure: a2m, counter, chain, peer-review")
+      ->check(CLI::IsMember({"a2m", "counter", "chain", "peer-review"}))
       ->capture_default_str();
   command
       .add_option("--entries", arguments->entries,
@@ -47,14 +51,14 @@ Run declare_trusted(CLI::App& command) {
       "a2m: keep the log in a file there, which is new and stays; default: in memory");
   command
       .add_option("--batch", arguments->batch,
-                  "counter, chain: commands in one attested record; default: 1, 8 and 16 in turn")
+                  "All but a2m: commands in one attested record; default: 1, 8 and 16 in turn")
       ->check(CLI::Range(1U, 1024U));
   command
       .add_option("--request", arguments->request,
-                  "counter, chain: commands that a client signs at once")
+                  "All but a2m: commands that a client signs at once")
       ->check(CLI::Range(1U, 4096U))
       ->capture_default_str();
-  command.add_option("--commands", arguments->commands, "counter, chain: how many for each batch")
+  command.add_option("--commands", arguments->commands, "All but a2m: how many for each batch")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
       ->capture_default_str();
   command.add_flag("--json", arguments->json, "One JSON object instead of the table");

@@ -25,5 +25,6 @@ struct TrustedResult {
 
 TrustedResult measure_a2m(const TrustedArguments& arguments);
 TrustedResult measure_replicated(const TrustedArguments& arguments);
+TrustedResult measure_peer_review(const TrustedArguments& arguments);
 
 }  // namespace leat::bench

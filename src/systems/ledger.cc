@@ -23,6 +23,8 @@ std::string_view to_string(FaultKind kind) noexcept {
       return "says to have executed what was not ordered";
     case FaultKind::kSilent:
       return "is silent";
+    case FaultKind::kLog:
+      return "signed as its log what it has not attested so";
   }
   return "an unknown fault";
 }

@@ -20,6 +20,7 @@ enum class FaultKind : std::uint8_t {
   kDigest = 5,   // another state than that of the commands
   kAhead = 6,    // says to have executed what was not ordered
   kSilent = 7,   // does not order a request, or does not answer, in time
+  kLog = 16,     // signed as its log what it has not attested so
 };
 LEAT_EXPORT std::string_view to_string(FaultKind kind) noexcept;
 

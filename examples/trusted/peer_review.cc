@@ -1,0 +1,185 @@
+// Nodes that answer for what they do: a root passes what a client asks to its children, and a
+// witness replays everybody's log. Each is a process. With --lie one node counts wrong; that has
+// its effect, and the witness exposes it to all by evidence that anybody can verify.
+#include <leat/leat.h>
+#include <leat/trusted/client.h>
+#include <leat/trusted/counter.h>
+#include <leat/trusted/peer_review.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "local_processes.h"
+
+namespace {
+
+using namespace leat::trusted;
+
+constexpr std::uint64_t kEpoch = 1;
+constexpr PartyId kNodes = 3, kWitness = 4, kClient = 101;
+
+struct Arguments {
+  unsigned requests = 10;
+  unsigned commands = 100;
+  std::string lie = "nobody";
+};
+
+// In earnest everybody makes a key and tells only its public half, and each kernel gets its
+// sessions by remote attestation. Here all keys are known to everybody who reads this.
+SigningKey key_of(PartyId id) {
+  std::array<std::byte, 32> seed{};
+  seed[0] = static_cast<std::byte>(id);
+  return SigningKey(seed);
+}
+
+PeerReviewOptions tree() {
+  return {.nodes = {{1, 0, {kWitness}}, {2, 1, {kWitness}}, {3, 1, {kWitness}}}, .batch = 8};
+}
+
+// One group session for each node: it alone sends there, all others receive.
+void provision(LocalKernel& kernel, const PeerReviewOptions& options) {
+  for (PartyId sender = 1; sender <= kNodes; ++sender) {
+    const std::vector<std::byte> key(kMinKeyBytes, static_cast<std::byte>(sender));
+    const bool own = sender == kernel.device();
+    kernel.provision({.id = options.first_session + sender - 1,
+                      .role = own ? Role::kGroupSender : Role::kGroupReceiver,
+                      .peer = own ? 0 : sender,
+                      .key = key});
+  }
+  kernel.enable();
+}
+
+// Says one more than is true.
+class WrongCounter final : public StateMachine {
+ public:
+  void execute(std::span<const std::byte> command, Bytes& output) override {
+    Bytes right;
+    counter_.execute(command, right);
+    const Bytes wrong = CounterMachine::add(CounterMachine::value_of(right).value_or(0) + 1);
+    output.insert(output.end(), wrong.begin(), wrong.end());
+  }
+  void keep() noexcept override { counter_.keep(); }
+  void undo() noexcept override { counter_.undo(); }
+  void save(Bytes& state) const override { counter_.save(state); }
+  bool load(std::span<const std::byte> state) override { return counter_.load(state); }
+
+ private:
+  CounterMachine counter_;
+};
+
+leat::Options channel_options() {
+  leat::Options options;
+  options.spin = std::chrono::microseconds(0);  // more processes than cores: sleep at once
+  options.connect_retry = true;                 // the nodes start at the same time
+  return options;
+}
+
+int run_party(PartyId id, const Directory& directory, bool lies) {
+  const PeerReviewOptions options = tree();
+  LocalKernel kernel(id, kEpoch);
+  provision(kernel, options);
+  const SigningKey key = key_of(id);
+  const MachineFactory right = [] { return std::make_unique<CounterMachine>(); };
+  const MachineFactory wrong = [] { return std::make_unique<WrongCounter>(); };
+  // A third party of its own: what is exposed is judged once more, from the evidence alone.
+  const StandingHook hook = [&](const StandingChange& change) {
+    if (change.standing == Standing::kExposed) {
+      const auto fault = judge(kernel, directory, right, options, change.fault.evidence);
+      std::printf("%s %u exposes node %u: %s; its evidence %s\n",
+                  id == kWitness ? "witness" : "node", id, change.node,
+                  std::string(to_string(change.fault.kind)).c_str(),
+                  fault ? "proves it" : "proves nothing");
+    } else {
+      std::printf("%u %s node %u\n", id,
+                  change.standing == Standing::kSuspected ? "suspects" : "trusts again",
+                  change.node);
+    }
+    std::fflush(stdout);
+  };
+  std::unique_ptr<Participant> party;
+  if (id == kWitness)
+    party = std::make_unique<PeerWitness>(id, kernel, directory, right, options, hook);
+  else
+    party = std::make_unique<PeerNode>(kernel, directory, key, lies ? wrong : right, options, hook);
+  serve(*party, directory, key,
+        {.self = id, .epoch = kEpoch, .nodes = {1, 2, 3, kWitness}, .channel = channel_options()},
+        [] { return false; });
+  return 0;
+}
+
+int run_client(const Directory& directory, const Arguments& arguments) {
+  const SigningKey key = key_of(kClient);
+  Client client(directory, key,
+                {.self = kClient,
+                 .epoch = kEpoch,
+                 .nodes = {1},
+                 .quorum = 1,
+                 .timeout = std::chrono::seconds(3),
+                 .channel = channel_options()});
+  const std::vector<Bytes> commands(arguments.commands, CounterMachine::add(1));
+  std::uint64_t value = 0;
+  try {
+    for (unsigned i = 0; i < arguments.requests; ++i)
+      value = CounterMachine::value_of(client.call(commands).back()).value_or(0);
+  } catch (const leat::Error& error) {
+    std::printf("client: %s\n", error.what());
+  }
+  std::printf("client: the root says that it counted to %llu\n",
+              static_cast<unsigned long long>(value));
+  std::fflush(stdout);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // for the audits
+  return 0;
+}
+
+int run(const Arguments& arguments) {
+  const std::vector<std::string> addresses = free_local_addresses(kWitness);
+  std::vector<Party> parties{{kClient, key_of(kClient).public_key(), {}}};
+  for (PartyId id = 1; id <= kWitness; ++id)
+    parties.push_back({id, key_of(id).public_key(), addresses[id - 1]});
+  const Directory directory(parties);
+  const PartyId liar = arguments.lie == "root" ? 1 : arguments.lie == "child" ? kNodes : 0;
+  const auto guarded = [](const auto& body) {
+    return [body] {
+      try {
+        return body();
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "peer_review: %s\n", error.what());
+        return 1;
+      }
+    };
+  };
+  LocalProcesses nodes, clients;
+  for (PartyId id = 1; id <= kWitness; ++id)
+    nodes.start(guarded([&, id] { return run_party(id, directory, id == liar); }));
+  clients.start(guarded([&] { return run_client(directory, arguments); }));
+  return clients.wait() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("A root, two children and a witness that replays what they log, each a process.");
+  Arguments arguments;
+  app.add_option("--requests", arguments.requests, "Requests of the client")->capture_default_str();
+  app.add_option("--commands", arguments.commands, "Additions of 1 in each request")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--lie", arguments.lie, "Who counts wrong: nobody, root, child")
+      ->check(CLI::IsMember({"nobody", "root", "child"}))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    return run(arguments);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "peer_review: %s\n", error.what());
+    return 1;
+  }
+}
