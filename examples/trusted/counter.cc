@@ -13,6 +13,7 @@
 
 #include "local_processes.h"
 #include "parties.h"
+#include "wrong_counter.h"
 
 namespace {
 
@@ -25,24 +26,6 @@ struct Arguments {
   unsigned requests = 10;
   unsigned commands = 100;
   std::string lie = "nobody";
-};
-
-// Says one more than is true.
-class WrongCounter final : public StateMachine {
- public:
-  void execute(std::span<const std::byte> command, Bytes& output) override {
-    Bytes right;
-    counter_.execute(command, right);
-    const Bytes wrong = CounterMachine::add(CounterMachine::value_of(right).value_or(0) + 1);
-    output.insert(output.end(), wrong.begin(), wrong.end());
-  }
-  void keep() noexcept override { counter_.keep(); }
-  void undo() noexcept override { counter_.undo(); }
-  void save(Bytes& state) const override { counter_.save(state); }
-  bool load(std::span<const std::byte> state) override { return counter_.load(state); }
-
- private:
-  CounterMachine counter_;
 };
 
 int run_replica(PartyId id, const Directory& directory, const BftOptions& options, bool lies) {

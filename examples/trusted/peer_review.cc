@@ -14,13 +14,14 @@
 #include <vector>
 
 #include "local_processes.h"
+#include "parties.h"
+#include "wrong_counter.h"
 
 namespace {
 
 using namespace leat::trusted;
 
-constexpr std::uint64_t kEpoch = 1;
-constexpr PartyId kNodes = 3, kWitness = 4, kClient = 101;
+constexpr PartyId kNodes = 3, kWitness = 4;
 
 struct Arguments {
   unsigned requests = 10;
@@ -28,60 +29,14 @@ struct Arguments {
   std::string lie = "nobody";
 };
 
-// In earnest everybody makes a key and tells only its public half, and each kernel gets its
-// sessions by remote attestation. Here all keys are known to everybody who reads this.
-SigningKey key_of(PartyId id) {
-  std::array<std::byte, 32> seed{};
-  seed[0] = static_cast<std::byte>(id);
-  return SigningKey(seed);
-}
-
 PeerReviewOptions tree() {
   return {.nodes = {{1, 0, {kWitness}}, {2, 1, {kWitness}}, {3, 1, {kWitness}}}, .batch = 8};
-}
-
-// One group session for each node: it alone sends there, all others receive.
-void provision(LocalKernel& kernel, const PeerReviewOptions& options) {
-  for (PartyId sender = 1; sender <= kNodes; ++sender) {
-    const std::vector<std::byte> key(kMinKeyBytes, static_cast<std::byte>(sender));
-    const bool own = sender == kernel.device();
-    kernel.provision({.id = options.first_session + sender - 1,
-                      .role = own ? Role::kGroupSender : Role::kGroupReceiver,
-                      .peer = own ? 0 : sender,
-                      .key = key});
-  }
-  kernel.enable();
-}
-
-// Says one more than is true.
-class WrongCounter final : public StateMachine {
- public:
-  void execute(std::span<const std::byte> command, Bytes& output) override {
-    Bytes right;
-    counter_.execute(command, right);
-    const Bytes wrong = CounterMachine::add(CounterMachine::value_of(right).value_or(0) + 1);
-    output.insert(output.end(), wrong.begin(), wrong.end());
-  }
-  void keep() noexcept override { counter_.keep(); }
-  void undo() noexcept override { counter_.undo(); }
-  void save(Bytes& state) const override { counter_.save(state); }
-  bool load(std::span<const std::byte> state) override { return counter_.load(state); }
-
- private:
-  CounterMachine counter_;
-};
-
-leat::Options channel_options() {
-  leat::Options options;
-  options.spin = std::chrono::microseconds(0);  // more processes than cores: sleep at once
-  options.connect_retry = true;                 // the nodes start at the same time
-  return options;
 }
 
 int run_party(PartyId id, const Directory& directory, bool lies) {
   const PeerReviewOptions options = tree();
   LocalKernel kernel(id, kEpoch);
-  provision(kernel, options);
+  provision(kernel, {1, 2, kNodes}, options.first_session);
   const SigningKey key = key_of(id);
   const MachineFactory right = [] { return std::make_unique<CounterMachine>(); };
   const MachineFactory wrong = [] { return std::make_unique<WrongCounter>(); };
@@ -112,9 +67,9 @@ int run_party(PartyId id, const Directory& directory, bool lies) {
 }
 
 int run_client(const Directory& directory, const Arguments& arguments) {
-  const SigningKey key = key_of(kClient);
+  const SigningKey key = key_of(kFirstClient);
   Client client(directory, key,
-                {.self = kClient,
+                {.self = kFirstClient,
                  .epoch = kEpoch,
                  .nodes = {1},
                  .quorum = 1,
@@ -136,26 +91,12 @@ int run_client(const Directory& directory, const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments) {
-  const std::vector<std::string> addresses = free_local_addresses(kWitness);
-  std::vector<Party> parties{{kClient, key_of(kClient).public_key(), {}}};
-  for (PartyId id = 1; id <= kWitness; ++id)
-    parties.push_back({id, key_of(id).public_key(), addresses[id - 1]});
-  const Directory directory(parties);
+  const Directory directory(parties(kWitness, 1));
   const PartyId liar = arguments.lie == "root" ? 1 : arguments.lie == "child" ? kNodes : 0;
-  const auto guarded = [](const auto& body) {
-    return [body] {
-      try {
-        return body();
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "peer_review: %s\n", error.what());
-        return 1;
-      }
-    };
-  };
   LocalProcesses nodes, clients;
   for (PartyId id = 1; id <= kWitness; ++id)
-    nodes.start(guarded([&, id] { return run_party(id, directory, id == liar); }));
-  clients.start(guarded([&] { return run_client(directory, arguments); }));
+    nodes.start(guarded("peer_review", [&, id] { return run_party(id, directory, id == liar); }));
+  clients.start(guarded("peer_review", [&] { return run_client(directory, arguments); }));
   return clients.wait() ? 0 : 1;
 }
 
