@@ -22,6 +22,7 @@ leat::Options quiet_options() {
   options.device = "shm";
   options.spin = std::chrono::microseconds(0);
   options.connect_timeout = std::chrono::seconds(20);
+  options.handshake_timeout = std::chrono::seconds(20);
   return options;
 }
 

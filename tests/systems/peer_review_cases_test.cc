@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "leat/error.h"
 #include "support/scale.h"
@@ -23,6 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLong = 30s;  // for what must come
 constexpr auto kCleared = static_cast<FaultKind>(99);
+constexpr auto kConnected = static_cast<FaultKind>(98);
 
 // What stands for a change in a report of Nodes.
 StandingHook telling(FaultHook hook) {
@@ -294,11 +296,47 @@ TEST(PeerReviewProcesses, case83_who_gives_another_output_than_the_reference_is_
   }
 }
 
+// Reports once that it is connected to all others, which nodes are before they serve.
+class SaysWhenConnected final : public Participant {
+ public:
+  SaysWhenConnected(PartyId self, std::unique_ptr<Participant> inner, FaultHook hook)
+      : self_(self), inner_(std::move(inner)), hook_(std::move(hook)) {}
+
+  void receive(PartyId from, View message, Time now, Outbox& outbox) override {
+    say();
+    inner_->receive(from, message, now, outbox);
+  }
+  void idle(Time now, Outbox& outbox) override {
+    say();
+    inner_->idle(now, outbox);
+  }
+
+ private:
+  void say() {
+    if (!std::exchange(said_, true)) hook_({self_, kConnected, {}});
+  }
+
+  const PartyId self_;
+  const std::unique_ptr<Participant> inner_;
+  const FaultHook hook_;
+  bool said_ = false;
+};
+
 TEST(PeerReviewProcesses, case84_a_stopped_node_is_suspected_and_cleared_when_it_goes_on) {
   Nodes nodes(kTreeParties);
-  start_all(nodes, kWitness, correct(nodes.directory(), case_options(1500ms)));
+  const auto make = correct(nodes.directory(), case_options(1500ms));
+  start_all(nodes, kWitness,
+            [&](PartyId id, AttestationKernel& kernel, const SigningKey& own, FaultHook hook) {
+              return std::make_unique<SaysWhenConnected>(id, make(id, kernel, own, hook), hook);
+            });
   const SigningKey key = key_of(kClient);
   connect(nodes, key, 3).call(additions(1));
+  // A stopped node does not answer who connects either.
+  std::optional<Report> report;
+  do {
+    report = nodes.report(kLong);
+    ASSERT_TRUE(report) << "the witness reaches not all";
+  } while (report->fault.kind != kConnected);
   kill(nodes.process(3), SIGSTOP);
   expect_fault(nodes, 3, FaultKind::kSilent);
   kill(nodes.process(3), SIGCONT);
