@@ -100,7 +100,7 @@ leat::detail::Fd stop_signals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
-  leat::detail::check(sigprocmask(SIG_BLOCK, &signals, nullptr), "sigprocmask");
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // fails only for another first argument
   return leat::detail::Fd(
       leat::detail::check(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
 }
