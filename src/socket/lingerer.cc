@@ -22,8 +22,8 @@ Lingerer& Lingerer::instance() {
   static std::once_flag once;
   static Lingerer* current = nullptr;
   std::call_once(once, [] {
-    current = new Lingerer;
-    pthread_atfork(nullptr, nullptr, [] { current = new Lingerer; });
+    current = new Lingerer(nullptr);
+    pthread_atfork(nullptr, nullptr, [] { current = new Lingerer(current); });
     std::atexit([] { current->wait_for_all(); });
   });
   return *current;

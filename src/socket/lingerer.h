@@ -31,7 +31,7 @@ class Lingerer {
     bool free = false;  // when finished
   };
 
-  Lingerer() = default;
+  explicit Lingerer(Lingerer* parents) : parents_(parents) {}
   static Lingerer& instance();
   static bool drained(ChannelCore& core) noexcept;
   static void end(ChannelCore& core) noexcept;
@@ -39,6 +39,9 @@ class Lingerer {
   bool free_when_finished(ChannelCore* core);
   void run();
   void wait_for_all();  // at exit, within their limits
+
+  // Of the process that this one was forked from: left alone, and not lost.
+  [[maybe_unused]] Lingerer* const parents_;
 
   std::mutex mutex_;  // all below
   std::condition_variable changed_;
