@@ -81,7 +81,7 @@ bool AttestedTransport::send(std::span<const std::byte> message, Context context
   }
   if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
   const std::size_t record_bytes = message.size() + kRecordOverheadBytes;
-  const bool in_place = !place_held_ && record_bytes <= inner_->max_in_place_bytes(context);
+  const bool in_place = !in_place_ && record_bytes <= inner_->max_in_place_bytes(context);
   std::span<std::byte> place;
   if (in_place) {
     place = inner_->try_reserve(record_bytes, context);
@@ -102,7 +102,7 @@ bool AttestedTransport::send(std::span<const std::byte> message, Context context
     put_together(proof, message, place);
     if (commit_place(place, context)) [[likely]]
       return true;
-    if (waiting.in_place) return false;
+    if (in_place_) return false;
   }
   const auto record = waiting.buffer.take(record_bytes);
   put_together(proof, message, record);
@@ -116,7 +116,7 @@ bool AttestedTransport::commit_place(std::span<const std::byte> record, Context 
     return true;
   if (inner_->took_part()) {
     waiting_[context].record = record;
-    waiting_[context].in_place = place_held_ = true;
+    in_place_ = context;
   } else {
     inner_->abandon();
   }
@@ -128,10 +128,11 @@ bool AttestedTransport::commit_place(std::span<const std::byte> record, Context 
 
 bool AttestedTransport::send_waiting(Context context) {
   Waiting& waiting = waiting_[context];
-  if (!(waiting.in_place ? inner_->try_commit(waiting.record.size())
-                         : inner_->try_send(waiting.record, context)))
+  const bool in_place = in_place_ == context;
+  if (!(in_place ? inner_->try_commit(waiting.record.size())
+                 : inner_->try_send(waiting.record, context)))
     return false;
-  if (waiting.in_place) waiting.in_place = place_held_ = false;
+  if (in_place) in_place_.reset();
   waiting.record = {};
   waiting.buffer.shrink();
   return true;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -72,7 +73,6 @@ class AttestedTransport final : public Transport {
   struct Waiting {
     Buffer buffer;
     std::span<const std::byte> record;  // empty: none
-    bool in_place = false;              // in the inner transport's reservation, and a part has left
   };
 
   bool send(std::span<const std::byte> message, Context context, trusted::Kind kind);
@@ -89,8 +89,9 @@ class AttestedTransport final : public Transport {
   std::array<Waiting, kContextCount> waiting_;
   Buffer reservation_buffer_;
   Reservation reserved_;
-  bool place_held_ = false;  // by the one that waits in place
-  unsigned ends_sent_ = 0;   // of contexts, in their order
+  // Whose record waits in the inner transport's reservation, because a part of it has left.
+  std::optional<Context> in_place_;
+  unsigned ends_sent_ = 0;  // of contexts, in their order
 
   // --- receive side
   alignas(64) std::vector<Buffer> buffers_;  // by ticket
