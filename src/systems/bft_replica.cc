@@ -35,10 +35,7 @@ void check(AttestationKernel& kernel, const BftOptions& options) {
            ", which is none of the replicas");
   for (std::size_t i = 0; i < options.replicas.size(); ++i) {
     const auto id = static_cast<std::uint32_t>(options.first_session + i);
-    const auto session = kernel.session(id);
-    const bool own = options.replicas[i] == kernel.device();
-    const Role role = own ? Role::kGroupSender : Role::kGroupReceiver;
-    if (!session || session->role != role || (!own && session->peer != options.replicas[i]))
+    if (!is_group_of(kernel, id, options.replicas[i]))
       refuse("needs session " + std::to_string(id) + " as the group whose sender is device " +
              std::to_string(options.replicas[i]));
   }

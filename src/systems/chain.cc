@@ -32,10 +32,7 @@ void check(AttestationKernel& kernel, const ChainOptions& options) {
     refuse("has a kernel of device " + std::to_string(kernel.device()) + ", which is not in it");
   for (std::size_t i = 0; i < options.nodes.size(); ++i) {
     const auto id = static_cast<std::uint32_t>(options.first_session + i);
-    const auto session = kernel.session(id);
-    const bool own = options.nodes[i] == kernel.device();
-    const Role role = own ? Role::kGroupSender : Role::kGroupReceiver;
-    if (!session || session->role != role || (!own && session->peer != options.nodes[i]))
+    if (!is_group_of(kernel, id, options.nodes[i]))
       refuse("needs session " + std::to_string(id) + " as the group whose sender is device " +
              std::to_string(options.nodes[i]));
   }

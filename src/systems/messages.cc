@@ -190,4 +190,11 @@ Bytes attest(AttestationKernel& kernel, const Statement& statement, View payload
   return record;
 }
 
+bool is_group_of(AttestationKernel& kernel, std::uint32_t session, PartyId sender) {
+  const auto known = kernel.session(session);
+  if (!known) return false;
+  if (sender == kernel.device()) return known->role == Role::kGroupSender;
+  return known->role == Role::kGroupReceiver && known->peer == sender;
+}
+
 }  // namespace leat::trusted::detail

@@ -80,5 +80,8 @@ Bytes write_order(View record);
 
 // Attests `payload`; throws leat::Error kUnavailable if the kernel refuses.
 Bytes attest(AttestationKernel& kernel, const Statement& statement, View payload);
+// Whether that session is the group in which `sender` alone attests, as the kernel's device sees
+// it.
+bool is_group_of(AttestationKernel& kernel, std::uint32_t session, PartyId sender);
 
 }  // namespace leat::trusted::detail

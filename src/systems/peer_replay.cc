@@ -33,10 +33,7 @@ void check_tree(AttestationKernel& kernel, const PeerReviewOptions& options) {
       refuse(
           "is a tree: the root comes first, every other node after its parent, each once; node " +
           std::to_string(node.id) + " does not");
-    const bool own = node.id == kernel.device();
-    const auto session = kernel.session(session_of(options, i));
-    const Role role = own ? Role::kGroupSender : Role::kGroupReceiver;
-    if (!session || session->role != role || (!own && session->peer != node.id))
+    if (!is_group_of(kernel, session_of(options, i), node.id))
       refuse("needs session " + std::to_string(session_of(options, i)) +
              " as the group whose sender is device " + std::to_string(node.id));
   }
