@@ -4,9 +4,12 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -25,6 +28,7 @@ using namespace std::chrono_literals;
 constexpr auto kLong = 30s;  // for what must come
 constexpr auto kCleared = static_cast<FaultKind>(99);
 constexpr auto kConnected = static_cast<FaultKind>(98);
+constexpr auto kAllAccused = static_cast<FaultKind>(97);
 
 // What stands for a change in a report of Nodes.
 StandingHook telling(FaultHook hook) {
@@ -343,11 +347,15 @@ TEST(PeerReviewProcesses, case84_a_stopped_node_is_suspected_and_cleared_when_it
   expect_fault(nodes, 3, kCleared);
 }
 
-// Takes pieces that a correct node signed for it, and accuses by what it makes of them.
+// Takes pieces that a correct node signed for it, and accuses by what it makes of them. Reports
+// once when every node has answered audits that came behind accusations of every kind.
 class FalseWitness final : public Participant {
  public:
+  explicit FalseWitness(FaultHook hook) : hook_(std::move(hook)) {}
+
   void receive(PartyId from, View message, Time, Outbox& outbox) override {
     if (!read_piece(message)) return;
+    asked_.erase(from);
     const Bytes piece(message.begin(), message.end());
     std::vector<Bytes> proofs;
     const auto accuse = [&](View snapshot, View base, std::vector<View> pieces) {
@@ -361,29 +369,43 @@ class FalseWitness final : public Participant {
     if (!older_.empty()) accuse({}, {}, {piece, older_});
     older_ = piece;
     for (const Bytes& proof : proofs)
-      for (const PartyId to : {1U, 2U, 3U}) outbox.send(to, proof);
+      for (const PartyId to : kAccused) outbox.send(to, proof);
+    ++pieces_[from];
+    const bool all_have_judged = std::ranges::all_of(
+        kAccused, [this](PartyId node) { return pieces_[node] >= kPiecesOfEach; });
+    if (all_have_judged && !std::exchange(said_, true)) hook_({kWitness, kAllAccused, {}});
   }
+  // The next audit of a node only when it has answered the one before.
   void idle(Time, Outbox& outbox) override {
     nonce_[0] = static_cast<std::byte>(std::to_integer<unsigned>(nonce_[0]) + 1);
-    for (const PartyId to : {1U, 2U, 3U}) outbox.send(to, write_audit({nonce_, 0}));
+    for (const PartyId to : kAccused)
+      if (asked_.insert(to).second) outbox.send(to, write_audit({nonce_, 0}));
   }
 
  private:
+  static constexpr std::array<PartyId, 3> kAccused{1, 2, 3};
+  static constexpr unsigned kPiecesOfEach = 5;
+
+  const FaultHook hook_;
   Nonce nonce_{};
   Bytes older_;
+  std::set<PartyId> asked_;
+  std::map<PartyId, unsigned> pieces_;
+  bool said_ = false;
 };
 
 TEST(PeerReviewProcesses, case85_a_witness_that_lies_exposes_nobody) {
   Nodes nodes(kTreeParties);
-  start_all(nodes, kWitness, [](PartyId, AttestationKernel&, const SigningKey&, const FaultHook&) {
-    return std::make_unique<FalseWitness>();
+  start_all(nodes, kWitness, [](PartyId, AttestationKernel&, const SigningKey&, FaultHook hook) {
+    return std::make_unique<FalseWitness>(std::move(hook));
   });
   const SigningKey key = key_of(kClient);
   Client client = connect(nodes, key, 3);
-  for (int i = 0; i < 5; ++i) {
-    client.call(additions(3));
-    std::this_thread::sleep_for(50ms);
-  }
+  for (int i = 0; i < 5; ++i) client.call(additions(3));
+  const auto report = nodes.report(kLong);
+  ASSERT_TRUE(report) << "the witness gets no answers";
+  EXPECT_EQ(report->fault.kind, kAllAccused) << to_string(report->fault.kind);
+  client.call(additions(3));
   EXPECT_FALSE(nodes.report(0ms));
 }
 
