@@ -1,0 +1,128 @@
+#include "leat/trusted/remote_memory.h"
+
+#include <utility>
+
+#include "base/pause.h"
+#include "leat/error.h"
+#include "socket/channel_wait.h"
+#include "transport/attested_memory.h"
+
+namespace leat::trusted {
+
+using leat::detail::AttestedMemory;
+using leat::detail::AttestedTransport;
+using leat::detail::ChannelCore;
+using leat::detail::Side;
+
+namespace {
+
+// A record that changes while it is read does not verify; the next look sees it whole.
+constexpr int kLooks = 16;
+constexpr int kPausesBetweenLooks = 50;
+
+AttestedTransport& attested(Channel& channel) {
+  auto* transport =
+      dynamic_cast<AttestedTransport*>(ChannelCore::of(channel).connection().transport.get());
+  if (transport == nullptr)
+    throw Error(ErrorCode::kInvalidArgument,
+                "remote memory needs a transport attested+..., this channel's is " +
+                    channel.transport(),
+                "Set transport=attested+ring on both sides.");
+  return *transport;
+}
+
+unsigned usable(Channel& channel, unsigned context) {
+  ChannelCore::of(channel).check_usable(context);
+  return context;
+}
+
+}  // namespace
+
+struct RemoteMemory::State {
+  State(Channel its_channel, const RemoteMemoryOptions& options)
+      : channel(std::move(its_channel)),
+        core(ChannelCore::of(channel)),
+        memory(attested(channel), usable(channel, options.context), options) {
+    until(Side::kSend, "telling of memory", [&] { return memory.try_describe(); });
+    until(Side::kReceive, "waiting for the peer's memory",
+          [&] { return memory.try_take_description(); });
+  }
+
+  template <typename Try>
+  void until(Side side, const char* what, Try&& try_once) {
+    if (!try_once()) core.wait(side, what, try_once);
+  }
+
+  Channel channel;
+  ChannelCore& core;
+  AttestedMemory memory;
+};
+
+RemoteMemory::RemoteMemory(Channel channel, const RemoteMemoryOptions& options)
+    : state_(std::make_unique<State>(std::move(channel), options)) {}
+RemoteMemory::RemoteMemory(RemoteMemory&&) noexcept = default;
+RemoteMemory& RemoteMemory::operator=(RemoteMemory&&) noexcept = default;
+RemoteMemory::~RemoteMemory() = default;
+
+bool RemoteMemory::try_write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  state_->core.check_sending();
+  return state_->memory.try_write(offset, bytes);
+}
+
+void RemoteMemory::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  state_->until(Side::kSend, "write", [&] { return try_write(offset, bytes); });
+}
+
+std::optional<std::span<const std::byte>> RemoteMemory::poll() {
+  state_->core.check_open("poll");
+  std::span<const std::byte> changed;
+  if (state_->memory.take(changed) != AttestedMemory::Taken::kWrite) return std::nullopt;
+  return changed;
+}
+
+std::optional<std::span<const std::byte>> RemoteMemory::wait() {
+  state_->core.check_open("wait");
+  std::span<const std::byte> changed;
+  auto taken = AttestedMemory::Taken::kNothing;
+  state_->until(Side::kReceive, "wait", [&] {
+    taken = state_->memory.take(changed);
+    return taken != AttestedMemory::Taken::kNothing;
+  });
+  if (taken == AttestedMemory::Taken::kEnd) return std::nullopt;
+  return changed;
+}
+
+std::span<const std::byte> RemoteMemory::memory() const noexcept {
+  return state_->memory.memory();
+}
+
+std::uint64_t RemoteMemory::publish(std::uint64_t offset, std::span<const std::byte> bytes) {
+  state_->core.check_open("publish");
+  return state_->memory.publish(offset, bytes);
+}
+
+Verdict RemoteMemory::read(std::uint64_t offset, std::span<std::byte> bytes,
+                           std::uint64_t& floor) {
+  State& state = *state_;
+  AttestedMemory& memory = state.memory;
+  state.core.check_open("read");
+  state.until(Side::kSend, "read", [&] { return memory.try_prepare_read(offset, bytes.size()); });
+  Verdict verdict = Verdict::kMac;
+  for (int look = 0; look < kLooks && verdict == Verdict::kMac; ++look) {
+    for (int i = 0; look != 0 && i < kPausesBetweenLooks; ++i) leat::detail::pause();
+    state.until(Side::kSend, "read", [&] { return memory.try_read(); });
+    state.until(Side::kSend, "read", [&] { return memory.try_finish_read(); });
+    verdict = memory.judge(bytes, floor);
+  }
+  return verdict;
+}
+
+std::uint64_t RemoteMemory::peer_memory_bytes() const noexcept {
+  return state_->memory.peer_memory_bytes();
+}
+std::uint64_t RemoteMemory::peer_published_bytes() const noexcept {
+  return state_->memory.peer_published_bytes();
+}
+Channel& RemoteMemory::channel() noexcept { return state_->channel; }
+
+}  // namespace leat::trusted
