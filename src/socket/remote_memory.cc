@@ -1,8 +1,10 @@
 #include "leat/trusted/remote_memory.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
-#include "base/pause.h"
+#include "base/clock.h"
 #include "leat/error.h"
 #include "socket/channel_wait.h"
 #include "transport/attested_memory.h"
@@ -16,9 +18,11 @@ using leat::detail::Side;
 
 namespace {
 
-// A record that changes while it is read does not verify; the next look sees it whole.
-constexpr int kLooks = 16;
-constexpr int kPausesBetweenLooks = 50;
+// A record that changes while it is read does not verify; a later look sees it whole, soon unless
+// who replaces it was interrupted.
+constexpr int kLooksAtOnce = 16;
+constexpr auto kNapBetweenLooks = std::chrono::microseconds(100);
+constexpr auto kPatience = std::chrono::milliseconds(100);
 
 AttestedTransport& attested(Channel& channel) {
   auto* transport =
@@ -107,14 +111,14 @@ Verdict RemoteMemory::read(std::uint64_t offset, std::span<std::byte> bytes,
   AttestedMemory& memory = state.memory;
   state.core.check_open("read");
   state.until(Side::kSend, "read", [&] { return memory.try_prepare_read(offset, bytes.size()); });
-  Verdict verdict = Verdict::kMac;
-  for (int look = 0; look < kLooks && verdict == Verdict::kMac; ++look) {
-    for (int i = 0; look != 0 && i < kPausesBetweenLooks; ++i) leat::detail::pause();
+  const auto deadline = leat::detail::deadline_after(kPatience);
+  for (int look = 1;; ++look) {
     state.until(Side::kSend, "read", [&] { return memory.try_read(); });
     state.until(Side::kSend, "read", [&] { return memory.try_finish_read(); });
-    verdict = memory.judge(bytes, floor);
+    const Verdict verdict = memory.judge(bytes, floor);
+    if (verdict != Verdict::kMac || leat::detail::passed(deadline)) return verdict;
+    if (look >= kLooksAtOnce) std::this_thread::sleep_for(kNapBetweenLooks);
   }
-  return verdict;
 }
 
 std::uint64_t RemoteMemory::peer_memory_bytes() const noexcept {

@@ -21,7 +21,8 @@ class KernelConnection;
 // over can ask for attestations, but neither read a key nor get a counter twice.
 //
 // Owner and threads: as AttestationKernel says; each thread waits for its own answers, and as many
-// as eight are under way at once. Calls spin for `spin`, then sleep. When the daemon has ended or
+// as eight are under way at once. Calls spin for `spin` at most, less
+// where that has not paid, then sleep. When the daemon has ended or
 // does not answer for ten seconds they say kUnavailable, and so for good: make a new one, which a
 // daemon that was not provisioned anew refuses. In a child of fork() too.
 class LEAT_EXPORT IsolatedKernel final : public AttestationKernel {

@@ -67,7 +67,7 @@ class LEAT_EXPORT RemoteMemory {
   // `bytes` has it, and `floor` is its counter. Otherwise `bytes` is as before. kCounter: older
   // than `floor`. kFormat: nothing was published there. kLength, kSession, kDevice, kMac: no record
   // for this place and of this size that the peer attested. A record that the peer is just
-  // replacing is read again, some times.
+  // replacing is read again, for at most 100 milliseconds.
   Verdict read(std::uint64_t offset, std::span<std::byte> bytes, std::uint64_t& floor);
 
   // Of the peer.
