@@ -33,6 +33,7 @@ TEST(AttestedFaults, after_a_queue_pair_failed_the_same_records_are_sent_again) 
   setup.transport = "attested+chunked";
   setup.resumes = true;
   setup.first = {.failing_request = 37, .like_hardware = true};
+  setup.second = {.like_hardware = true};
   setup.chunks = {.chunk_bytes = 48 * 1024,
                   .region_bytes = 256 * 1024,
                   .region_count = 2,
