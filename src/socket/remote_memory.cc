@@ -7,14 +7,14 @@
 #include "base/clock.h"
 #include "leat/error.h"
 #include "socket/channel_wait.h"
-#include "transport/attested_memory.h"
+#include "transport/verified_memory.h"
 
 namespace leat::trusted {
 
-using leat::detail::AttestedMemory;
 using leat::detail::AttestedTransport;
 using leat::detail::ChannelCore;
 using leat::detail::Side;
+using leat::detail::VerifiedMemory;
 
 namespace {
 
@@ -28,10 +28,10 @@ AttestedTransport& attested(Channel& channel) {
   auto* transport =
       dynamic_cast<AttestedTransport*>(ChannelCore::of(channel).connection().transport.get());
   if (transport == nullptr)
-    throw Error(ErrorCode::kInvalidArgument,
-                "remote memory needs a transport attested+..., this channel's is " +
-                    channel.transport(),
-                "Set transport=attested+ring on both sides.");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "remote memory needs a transport attested+..., this channel's is " + channel.transport(),
+        "Set transport=attested+ring on both sides.");
   return *transport;
 }
 
@@ -59,7 +59,7 @@ struct RemoteMemory::State {
 
   Channel channel;
   ChannelCore& core;
-  AttestedMemory memory;
+  VerifiedMemory memory;
 };
 
 RemoteMemory::RemoteMemory(Channel channel, const RemoteMemoryOptions& options)
@@ -80,35 +80,32 @@ void RemoteMemory::write(std::uint64_t offset, std::span<const std::byte> bytes)
 std::optional<std::span<const std::byte>> RemoteMemory::poll() {
   state_->core.check_open("poll");
   std::span<const std::byte> changed;
-  if (state_->memory.take(changed) != AttestedMemory::Taken::kWrite) return std::nullopt;
+  if (state_->memory.take(changed) != VerifiedMemory::Taken::kWrite) return std::nullopt;
   return changed;
 }
 
 std::optional<std::span<const std::byte>> RemoteMemory::wait() {
   state_->core.check_open("wait");
   std::span<const std::byte> changed;
-  auto taken = AttestedMemory::Taken::kNothing;
+  auto taken = VerifiedMemory::Taken::kNothing;
   state_->until(Side::kReceive, "wait", [&] {
     taken = state_->memory.take(changed);
-    return taken != AttestedMemory::Taken::kNothing;
+    return taken != VerifiedMemory::Taken::kNothing;
   });
-  if (taken == AttestedMemory::Taken::kEnd) return std::nullopt;
+  if (taken == VerifiedMemory::Taken::kEnd) return std::nullopt;
   return changed;
 }
 
-std::span<const std::byte> RemoteMemory::memory() const noexcept {
-  return state_->memory.memory();
-}
+std::span<const std::byte> RemoteMemory::memory() const noexcept { return state_->memory.memory(); }
 
 std::uint64_t RemoteMemory::publish(std::uint64_t offset, std::span<const std::byte> bytes) {
   state_->core.check_open("publish");
   return state_->memory.publish(offset, bytes);
 }
 
-Verdict RemoteMemory::read(std::uint64_t offset, std::span<std::byte> bytes,
-                           std::uint64_t& floor) {
+Verdict RemoteMemory::read(std::uint64_t offset, std::span<std::byte> bytes, std::uint64_t& floor) {
   State& state = *state_;
-  AttestedMemory& memory = state.memory;
+  VerifiedMemory& memory = state.memory;
   state.core.check_open("read");
   state.until(Side::kSend, "read", [&] { return memory.try_prepare_read(offset, bytes.size()); });
   const auto deadline = leat::detail::deadline_after(kPatience);

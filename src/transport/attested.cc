@@ -263,8 +263,8 @@ std::uint64_t AttestedTransport::free_ticket() {
   return free_.back();
 }
 
-std::span<const std::byte> AttestedTransport::copy_of(Delivery& delivery, std::uint64_t ticket)
-    try {
+std::span<const std::byte> AttestedTransport::copy_of(Delivery& delivery,
+                                                      std::uint64_t ticket) try {
   const auto record = buffers_[ticket].take(delivery.bytes);
   const std::byte* bytes = delivery.heap              ? delivery.heap.get()
                            : delivery.data != nullptr ? delivery.data

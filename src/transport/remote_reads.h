@@ -8,8 +8,8 @@
 
 namespace leat::detail {
 
-// Send side. No call blocks. Each may throw what the transport's sends throw; a read that the peer's
-// device refuses ends the connection (kPeerDied).
+// Send side. No call blocks. Each may throw what the transport's sends throw; a read that the
+// peer's device refuses ends the connection (kPeerDied).
 class RemoteReads {
  public:
   // Memory of this connection's device, to be read by the peer or to read into. It must not outlive

@@ -1,5 +1,5 @@
 // RemoteMemory over real devices: TNIC's rem_write and rem_read. What an attacker can do is in
-// transport/attested_memory_test.cc.
+// transport/verified_memory_test.cc.
 #include "leat/trusted/remote_memory.h"
 
 #include <gmock/gmock.h>

@@ -89,9 +89,8 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
   }
   std::unique_ptr<Stream> stream = setup.resumes ? connect_streams(peer, offers) : nullptr;
   auto resumer = stream ? std::make_unique<Resumer>(*stream, !offers, depths) : nullptr;
-  auto transport =
-      make_transport(setup, depths, std::move(device), std::move(queue_pair), std::move(resumer),
-                     !offers);
+  auto transport = make_transport(setup, depths, std::move(device), std::move(queue_pair),
+                                  std::move(resumer), !offers);
   TransportSide side(peer, std::move(stream), std::move(transport));
   peer.tell(as_word(side.transport->setup()));
   const std::string peer_setup = peer.hear();

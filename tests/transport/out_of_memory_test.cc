@@ -30,14 +30,13 @@ namespace {
 
 class OutOfMemory : public ChannelTest {};
 
-INSTANTIATE_TEST_SUITE_P(Shm, OutOfMemory,
-                         testing::Combine(testing::Values(ChannelKind{"ring", "shm"},
-                                                          ChannelKind{"batched", "shm"},
-                                                          ChannelKind{"chunked", "shm"},
-                                                          ChannelKind{"tcp", "tcp"},
-                                                          ChannelKind{"attested+ring", "shm"}),
-                                          testing::Values(PeerMode::kThreads)),
-                         channel_test_name);
+INSTANTIATE_TEST_SUITE_P(
+    Shm, OutOfMemory,
+    testing::Combine(testing::Values(ChannelKind{"ring", "shm"}, ChannelKind{"batched", "shm"},
+                                     ChannelKind{"chunked", "shm"}, ChannelKind{"tcp", "tcp"},
+                                     ChannelKind{"attested+ring", "shm"}),
+                     testing::Values(PeerMode::kThreads)),
+    channel_test_name);
 
 TEST_P(OutOfMemory, loses_no_order) {
   // In pieces; but attested+ring gets it in place, and copies it.

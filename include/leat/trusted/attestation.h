@@ -128,8 +128,8 @@ struct Proof {
   std::array<std::byte, kMacSlotBytes> mac;
 };
 
-// Puts a record together: `record` is payload.size() + kRecordOverheadBytes long, and the payload may
-// stand at its place in it already.
+// Puts a record together: `record` is payload.size() + kRecordOverheadBytes long, and the payload
+// may stand at its place in it already.
 LEAT_EXPORT void write_record(const Proof& proof, std::span<const std::byte> payload,
                               std::span<std::byte> record) noexcept;
 

@@ -1,6 +1,6 @@
 // Memory beside attested messages against who changes what is on its way, and against peers that
 // lie. tests/trusted/README.md numbers the cases; socket/remote_memory_test.cc has the devices.
-#include "transport/attested_memory.h"
+#include "transport/verified_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 using trusted::Algorithm;
 using trusted::kRecordOverheadBytes;
 using trusted::Verdict;
-using Taken = AttestedMemory::Taken;
+using Taken = VerifiedMemory::Taken;
 
 std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -63,20 +63,20 @@ class WireReads final : public RemoteReads {
   std::span<std::byte> published;
 };
 
-class AttestedMemoryTest : public testing::Test {
+class VerifiedMemoryTest : public testing::Test {
  protected:
   static constexpr Context kWrites = 15;
   static constexpr trusted::RemoteMemoryOptions kOptions{.memory_bytes = 256,
                                                          .published_bytes = 1024};
 
-  AttestedMemoryTest()
+  VerifiedMemoryTest()
       : ours_(transport(true)), theirs_(transport(false)), memory_(theirs_, kWrites, kOptions) {
     const auto setup = ours_.setup();
     ours_.start(theirs_.setup());
     theirs_.start(setup);
   }
   // The honest other side.
-  AttestedMemory& meet() {
+  VerifiedMemory& meet() {
     writer_.emplace(ours_, kWrites, kOptions);
     EXPECT_TRUE(writer_->try_describe());
     EXPECT_TRUE(memory_.try_describe());
@@ -124,15 +124,15 @@ class AttestedMemoryTest : public testing::Test {
   Wire there_, back_;
   WireReads our_reads_, their_reads_;
   AttestedTransport ours_, theirs_;
-  AttestedMemory memory_;
-  std::optional<AttestedMemory> writer_;
+  VerifiedMemory memory_;
+  std::optional<VerifiedMemory> writer_;
   std::span<const std::byte> changed_;
 };
 
 // Case 23: whatever is changed of a write, where it goes included, it changes no byte of the memory
 // (24: nor is it counted, and the next one that is right arrives).
-TEST_F(AttestedMemoryTest, a_write_redirected_or_changed_on_its_way_leaves_the_memory_as_it_was) {
-  AttestedMemory& writer = meet();
+TEST_F(VerifiedMemoryTest, a_write_redirected_or_changed_on_its_way_leaves_the_memory_as_it_was) {
+  VerifiedMemory& writer = meet();
   ASSERT_TRUE(writer.try_write(64, as_bytes("as it was sent")));
   const Wire::Item good = there_.items.front();
   there_.items.clear();
@@ -149,8 +149,8 @@ TEST_F(AttestedMemoryTest, a_write_redirected_or_changed_on_its_way_leaves_the_m
   EXPECT_EQ(changed_.data(), memory_.memory().data() + 64);
 }
 
-TEST_F(AttestedMemoryTest, a_replayed_write_does_not_bring_old_bytes_back) {
-  AttestedMemory& writer = meet();
+TEST_F(VerifiedMemoryTest, a_replayed_write_does_not_bring_old_bytes_back) {
+  VerifiedMemory& writer = meet();
   ASSERT_TRUE(writer.try_write(0, as_bytes("old")));
   const Wire::Item old = there_.items.front();
   ASSERT_TRUE(writer.try_write(0, as_bytes("new")));
@@ -161,8 +161,8 @@ TEST_F(AttestedMemoryTest, a_replayed_write_does_not_bring_old_bytes_back) {
   EXPECT_EQ(text_of(memory_.memory().first(3)), "new");
 }
 
-TEST_F(AttestedMemoryTest, writes_outside_are_refused_on_both_sides) {
-  AttestedMemory& writer = meet();
+TEST_F(VerifiedMemoryTest, writes_outside_are_refused_on_both_sides) {
+  VerifiedMemory& writer = meet();
   constexpr auto kFar = std::numeric_limits<std::uint64_t>::max();
   for (const std::uint64_t offset : {std::uint64_t{254}, std::uint64_t{256}, kFar})
     EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
@@ -178,8 +178,8 @@ TEST_F(AttestedMemoryTest, writes_outside_are_refused_on_both_sides) {
   EXPECT_THAT(memory_.memory(), testing::Each(std::byte{0}));
 }
 
-TEST_F(AttestedMemoryTest, messages_and_writes_do_not_pass_for_each_other) {
-  AttestedMemory& writer = meet();
+TEST_F(VerifiedMemoryTest, messages_and_writes_do_not_pass_for_each_other) {
+  VerifiedMemory& writer = meet();
   EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
                        [&] { (void)ours_.try_send(as_bytes("message"), kWrites); }),
               testing::HasSubstr("writes"));
@@ -194,13 +194,13 @@ TEST_F(AttestedMemoryTest, messages_and_writes_do_not_pass_for_each_other) {
 }
 
 // Case 39: what could not leave leaves as it was attested, and goes where it was to go.
-TEST_F(AttestedMemoryTest, a_write_that_found_no_room_takes_no_second_counter) {
-  AttestedMemory& writer = meet();
+TEST_F(VerifiedMemoryTest, a_write_that_found_no_room_takes_no_second_counter) {
+  VerifiedMemory& writer = meet();
   there_.refuses_commit = true;
   EXPECT_FALSE(writer.try_write(8, as_bytes("first")));
-  EXPECT_FALSE(
-      error_of(ErrorCode::kInvalidArgument, [&] { (void)writer.try_write(9, as_bytes("first")); })
-          .empty());
+  EXPECT_FALSE(error_of(ErrorCode::kInvalidArgument, [&] {
+                 (void)writer.try_write(9, as_bytes("first"));
+               }).empty());
   there_.refuses_commit = false;
   EXPECT_TRUE(writer.try_write(8, as_bytes("first")));
   ASSERT_EQ(take(), Taken::kWrite);
@@ -208,7 +208,7 @@ TEST_F(AttestedMemoryTest, a_write_that_found_no_room_takes_no_second_counter) {
 }
 
 // Case 41, of this memory.
-TEST_F(AttestedMemoryTest, descriptions_that_make_no_sense_are_refused) {
+TEST_F(VerifiedMemoryTest, descriptions_that_make_no_sense_are_refused) {
   constexpr auto kFar = std::numeric_limits<std::uint64_t>::max();
   EXPECT_THAT(description_refused(kFar - 9, 100, 0, 0), testing::HasSubstr("no sense"));
   EXPECT_FALSE(description_refused(0, kFar, 1, 0).empty()) << "what must be zero is not";
@@ -218,8 +218,8 @@ TEST_F(AttestedMemoryTest, descriptions_that_make_no_sense_are_refused) {
 }
 
 // Case 40.
-TEST_F(AttestedMemoryTest, an_older_record_put_back_is_below_the_floor) {
-  AttestedMemory& peer = meet();
+TEST_F(VerifiedMemoryTest, an_older_record_put_back_is_below_the_floor) {
+  VerifiedMemory& peer = meet();
   std::uint64_t floor = 0;
   std::string text = "one";
   ASSERT_EQ(peer.publish(0, as_bytes("one")), 0U);
@@ -238,8 +238,8 @@ TEST_F(AttestedMemoryTest, an_older_record_put_back_is_below_the_floor) {
   EXPECT_EQ(read(text, floor), Verdict::kCounter);
 }
 
-TEST_F(AttestedMemoryTest, nothing_else_than_what_was_published_there_is_read) {
-  AttestedMemory& peer = meet();
+TEST_F(VerifiedMemoryTest, nothing_else_than_what_was_published_there_is_read) {
+  VerifiedMemory& peer = meet();
   std::uint64_t floor = 0;
   std::string text = "six";
   EXPECT_EQ(read(text, floor), Verdict::kFormat) << "nothing was published";
@@ -266,16 +266,16 @@ TEST_F(AttestedMemoryTest, nothing_else_than_what_was_published_there_is_read) {
   EXPECT_EQ(floor, 0U);
 }
 
-TEST_F(AttestedMemoryTest, what_is_published_and_read_must_lie_inside) {
-  AttestedMemory& peer = meet();
+TEST_F(VerifiedMemoryTest, what_is_published_and_read_must_lie_inside) {
+  VerifiedMemory& peer = meet();
   constexpr auto kFar = std::numeric_limits<std::uint64_t>::max();
   for (const std::uint64_t offset : {std::uint64_t{1024 - 130}, std::uint64_t{1024}, kFar - 5}) {
-    EXPECT_FALSE(
-        error_of(ErrorCode::kInvalidArgument, [&] { peer.publish(offset, as_bytes("six")); })
-            .empty());
-    EXPECT_FALSE(
-        error_of(ErrorCode::kInvalidArgument, [&] { (void)memory_.try_prepare_read(offset, 3); })
-            .empty());
+    EXPECT_FALSE(error_of(ErrorCode::kInvalidArgument, [&] {
+                   peer.publish(offset, as_bytes("six"));
+                 }).empty());
+    EXPECT_FALSE(error_of(ErrorCode::kInvalidArgument, [&] {
+                   (void)memory_.try_prepare_read(offset, 3);
+                 }).empty());
   }
   peer.publish(1024 - 131, as_bytes("six"));
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,10 +16,10 @@
 namespace leat::detail {
 
 // No call blocks. Threads: one on the send side, one on the receive side, as for Transport.
-class AttestedMemory {
+class VerifiedMemory {
  public:
   // The transport must outlive it. Throws kUnavailable to publish where no reads go, kResource.
-  AttestedMemory(AttestedTransport& transport, Context context,
+  VerifiedMemory(AttestedTransport& transport, Context context,
                  const trusted::RemoteMemoryOptions& options);
 
   // --- beginning: both once, until they have returned true, before the others
@@ -55,8 +56,8 @@ class AttestedMemory {
   RemoteReads* const reads_;  // null: none go beside this transport
   const Context context_;
   const std::size_t published_bytes_;
-  MemoryRegion* published_ = nullptr;  // the transport's, as the next one
-  MemoryRegion* landing_ = nullptr;    // where reads go to
+  MemoryRegion* published_ = nullptr;      // the transport's
+  std::unique_ptr<MemoryRegion> landing_;  // where reads go to
   RemoteRegion peer_published_;
   RemoteRegion read_from_;
   std::uint64_t peer_memory_bytes_ = 0;

@@ -1,4 +1,4 @@
-#include "transport/attested_memory.h"
+#include "transport/verified_memory.h"
 
 #include <algorithm>
 #include <array>
@@ -42,14 +42,14 @@ bool fits(std::uint64_t offset, std::uint64_t bytes, std::uint64_t memory) {
 void check_place(const char* what, std::uint64_t offset, std::uint64_t bytes,
                  std::uint64_t memory) {
   if (!fits(offset, bytes, memory))
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string(what) + " of " + std::to_string(bytes) + " bytes at " +
-                    std::to_string(offset) + ": there are " + std::to_string(memory));
+    throw Error(ErrorCode::kInvalidArgument, std::string(what) + " of " + std::to_string(bytes) +
+                                                 " bytes at " + std::to_string(offset) +
+                                                 ": there are " + std::to_string(memory));
 }
 
 }  // namespace
 
-AttestedMemory::AttestedMemory(AttestedTransport& transport, Context context,
+VerifiedMemory::VerifiedMemory(AttestedTransport& transport, Context context,
                                const trusted::RemoteMemoryOptions& options)
     : transport_(transport),
       reads_(transport.remote_reads()),
@@ -63,7 +63,7 @@ AttestedMemory::AttestedMemory(AttestedTransport& transport, Context context,
   transport_.take_writes(context_);
 }
 
-bool AttestedMemory::try_describe() {
+bool VerifiedMemory::try_describe() {
   std::array<std::byte, kDescriptionBytes> description{};
   WireWriter writer(description);
   const RemoteRegion region = published_ == nullptr ? RemoteRegion{} : published_->remote();
@@ -74,7 +74,7 @@ bool AttestedMemory::try_describe() {
   return transport_.try_write(description, context_, kDescription, 0);
 }
 
-bool AttestedMemory::try_take_description() {
+bool VerifiedMemory::try_take_description() {
   Delivery delivery;
   const ReceiveResult result = transport_.try_receive(context_, delivery);
   if (result == ReceiveResult::kNothing) return false;
@@ -97,12 +97,12 @@ bool AttestedMemory::try_take_description() {
   return true;
 }
 
-bool AttestedMemory::try_write(std::uint64_t offset, std::span<const std::byte> bytes) {
+bool VerifiedMemory::try_write(std::uint64_t offset, std::span<const std::byte> bytes) {
   check_place("a write", offset, bytes.size(), peer_memory_bytes_);
   return transport_.try_write(bytes, context_, kMemory, offset);
 }
 
-AttestedMemory::Taken AttestedMemory::take(std::span<const std::byte>& changed) {
+VerifiedMemory::Taken VerifiedMemory::take(std::span<const std::byte>& changed) {
   if (!broken_.empty()) throw nonsense(broken_);
   Delivery delivery;
   switch (transport_.try_receive(context_, delivery)) {
@@ -131,19 +131,18 @@ AttestedMemory::Taken AttestedMemory::take(std::span<const std::byte>& changed) 
   return Taken::kWrite;
 }
 
-std::uint64_t AttestedMemory::publish(std::uint64_t offset, std::span<const std::byte> bytes) {
+std::uint64_t VerifiedMemory::publish(std::uint64_t offset, std::span<const std::byte> bytes) {
   const std::size_t record_bytes = bytes.size() + kRecordOverheadBytes;
   check_place("publishing a record", offset, record_bytes, published_bytes_);
   AttestationKernel& kernel = transport_.session().kernel();
   if (bytes.size() > kernel.max_payload_bytes())
-    throw Error(ErrorCode::kTooLarge,
-                "the attestation kernel takes no payload of " + std::to_string(bytes.size()) +
-                    " bytes, at most " + std::to_string(kernel.max_payload_bytes()));
+    throw Error(ErrorCode::kTooLarge, "the attestation kernel takes no payload of " +
+                                          std::to_string(bytes.size()) + " bytes, at most " +
+                                          std::to_string(kernel.max_payload_bytes()));
   trusted::Proof proof;
-  Verdict verdict = kernel.attest({.session = trusted::detail::kPublishedSession,
-                                   .kind = Kind::kRead,
-                                   .offset = offset},
-                                  bytes, proof);
+  Verdict verdict = kernel.attest(
+      {.session = trusted::detail::kPublishedSession, .kind = Kind::kRead, .offset = offset}, bytes,
+      proof);
   RecordHeader header;
   if (verdict == Verdict::kOk) verdict = trusted::detail::parse_header(proof.header, header);
   if (verdict != Verdict::kOk)
@@ -154,23 +153,23 @@ std::uint64_t AttestedMemory::publish(std::uint64_t offset, std::span<const std:
   return header.counter;
 }
 
-bool AttestedMemory::try_prepare_read(std::uint64_t offset, std::size_t bytes) {
+bool VerifiedMemory::try_prepare_read(std::uint64_t offset, std::size_t bytes) {
   const std::size_t record_bytes = bytes + kRecordOverheadBytes;
   check_place("reading a record", offset, record_bytes, peer_published_.bytes);
   if (reads_ == nullptr) throw no_reads();
   if (record_bytes > reads_->max_read_bytes())
-    throw Error(ErrorCode::kTooLarge, "this device reads at most " +
-                                          std::to_string(reads_->max_read_bytes()) +
-                                          " bytes at once");
+    throw Error(
+        ErrorCode::kTooLarge,
+        "this device reads at most " + std::to_string(reads_->max_read_bytes()) + " bytes at once");
   // One that was given up must not land in what is read now.
   if (!reads_->try_finish_read()) return false;
   if (landing_ == nullptr || landing_->memory().size() < record_bytes)
-    landing_ = &transport_.keep(reads_->allocate(std::bit_ceil(record_bytes), kLocalOnly));
+    landing_ = reads_->allocate(std::bit_ceil(record_bytes), kLocalOnly);
   read_from_ = {peer_published_.address + offset, record_bytes, peer_published_.key};
   return true;
 }
 
-Verdict AttestedMemory::judge(std::span<std::byte> bytes, std::uint64_t& floor) {
+Verdict VerifiedMemory::judge(std::span<std::byte> bytes, std::uint64_t& floor) {
   const auto record = landing_->memory().first(read_from_.bytes);
   RecordHeader header;
   const Verdict format = trusted::detail::read_header(record, header);
