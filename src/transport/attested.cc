@@ -14,7 +14,6 @@ namespace {
 
 using trusted::kHeaderBytes;
 using trusted::Kind;
-using trusted::kMacSlotBytes;
 using trusted::kRecordOverheadBytes;
 using trusted::Proof;
 using trusted::RecordHeader;

@@ -113,8 +113,13 @@ TEST_P(RemoteMemoryTest, what_is_published_is_read_without_the_publisher) {
 
 // Between processes only: what is read may change meanwhile, which threads would have to be
 // synchronised for.
-TEST_P(RemoteMemoryTest, a_record_that_is_just_replaced_is_read_whole) {
-  if (mode() == PeerMode::kThreads) GTEST_SKIP() << "a data race, between threads";
+class RemoteMemoryRace : public RemoteMemoryTest {};
+INSTANTIATE_TEST_SUITE_P(Devices, RemoteMemoryRace,
+                         testing::Combine(testing::ValuesIn(memory_kinds()),
+                                          testing::Values(PeerMode::kProcesses)),
+                         channel_test_name);
+
+TEST_P(RemoteMemoryRace, a_record_that_is_just_replaced_is_read_whole) {
   constexpr std::size_t kBytes = 1000;
   run(
       [&](ChannelSide& side) {
