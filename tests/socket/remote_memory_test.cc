@@ -65,7 +65,6 @@ TEST_P(RemoteMemoryTest, writes_reach_their_place_in_order_and_messages_go_besid
       },
       [&](ChannelSide& side) {
         RemoteMemory memory(std::move(side.channel), kOptions);
-        EXPECT_EQ(memory.channel().receive().text(), "all written");
         std::vector<std::byte> expected(1 << 20);
         for (const Write& write : some_writes()) {
           const auto changed = memory.wait();
@@ -74,6 +73,7 @@ TEST_P(RemoteMemoryTest, writes_reach_their_place_in_order_and_messages_go_besid
           std::ranges::copy(write.bytes, expected.begin() + static_cast<long>(write.offset));
           EXPECT_TRUE(std::ranges::equal(memory.memory(), expected));
         }
+        EXPECT_EQ(memory.channel().receive().text(), "all written");
         EXPECT_FALSE(memory.poll());
         memory.channel().shutdown();
       });

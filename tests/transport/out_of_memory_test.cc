@@ -3,12 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <new>
 #include <string>
+#include <vector>
 
-#include "support/channel_side.h"
 #include "support/errors.h"
+#include "support/transport_side.h"
 
 namespace {
 
@@ -28,44 +29,44 @@ void operator delete[](void* memory, std::size_t) noexcept { ::operator delete(m
 namespace leat::detail {
 namespace {
 
-class OutOfMemory : public ChannelTest {};
+// Parameter: transport.
+class OutOfMemory : public testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    Shm, OutOfMemory,
-    testing::Combine(testing::Values(ChannelKind{"ring", "shm"}, ChannelKind{"batched", "shm"},
-                                     ChannelKind{"chunked", "shm"}, ChannelKind{"tcp", "tcp"},
-                                     ChannelKind{"attested+ring", "shm"}),
-                     testing::Values(PeerMode::kThreads)),
-    channel_test_name);
+INSTANTIATE_TEST_SUITE_P(Shm, OutOfMemory,
+                         testing::Values("ring", "batched", "chunked", "attested+ring"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::ranges::replace(name, '+', '_');
+                           return name;
+                         });
 
 TEST_P(OutOfMemory, loses_no_order) {
+  TransportSetup setup;
+  setup.transport = GetParam();
+  constexpr std::size_t kMost = std::size_t{4} << 20;
+  setup.ring.max_message_bytes = kMost;
+  setup.slots = {.slot_bytes = 4096, .slot_count = 64, .max_message_bytes = kMost};
+  setup.chunks = {
+      .chunk_bytes = 65536, .region_bytes = 262144, .region_count = 4, .max_message_bytes = kMost};
   // In pieces; but attested+ring gets it in place, and copies it.
-  const std::string large(kind().transport == "attested+ring" ? 600'000 : 3'000'000, 'L');
-  run(
-      [&](ChannelSide& side) {
+  const std::vector<std::byte> large(setup.transport == "attested+ring" ? 600'000 : 3'000'000);
+  run_transports(
+      PeerMode::kThreads, setup,
+      [&](TransportSide& side) {
         // As much of it as there is room for.
-        if (side.channel.try_send(std::as_bytes(std::span(large))))
-          side.channel.send("in its place");
-        side.channel.send("of another context", 1);
+        if (side.transport->try_send(large, 0)) side.send(std::span(large).first(20), 0);
         side.peer.tell("sent");
-        side.peer.hear();
+        side.peer.hear("done");
       },
-      [&](ChannelSide& side) {
-        side.peer.hear();
+      [&](TransportSide& side) {
+        side.peer.hear("sent");
+        Delivery delivery;
         scarce = true;
-        EXPECT_THAT(error_of(ErrorCode::kResource, [&] { (void)side.channel.receive(); }),
+        EXPECT_THAT(error_of(ErrorCode::kResource, [&] { side.receive(0, delivery); }),
                     testing::HasSubstr("out of memory"));
         scarce = false;
-        for (int i = 0; i < 3; ++i) {
-          bool refused = false;
-          try {
-            refused = !side.channel.try_receive();
-          } catch (const Error& error) {
-            refused = error.code() == ErrorCode::kResource;
-          }
-          EXPECT_TRUE(refused) << "handed out " << i;
-          EXPECT_THROW((void)side.channel.receive(), Error);
-        }
+        for (int i = 0; i < 3; ++i)
+          EXPECT_FALSE(error_of(ErrorCode::kResource, [&] { side.receive(0, delivery); }).empty());
         side.peer.tell("done");
       });
 }

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "conn/wire.h"
-#include "support/channel_side.h"
 #include "support/errors.h"
+#include "support/scratch.h"
 #include "support/wire_transport.h"
 
 namespace leat::detail {
@@ -117,10 +117,12 @@ class VerifiedMemoryTest : public testing::Test {
   AttestedTransport transport(bool active) {
     return {std::make_unique<WireTransport>(active ? there_ : back_, active ? back_ : there_,
                                             active ? &our_reads_ : &their_reads_),
-            {trusted::detail::make_local_home(attest_key_file(), Algorithm::kHmacSha256),
+            {trusted::detail::make_local_home(key_file_, Algorithm::kHmacSha256),
              Algorithm::kHmacSha256, active}};
   }
 
+  const ScratchFolder folder_;
+  const std::string key_file_ = folder_.write("key", std::string(64, 'a'));
   Wire there_, back_;
   WireReads our_reads_, their_reads_;
   AttestedTransport ours_, theirs_;
