@@ -20,7 +20,6 @@ namespace leat::detail {
 namespace {
 
 using trusted::Algorithm;
-using trusted::kRecordOverheadBytes;
 using trusted::Verdict;
 using Taken = VerifiedMemory::Taken;
 
@@ -33,7 +32,7 @@ std::string text_of(std::span<const std::byte> bytes) {
 }
 
 // Reads out of what a test lets the peer have published.
-class WireReads final : public RemoteReads {
+class WireReads final : public RemoteReads {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
  public:
   class Region final : public MemoryRegion {
    public:
@@ -55,7 +54,9 @@ class WireReads final : public RemoteReads {
   }
   std::size_t max_read_bytes() const override { return 4096; }
   bool try_read(const RemoteRegion& from, const MemoryRegion& to) override {
-    std::memcpy(to.memory().data(), reinterpret_cast<const void*>(from.address), from.bytes);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    const auto* bytes = reinterpret_cast<const std::byte*>(from.address);
+    std::memcpy(to.memory().data(), bytes, from.bytes);
     return true;
   }
   bool try_finish_read() override { return true; }
