@@ -61,16 +61,17 @@ leat::Options channel_options() {
   return options;
 }
 
-void provision(trusted::LocalKernel& kernel, PartyId senders, std::uint32_t first_session) {
-  for (PartyId sender = 1; sender <= senders; ++sender) {
-    const std::vector<std::byte> key(trusted::kMinKeyBytes, static_cast<std::byte>(sender));
-    const bool own = sender == kernel.device();
-    kernel.provision({.id = first_session + sender - 1,
-                      .role = own ? Role::kGroupSender : Role::kGroupReceiver,
-                      .peer = own ? 0 : sender,
-                      .key = key});
-  }
-  kernel.enable();
+KernelHomes::Provision groups(PartyId senders, std::uint32_t first_session) {
+  return [=](std::uint32_t id, const KernelHomes::Take& take) {
+    for (PartyId sender = 1; sender <= senders; ++sender) {
+      const std::vector<std::byte> key(trusted::kMinKeyBytes, static_cast<std::byte>(sender));
+      const bool own = sender == id;
+      take({.id = first_session + sender - 1,
+            .role = own ? Role::kGroupSender : Role::kGroupReceiver,
+            .peer = own ? 0 : sender,
+            .key = key});
+    }
+  };
 }
 
 LoadResult measure_load(trusted::Client& client, const Bytes& command,
