@@ -32,8 +32,8 @@ KernelHomes::KernelHomes(bool isolated, std::uint32_t count, Provision provision
     throw std::system_error(errno, std::generic_category(), "mkdtemp");
   folder_ = folder;
   for (std::uint32_t id = 1; id <= count; ++id)
-    daemons_[id] = std::make_unique<ForkedPeer>(
-        [this, id](const ForkedPeer::Tell& tell) { serve(id, tell); });
+    daemons_[id] =
+        std::make_unique<ForkedPeer>([this, id](const ForkedPeer::Tell& tell) { serve(id, tell); });
   for (const auto& [id, daemon] : daemons_) daemon->listen();
 }
 

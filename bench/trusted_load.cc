@@ -16,7 +16,8 @@ using trusted::Party;
 using trusted::PartyId;
 using trusted::Role;
 
-constexpr std::size_t kAlone = 1000;  // requests of one command, one after the other
+// At most: requests of one command, one after the other.
+constexpr std::uint64_t kAlone = 1000;
 
 nlohmann::ordered_json to_json(const Latency::Distribution& latency) {
   return {{"p50", latency.typical_us},
@@ -107,7 +108,7 @@ LoadResult measure_load(trusted::Client& client, const Bytes& command,
   load.loaded = distribution_of(std::move(times));
 
   const std::vector<Bytes> one(1, command);
-  times.assign(kAlone, 0);
+  times.assign(std::min<std::uint64_t>(kAlone, arguments.commands), 0);
   for (double& time : times) {
     const std::uint64_t begin = clock.now();
     client.submit(one);
