@@ -67,7 +67,7 @@ struct ChainMember::State {
   }
 
   // Also to be known as there, from time to time.
-  void join(Outbox& outbox) {
+  void join(Outbox& outbox) const {
     const std::uint64_t epoch = node ? last_epoch : 0;
     outbox.send(options.service, write_epoch(ConfigurationMessage::kJoin, epoch));
   }
