@@ -111,6 +111,8 @@ struct Client::State {
     try {
       leat::Options channel = options.channel;
       channel.timeout = kTick;
+      // The nodes of a configuration were there when it began: one that is not is dead.
+      if (options.service != 0 && node != options.service) channel.connect_retry = false;
       Link& link = links.emplace_back(Channel::connect("leat://" + party->address, channel), node,
                                       kMaxBacklogBytes);
       link.send(write_signed(key, {.type = MessageType::kAttach,
