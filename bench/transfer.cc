@@ -199,12 +199,11 @@ Run declare_transfer(CLI::App& command) {
       .add_option("-d,--device", arguments->device,
                   "shm, ib or ib:NAME, for all but tcp and grpc (default: the best for this host)")
       ->type_name("NAME");
-  CLI::Option* host =
-      command
-          .add_option("--host", arguments->host,
-                      "The address of this host at which the receiver listens")
-          ->capture_default_str()
-          ->type_name("IPV4");
+  CLI::Option* host = command
+                          .add_option("--host", arguments->host,
+                                      "The address of this host at which the receiver listens")
+                          ->capture_default_str()
+                          ->type_name("IPV4");
   CLI::Option* listen =
       command
           .add_option("--listen", arguments->listen,

@@ -59,8 +59,8 @@ std::uint64_t number_in(const json& order, const char* name, std::uint64_t most)
 
 Carrier carrier_in(const json& order) {
   const std::string name = order.at("carrier");
-  const auto* found = std::ranges::find_if(
-      kCarriers, [&](Carrier carrier) { return name == name_of(carrier); });
+  const auto* found =
+      std::ranges::find_if(kCarriers, [&](Carrier carrier) { return name == name_of(carrier); });
   if (found == std::ranges::end(kCarriers))
     throw std::runtime_error("the other side orders an unknown carrier, '" + name + "'");
   return *found;
@@ -103,9 +103,7 @@ class Served {
   }
 
  private:
-  void tell(const std::string& line) {
-    channel_.send(json{{"run", run_}, {"line", line}}.dump());
-  }
+  void tell(const std::string& line) { channel_.send(json{{"run", run_}, {"line", line}}.dump()); }
   void fail(const std::exception& error) {
     receiver_.reset();
     tell(json{{"error", std::string("at the receiver: ") + error.what()}}.dump());

@@ -197,8 +197,8 @@ void ChunkWindow::measure(const Flight& flight, Clock::time_point now) {
 void ChunkWindow::trouble() {
   if (troubled_) return;
   troubled_ = true;
-  // While more was tried it was that. Else it may have been a queue that bears less than we thought,
-  // or was not lost by us.
+  // While more was tried it was that. Else it may have been a queue that bears less than we
+  // thought, or was not lost by us.
   if (gain_ > 1) calm_rounds_ = std::min(2 * calm_rounds_, kMostCalmRounds);
   bearable_ = std::max(kLeastBearable, bearable_ / 2);
   starting_ = false;

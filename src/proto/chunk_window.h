@@ -99,8 +99,8 @@ class ChunkWindow {
   bool starting_ = true;
   std::size_t start_window_ = kStartBytes;
   Clock::time_point paced_until_{};
-  Clock::time_point looked_at_{};  // by a sender that waits; else nothing
-  Nanoseconds away_{0};            // how long such a sender has lately been away at most
+  Clock::time_point looked_at_{};    // by a sender that waits; else nothing
+  Nanoseconds away_{0};              // how long such a sender has lately been away at most
   double bearable_ = kMostBearable;  // queue that the path is believed to bear, as a share of it
   double gain_ = 1;
   std::array<double, kRateRounds> rates_{};  // bytes a second, the best of each round

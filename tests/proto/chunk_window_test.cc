@@ -63,7 +63,8 @@ class Model {
         break;
       }
       now_ = std::max(now_, confirmation(outcome, left < bytes / 2));
-      if (left != 0 && window_.paced_until() > looked_) now_ = std::min(now_, window_.paced_until());
+      if (left != 0 && window_.paced_until() > looked_)
+        now_ = std::min(now_, window_.paced_until());
       be_away();
       looked_ = now_;
     }

@@ -396,8 +396,8 @@ TEST(LeatBench, TransferTellsWhatFailedAtTheOtherHost) {
   Program listener("bench/leat-bench", {"transfer", "--listen", "127.0.0.1:0", "--cpus", "1000"});
   const std::string port = listener.wait_for("--connect HOST:");
   ASSERT_NE(port, "");
-  const ProgramResult result = bench({"transfer", "--connect", "127.0.0.1:" + port, "-s", "64K",
-                                      "--carriers", "auto", "-r", "2"});
+  const ProgramResult result = bench(
+      {"transfer", "--connect", "127.0.0.1:" + port, "-s", "64K", "--carriers", "auto", "-r", "2"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out, HasSubstr(" 0/2 ")) << "it goes on after the first";
   EXPECT_THAT(result.out, HasSubstr("at the receiver: cannot run on core 1000"));
