@@ -1,0 +1,193 @@
+"""What the programs of this folder share: starting servers and clients, waiting, ending all of it, and comparing."""
+import hashlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROLES = HERE / "roles"
+PATIENCE = 60  # seconds that nothing takes
+
+
+class Failure(Exception):
+    """What a program did wrong."""
+
+
+def has(name):
+    """Whether there is such a program, or file."""
+    return os.path.exists(name) if name.startswith("/") else shutil.which(name) is not None
+
+
+def digest(data):
+    """A short name of bytes, or of a file's."""
+    if isinstance(data, pathlib.Path):
+        data = data.read_bytes()
+    return f"{len(data)} bytes {hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def pattern(size, seed=1):
+    """Bytes without short repetitions, the same in every run."""
+    return hashlib.shake_128(str(seed).encode()).digest(size)
+
+
+def short(value):
+    text = repr(value)
+    return text if len(text) < 400 else f"{text[:200]} ... {text[-200:]}"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def listens(port):
+    """Whether a socket of this host listens there; does not connect, which a server would see."""
+    wanted = f":{port:04X}"
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table, encoding="ascii") as lines:
+            for line in lines:
+                fields = line.split()
+                if fields[1].endswith(wanted) and fields[3] == "0A":
+                    return True
+    return False
+
+
+class Folder:
+    """A scratch folder that everybody may use, because servers give up being root."""
+
+    def __init__(self, keep):
+        self.keep = keep
+
+    def __enter__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="programs-"))
+        self.path.chmod(0o777)
+        return self.path
+
+    def __exit__(self, *_):
+        if self.keep:
+            print(f"kept {self.path}")
+        else:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Run:
+    """One run of a program's server and clients. `results` must be the same in every run; `speeds` need not."""
+
+    def __init__(self, folder, server_runner, client_runner):
+        self.folder = folder
+        self.server_runner = server_runner
+        self.client_runner = client_runner
+        self.results = {}
+        self.speeds = {}
+        self.processes = []
+
+    def text(self, baseline=None):
+        parts = [f"{len(self.results)} results"]
+        for name, speed in self.speeds.items():
+            ratio = ""
+            if baseline is not None and baseline.speeds.get(name):
+                ratio = f" ({speed / baseline.speeds[name]:.2f} of TCP)"
+            parts.append(f"{name} {speed:.4g}{ratio}")
+        return ", ".join(parts)
+
+    # Programs
+
+    def start(self, command, runner, before=(), **options):
+        """Starts a program in a session of its own, whose output goes to files."""
+        number = len(self.processes)
+        out = self.folder / f"out.{number}"
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stdout", out.open("wb"))
+        process = subprocess.Popen(
+            [*before, *runner, *map(str, command)], cwd=self.folder, start_new_session=True,
+            stderr=(self.folder / f"err.{number}").open("wb"), **options)
+        process.name = str(command[0])
+        process.out = out
+        process.err = self.folder / f"err.{number}"
+        self.processes.append(process)
+        return process
+
+    def serve(self, command, port, **options):
+        """Starts a server and waits until it listens."""
+        server = self.start(command, self.server_runner, **options)
+        deadline = time.monotonic() + 20
+        while not listens(port):
+            if server.poll() is not None:
+                raise Failure(f"{server.name} ended with {server.returncode}: {self.errors_of(server)}")
+            if time.monotonic() > deadline:
+                raise Failure(f"{server.name} does not listen: {self.errors_of(server)}")
+            time.sleep(0.01)
+        return server
+
+    def start_client(self, command, **options):
+        return self.start(command, self.client_runner, **options)
+
+    def finish(self, process, timeout=PATIENCE, codes=(0,)):
+        """Waits for the end of a program and returns its output."""
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.stop(process, signal.SIGKILL)
+            raise Failure(f"{process.name} took longer than {timeout} s: {self.errors_of(process)}") from None
+        if code not in codes:
+            raise Failure(f"{process.name} ended with {code}: {self.errors_of(process)}")
+        return process.out.read_bytes()
+
+    def client(self, command, timeout=PATIENCE, codes=(0,), **options):
+        """Runs a client to its end and returns its output."""
+        return self.finish(self.start_client(command, **options), timeout, codes)
+
+    @staticmethod
+    def errors_of(process):
+        return short((process.err.read_bytes() + process.out.read_bytes())[-600:].decode(errors="replace"))
+
+    @staticmethod
+    def stop(process, how=signal.SIGTERM):
+        """Ends a program and all of its session's group."""
+        try:
+            os.killpg(process.pid, how)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(5)
+
+    def stop_all(self):
+        for process in reversed(self.processes):
+            self.stop(process)
+
+    # What must be the same
+
+    def file(self, name, content):
+        """Writes a file and returns its path."""
+        path = self.folder / name
+        path.write_bytes(content)
+        path.chmod(0o666)
+        return path
+
+    def result(self, name, value):
+        self.results[name] = value
+
+    def speed(self, name, value):
+        """Higher is better."""
+        self.speeds[name] = float(value)
+
+
+def run(module, folder, server_runner, client_runner):
+    """One run of a program, all of whose processes are gone after it."""
+    one = Run(folder, server_runner, client_runner)
+    try:
+        module.run(one)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Failure(str(error)) from error
+    finally:
+        one.stop_all()
+    return one
