@@ -1,0 +1,112 @@
+// fork, exec and posix_spawn.
+#include <pthread.h>
+#include <spawn.h>
+#include <stdarg.h>
+
+#include <vector>
+
+#include "preload/call.h"
+#include "preload/epoll_set.h"
+#include "preload/inheritance.h"
+#include "preload/side_lock.h"
+
+namespace leat::preload {
+
+void forget_stream_lock() noexcept;
+
+namespace {
+
+void in_child() {
+  forget_thread_id();
+  forget_pool_lock();
+  forget_stream_lock();
+  EpollSet::after_fork_in_child();
+}
+
+[[gnu::constructor]] void start() {
+  real();
+  pthread_atfork(nullptr, nullptr, in_child);
+  inherit();
+}
+
+// The arguments of execl and its kin, up to the null.
+std::vector<char*> arguments_of(const char* first, va_list& rest) {
+  std::vector<char*> arguments{const_cast<char*>(first)};
+  while (arguments.back() != nullptr) arguments.push_back(va_arg(rest, char*));
+  return arguments;
+}
+
+}  // namespace
+}  // namespace leat::preload
+
+using namespace leat::preload;  // NOLINT: the functions below are C's
+
+// A child of vfork() shares our tables with its parent, and must not change them.
+LEAT_CALL pid_t vfork() noexcept { return real().fork(); }
+
+LEAT_CALL int execve(const char* path, char* const* arguments, char* const* environment) noexcept {
+  Inheritance inheritance(environment, false);
+  return real().execve(path, arguments, inheritance.environment());
+}
+
+LEAT_CALL int execv(const char* path, char* const* arguments) noexcept {
+  return execve(path, arguments, environ);
+}
+
+LEAT_CALL int execvpe(const char* file, char* const* arguments,
+                      char* const* environment) noexcept {
+  Inheritance inheritance(environment, false);
+  return real().execvpe(file, arguments, inheritance.environment());
+}
+
+LEAT_CALL int execvp(const char* file, char* const* arguments) noexcept {
+  return execvpe(file, arguments, environ);
+}
+
+LEAT_CALL int fexecve(int fd, char* const* arguments, char* const* environment) noexcept {
+  Inheritance inheritance(environment, false);
+  return real().fexecve(fd, arguments, inheritance.environment());
+}
+
+LEAT_CALL int execl(const char* path, const char* first, ...) noexcept {
+  va_list rest;
+  va_start(rest, first);
+  const std::vector<char*> arguments = arguments_of(first, rest);
+  va_end(rest);
+  return execve(path, arguments.data(), environ);
+}
+
+LEAT_CALL int execlp(const char* file, const char* first, ...) noexcept {
+  va_list rest;
+  va_start(rest, first);
+  const std::vector<char*> arguments = arguments_of(first, rest);
+  va_end(rest);
+  return execvpe(file, arguments.data(), environ);
+}
+
+LEAT_CALL int execle(const char* path, const char* first, ...) noexcept {
+  va_list rest;
+  va_start(rest, first);
+  const std::vector<char*> arguments = arguments_of(first, rest);
+  char* const* environment = va_arg(rest, char* const*);
+  va_end(rest);
+  return execve(path, arguments.data(), environment);
+}
+
+LEAT_CALL int posix_spawn(pid_t* child, const char* path,
+                          const posix_spawn_file_actions_t* actions,
+                          const posix_spawnattr_t* attributes, char* const* arguments,
+                          char* const* environment) {
+  Inheritance inheritance(environment, true);
+  return real().posix_spawn(child, path, actions, attributes, arguments,
+                            inheritance.environment());
+}
+
+LEAT_CALL int posix_spawnp(pid_t* child, const char* file,
+                           const posix_spawn_file_actions_t* actions,
+                           const posix_spawnattr_t* attributes, char* const* arguments,
+                           char* const* environment) {
+  Inheritance inheritance(environment, true);
+  return real().posix_spawnp(child, file, actions, attributes, arguments,
+                             inheritance.environment());
+}

@@ -1,0 +1,168 @@
+// Making connections, closing them, and their options.
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "preload/call.h"
+#include "preload/configuration.h"
+
+namespace leat::preload {
+namespace {
+
+int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags, bool with_flags) {
+  for (;;) {
+    const socklen_t room = bytes != nullptr ? *bytes : 0;
+    const int accepted = with_flags ? real().accept4(fd, address, bytes, flags)
+                                    : real().accept(fd, address, bytes);
+    if (accepted < 0) return accepted;
+    forget(accepted);
+    const Reference listener = find(fd);
+    if (!listener.is(Kind::kListener) || after_accept(listener, accepted)) return accepted;
+    // As if the connection had been reset before it was accepted.
+    real().close(accepted);
+    if (bytes != nullptr) *bytes = room;
+  }
+}
+
+int get_kept(const Connection& connection, std::uint32_t flag, void* value, socklen_t* bytes) {
+  const int set = (connection.own().flags.load(std::memory_order_relaxed) & flag) != 0 ? 1 : 0;
+  *bytes = std::min<socklen_t>(*bytes, sizeof(set));
+  std::memcpy(value, &set, *bytes);
+  return 0;
+}
+
+int keep(Connection& connection, std::uint32_t flag, const void* value, socklen_t bytes) {
+  int set = 0;
+  if (bytes < sizeof(set)) {
+    errno = EINVAL;
+    return -1;
+  }
+  std::memcpy(&set, value, sizeof(set));
+  if (set != 0) {
+    connection.own().flags.fetch_or(flag, std::memory_order_relaxed);
+  } else {
+    connection.own().flags.fetch_and(~flag, std::memory_order_relaxed);
+  }
+  return 0;
+}
+
+void keep_linger(Connection& connection, const void* value, socklen_t bytes) {
+  linger time{};
+  if (bytes < sizeof(time)) return;
+  std::memcpy(&time, value, sizeof(time));
+  const int abort = time.l_onoff != 0 && time.l_linger == 0 ? 1 : 0;
+  keep(connection, kAbort, &abort, sizeof(abort));
+}
+
+}  // namespace
+}  // namespace leat::preload
+
+using namespace leat::preload;  // NOLINT: the functions below are C's
+
+LEAT_CALL int socket(int domain, int type, int protocol) noexcept {
+  const int fd = real().socket(domain, type, protocol);
+  if (fd >= 0) forget(fd);  // closed in a way that we could not see
+  return fd;
+}
+
+LEAT_CALL int listen(int fd, int backlog) noexcept {
+  Reference socket = find(fd);
+  before_listen(fd, socket);
+  const int result = real().listen(fd, backlog);
+  if (result == 0) after_listen(fd, socket, backlog);
+  return result;
+}
+
+LEAT_CALL int accept(int fd, sockaddr* address, socklen_t* bytes) {
+  return accept_one(fd, address, bytes, 0, false);
+}
+
+LEAT_CALL int accept4(int fd, sockaddr* address, socklen_t* bytes, int flags) {
+  return accept_one(fd, address, bytes, flags, true);
+}
+
+LEAT_CALL int connect(int fd, const sockaddr* address, socklen_t bytes) {
+  Reference socket = find(fd);
+  const bool marked = before_connect(fd, socket, address, bytes);
+  const int result = real().connect(fd, address, bytes);
+  if (marked && (result == 0 || errno == EINPROGRESS || errno == EINTR))
+    socket->connecting.store(true, std::memory_order_release);
+  if (socket.is(Kind::kSocket) && socket->connecting.load(std::memory_order_acquire))
+    after_connect(fd, socket);
+  return result;
+}
+
+LEAT_CALL int shutdown(int fd, int how) noexcept {
+  const Reference object = carried(fd, false);
+  if (!object || how < SHUT_RD || how > SHUT_RDWR) return real().shutdown(fd, how);
+  if ((object->connection.poll_mask() & POLLHUP) != 0) {
+    errno = ENOTCONN;
+    return -1;
+  }
+  object->connection.shutdown(fd, how);
+  return 0;
+}
+
+LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* bytes) noexcept {
+  const Reference object = carried(fd, false);
+  if (!object || value == nullptr || bytes == nullptr)
+    return real().getsockopt(fd, level, name, value, bytes);
+  Connection& connection = object->connection;
+  if (level == IPPROTO_TCP && name == TCP_NODELAY)
+    return get_kept(connection, kNoDelay, value, bytes);
+  if (level == IPPROTO_TCP && name == TCP_CORK) return get_kept(connection, kCork, value, bytes);
+  if (level == SOL_SOCKET && name == SO_ERROR && *bytes >= sizeof(int)) {
+    const int error = connection.own().error.exchange(0, std::memory_order_acq_rel);
+    std::memcpy(value, &error, sizeof(error));
+    *bytes = sizeof(error);
+    return 0;
+  }
+  return real().getsockopt(fd, level, name, value, bytes);
+}
+
+LEAT_CALL int setsockopt(int fd, int level, int name, const void* value,
+                         socklen_t bytes) noexcept {
+  const Reference object = carried(fd, false);
+  if (!object) return real().setsockopt(fd, level, name, value, bytes);
+  Connection& connection = object->connection;
+  if (level == IPPROTO_TCP && name == TCP_NODELAY && value != nullptr)
+    return keep(connection, kNoDelay, value, bytes);
+  if (level == IPPROTO_TCP && name == TCP_CORK && value != nullptr)
+    return keep(connection, kCork, value, bytes);
+  // What would change how the kernel's own socket carries the doorbell.
+  if (level == IPPROTO_TCP && name == TCP_ULP) {
+    errno = ENOENT;
+    return -1;
+  }
+  if (level == SOL_SOCKET && name == SO_ZEROCOPY) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  if (level == SOL_SOCKET && name == SO_RCVLOWAT) return 0;
+  const int result = real().setsockopt(fd, level, name, value, bytes);
+  if (result == 0 && level == SOL_SOCKET && name == SO_LINGER)
+    keep_linger(connection, value, bytes);
+  return result;
+}
+
+LEAT_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, request);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  const Reference object = carried(fd, false);
+  if (object && request == FIONREAD) {
+    *static_cast<int*>(argument) = static_cast<int>(object->connection.readable_bytes());
+    return 0;
+  }
+  if (object && (request == SIOCOUTQ || request == SIOCOUTQNSD)) {
+    *static_cast<int*>(argument) = static_cast<int>(object->connection.unread_by_peer());
+    return 0;
+  }
+  return real().ioctl(fd, request, argument);
+}

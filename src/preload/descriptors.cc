@@ -1,0 +1,139 @@
+#include "preload/descriptors.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <new>
+
+#include "base/spin_lock.h"
+#include "preload/epoll_set.h"
+
+namespace leat::preload {
+namespace {
+
+std::atomic<int> highest{-1};
+detail::SpinLock pool_lock;
+Object* free_objects = nullptr;
+
+Object* new_object() {
+  const std::lock_guard guard(pool_lock);
+  if (free_objects == nullptr) return new (std::nothrow) Object;
+  Object* object = free_objects;
+  free_objects = object->next_free;
+  return object;
+}
+
+void release(Object* object) {
+  // Acquire-release: the last one sees what all others did.
+  if (object->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  switch (object->kind.load(std::memory_order_relaxed)) {
+    case Kind::kConnection:
+      if (object->connection.memfd() >= 0) close_hidden(object->connection.memfd());
+      object->connection.detach();
+      break;
+    case Kind::kListener:
+    case Kind::kSocket:
+      if (object->meeting_fd >= 0) close_hidden(object->meeting_fd);
+      object->meeting_fd = -1;
+      break;
+    case Kind::kEpoll:
+      delete object->set;
+      object->set = nullptr;
+      break;
+    default:
+      break;
+  }
+  object->kind.store(Kind::kFree, std::memory_order_relaxed);
+  object->connecting.store(false, std::memory_order_relaxed);
+  const std::lock_guard guard(pool_lock);
+  object->next_free = free_objects;
+  free_objects = object;
+}
+
+void set(int fd, Object* object) {
+  int seen = highest.load(std::memory_order_relaxed);
+  while (fd > seen && !highest.compare_exchange_weak(seen, fd, std::memory_order_relaxed)) {
+  }
+  // Release: who finds the object sees its fields.
+  Object* old = descriptor_table[fd].exchange(object, std::memory_order_acq_rel);
+  if (old != nullptr) release(old);
+}
+
+}  // namespace
+
+constinit std::atomic<Object*> descriptor_table[kMostDescriptors] = {};
+
+Reference::~Reference() {
+  if (object_ != nullptr) release(object_);
+}
+
+Reference acquire(int fd) noexcept {
+  for (;;) {
+    Object* object = descriptor_table[fd].load(std::memory_order_acquire);
+    if (object == nullptr) return {};
+    std::uint32_t count = object->references.load(std::memory_order_relaxed);
+    while (count != 0 && !object->references.compare_exchange_weak(count, count + 1,
+                                                                   std::memory_order_acq_rel)) {
+    }
+    if (count == 0) continue;  // just being freed; the table no longer has it
+    Reference reference(object);
+    if (descriptor_table[fd].load(std::memory_order_acquire) == object) return reference;
+  }
+}
+
+Reference add(int fd, Kind kind) noexcept {
+  if (fd < 0 || fd >= kMostDescriptors) return {};
+  Object* object = new_object();
+  if (object == nullptr) return {};
+  object->references.store(2, std::memory_order_relaxed);  // the table's and the caller's
+  object->kind.store(kind, std::memory_order_release);
+  set(fd, object);
+  return Reference(object);
+}
+
+void add_duplicate(int from, int to) noexcept {
+  if (from == to || to < 0 || to >= kMostDescriptors) return;
+  Reference object = find(from);
+  if (!object) {
+    forget(to);
+    return;
+  }
+  object->references.fetch_add(1, std::memory_order_relaxed);  // we hold one
+  set(to, object.get());
+}
+
+void forget(int fd) noexcept {
+  if (fd < 0 || fd >= kMostDescriptors) return;
+  if (descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) return;
+  Object* old = descriptor_table[fd].exchange(nullptr, std::memory_order_acq_rel);
+  if (old != nullptr) release(old);
+}
+
+int hide(int fd) noexcept {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  // The upper half of the numbers, so that the program's own stay small, as without us.
+  const rlim_t most = limit.rlim_cur < kMostDescriptors ? limit.rlim_cur : kMostDescriptors;
+  const long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, static_cast<long>(most / 2));
+  syscall(SYS_close, fd);
+  if (high < 0) return -1;
+  add(static_cast<int>(high), Kind::kOwn);
+  return static_cast<int>(high);
+}
+
+void close_hidden(int fd) noexcept {
+  forget(fd);
+  syscall(SYS_close, fd);
+}
+
+bool is_hidden(int fd) noexcept { return find(fd).is(Kind::kOwn); }
+
+void forget_pool_lock() noexcept { pool_lock.unlock(); }
+
+int highest_known() noexcept { return highest.load(std::memory_order_relaxed); }
+
+}  // namespace leat::preload

@@ -1,0 +1,108 @@
+// What this library knows of the program's descriptors.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "preload/connection.h"
+
+namespace leat::preload {
+
+class EpollSet;
+
+enum class Kind : std::uint8_t {
+  kFree,
+  kSocket,      // of TCP, not decided yet
+  kListener,    // of TCP, where leat's connections are accepted
+  kConnection,  // carried
+  kEpoll,
+  kOwn,  // ours: the program can neither close nor see it
+};
+
+// What one or several descriptors (dup) stand for. Lives in a pool whose memory is never given back,
+// so that a look at one that is just being freed is harmless: references() tells.
+struct Object {
+  std::atomic<std::uint32_t> references{0};
+  std::atomic<Kind> kind{Kind::kFree};
+  std::atomic<bool> connecting{false};  // kSocket: connect() is under way
+  int meeting_fd = -1;                  // kListener: where offers arrive; kSocket: to offer by
+  unsigned code = 0;                    // kListener
+  uid_t owner = 0;                      // kListener: who called listen()
+  std::uint16_t port = 0;               // kListener
+  Connection connection;                // kConnection
+  EpollSet* set = nullptr;              // kEpoll
+  Object* next_free = nullptr;
+};
+
+// A counted reference. Empty: nothing is known of that descriptor, it is the kernel's alone.
+class Reference {
+ public:
+  Reference() noexcept = default;
+  explicit Reference(Object* object) noexcept : object_(object) {}
+  Reference(Reference&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Reference& operator=(Reference&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Reference();
+
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+  Object* operator->() const noexcept { return object_; }
+  Object& operator*() const noexcept { return *object_; }
+  Object* get() const noexcept { return object_; }
+  // Acquire, with the release of become(): who sees the kind sees its fields.
+  Kind kind() const noexcept {
+    return object_ == nullptr ? Kind::kFree : object_->kind.load(std::memory_order_acquire);
+  }
+  bool is(Kind kind_) const noexcept { return kind() == kind_; }
+
+ private:
+  Object* object_ = nullptr;
+};
+
+inline constexpr int kMostDescriptors = 1 << 20;
+// Zero from the start, also for constructors of other libraries; untouched pages cost nothing.
+extern constinit std::atomic<Object*> descriptor_table[kMostDescriptors];
+
+Reference acquire(int fd) noexcept;
+
+// The hot look: empty at the price of one load for descriptors that are not ours.
+inline Reference find(int fd) noexcept {
+  if (fd < 0 || fd >= kMostDescriptors) return {};
+  // Relaxed: acquire() looks again with order.
+  if (descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) [[likely]]
+    return {};
+  return acquire(fd);
+}
+
+// A new object for `fd`, in place of what was known. Empty if memory is out.
+Reference add(int fd, Kind kind) noexcept;
+// Both descriptors mean the same from now on; forgets what `to` meant.
+void add_duplicate(int from, int to) noexcept;
+void forget(int fd) noexcept;
+
+// Takes a descriptor out of the program's sight, to a high number; closes the old one. -1 if there
+// is none free.
+int hide(int fd) noexcept;
+void close_hidden(int fd) noexcept;
+bool is_hidden(int fd) noexcept;
+
+// Calls `visit(fd, object)` for every known descriptor in [first, last].
+template <typename Visit>
+void for_each(int first, int last, Visit visit);
+
+int highest_known() noexcept;
+// In a forked child, where nobody holds the lock of the pool.
+void forget_pool_lock() noexcept;
+
+template <typename Visit>
+void for_each(int first, int last, Visit visit) {
+  for (int fd = first; fd <= last && fd <= highest_known(); ++fd) {
+    if (Reference object = find(fd)) visit(fd, object);
+  }
+}
+
+}  // namespace leat::preload

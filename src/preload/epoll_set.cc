@@ -1,0 +1,360 @@
+#include "preload/epoll_set.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <mutex>
+
+#include "preload/meeting.h"
+#include "preload/real.h"
+#include "preload/waiting.h"
+
+namespace leat::preload {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::nanoseconds;
+
+constexpr std::uint32_t kAlways = EPOLLERR | EPOLLHUP;
+constexpr std::uint32_t kFlags = EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP;
+// How many rounds that found something pass until one asks the kernel too.
+constexpr unsigned kRoundsPerKernel = 8;
+// How many wakings by the bell pass until its rings are taken off the kernel's socket.
+constexpr unsigned kWakesPerDrain = 16;
+
+struct Registry {
+  detail::SpinLock lock;
+  std::unordered_map<EpollSet*, int> sets;  // and a descriptor
+};
+
+Registry& registry() {
+  static Registry* const kept = new Registry;
+  return *kept;
+}
+
+std::uint64_t new_mark() {
+  // 32 random bits above the descriptor: the program's own data is not like it.
+  static const std::uint64_t random = [] {
+    std::uint32_t bits = 0;
+    if (getrandom(&bits, sizeof(bits), 0) != sizeof(bits)) bits = 0x9e3779b9;
+    return static_cast<std::uint64_t>(bits | 1U) << 32;
+  }();
+  return random;
+}
+
+}  // namespace
+
+EpollSet::EpollSet(int fd) : process_(getpid()), mark_(new_mark()) {
+  const std::lock_guard guard(registry().lock);
+  registry().sets.emplace(this, fd);
+}
+
+EpollSet::~EpollSet() {
+  const std::lock_guard guard(registry().lock);
+  registry().sets.erase(this);
+}
+
+bool EpollSet::empty() {
+  const std::lock_guard guard(lock_);
+  return items_.empty();
+}
+
+EpollSet::Item* EpollSet::marked(std::uint64_t data) {
+  if ((data & ~std::uint64_t{0xffffffff}) != mark_) return nullptr;
+  const auto found = items_.find(static_cast<int>(data & 0xffffffff));
+  return found == items_.end() ? nullptr : found->second.get();
+}
+
+int EpollSet::register_in_kernel(int epoll_fd, int operation, Item& item) const {
+  epoll_event event{};
+  event.data.u64 = mark(item.fd);
+  event.events = item.object.is(Kind::kConnection)
+                     ? EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET | (item.events & EPOLLPRI)
+                     : item.events;
+  return real().epoll_ctl(epoll_fd, operation, item.fd, &event);
+}
+
+void EpollSet::heat(Item& item) {
+  if (item.hot || item.object.is(Kind::kSocket)) return;
+  item.hot = true;
+  hot_.push_back(&item);
+}
+
+int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event, Reference& object) {
+  const std::lock_guard guard(lock_);
+  const auto found = items_.find(fd);
+  if (operation == EPOLL_CTL_DEL) {
+    const int result = real().epoll_ctl(epoll_fd, operation, fd, event);
+    if (found != items_.end()) {
+      std::erase(hot_, found->second.get());
+      items_.erase(found);
+    }
+    return result;
+  }
+  if (event == nullptr || (operation != EPOLL_CTL_ADD && operation != EPOLL_CTL_MOD))
+    return real().epoll_ctl(epoll_fd, operation, fd, event);
+  if (operation == EPOLL_CTL_MOD && found == items_.end())
+    return real().epoll_ctl(epoll_fd, operation, fd, event);
+  auto item = std::make_unique<Item>();
+  item->fd = fd;
+  item->object = Reference(object.get());
+  object->references.fetch_add(1, std::memory_order_relaxed);  // the item's
+  item->events = event->events;
+  item->data = event->data;
+  item->seen_arrivals = ~std::uint64_t{0};  // whatever is there is new
+  if (register_in_kernel(epoll_fd, operation, *item) != 0) return -1;
+  if (found != items_.end()) std::erase(hot_, found->second.get());
+  Item& kept = *item;
+  items_[fd] = std::move(item);
+  heat(kept);
+  return 0;
+}
+
+void EpollSet::closed(int epoll_fd, int fd) {
+  const std::lock_guard guard(lock_);
+  const auto found = items_.find(fd);
+  if (found == items_.end()) return;
+  // With a duplicate alive the kernel would keep it, and nobody could take it out again. But a forked
+  // child must not take out what its parent still has.
+  if (process_ == getpid()) real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, nullptr);
+  std::erase(hot_, found->second.get());
+  items_.erase(found);
+}
+
+void EpollSet::carried(int epoll_fd, const Object* object) {
+  const std::lock_guard guard(lock_);
+  for (auto& [fd, item] : items_) {
+    if (item->object.get() != object) continue;
+    register_in_kernel(epoll_fd, EPOLL_CTL_MOD, *item);
+    heat(*item);
+  }
+}
+
+void EpollSet::socket_is_carried(const Object* object) {
+  std::vector<std::pair<EpollSet*, int>> sets;
+  {
+    const std::lock_guard guard(registry().lock);
+    for (const auto& [set, fd] : registry().sets) sets.emplace_back(set, fd);
+  }
+  for (const auto& [set, fd] : sets) {
+    // Still there: its descriptor holds it.
+    const Reference holder = find(fd);
+    if (holder.is(Kind::kEpoll) && holder->set == set) set->carried(fd, object);
+  }
+}
+
+void EpollSet::descriptor_is_closed(int closed_fd) {
+  std::vector<std::pair<EpollSet*, int>> sets;
+  {
+    const std::lock_guard guard(registry().lock);
+    for (const auto& [set, fd] : registry().sets) sets.emplace_back(set, fd);
+  }
+  for (const auto& [set, fd] : sets) {
+    const Reference holder = find(fd);
+    if (holder.is(Kind::kEpoll) && holder->set == set) set->closed(fd, closed_fd);
+  }
+}
+
+void EpollSet::after_fork_in_child() {
+  // Another thread of the parent may have held them; here there is none.
+  registry().lock.unlock();
+  for (const auto& [set, fd] : registry().sets) set->lock_.unlock();
+}
+
+std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
+  if (item.disabled) return 0;
+  if (item.object.is(Kind::kEpoll)) {
+    const bool inside = item.object->set->ready(item.fd);
+    if (inside && consume && (item.events & EPOLLONESHOT) != 0) item.disabled = true;
+    return inside ? (item.events & EPOLLIN) : 0;
+  }
+  if (!item.object.is(Kind::kConnection)) return 0;
+  const Connection& connection = item.object->connection;
+  const std::uint64_t arrivals = connection.arrival_mark();
+  const std::uint32_t full = connection.full_mark();
+  const std::uint32_t ready = connection.poll_mask() & ((item.events & ~kFlags) | kAlways);
+  if (ready == 0) {
+    item.reported = 0;
+    return 0;
+  }
+  if ((item.events & EPOLLET) != 0) {
+    const bool edge = (ready & ~item.reported) != 0 || arrivals != item.seen_arrivals ||
+                      (full != item.seen_full && (ready & EPOLLOUT) != 0);
+    if (!edge) return 0;
+  }
+  if (consume) {
+    item.reported = ready;
+    item.seen_arrivals = arrivals;
+    item.seen_full = full;
+    if ((item.events & EPOLLONESHOT) != 0) item.disabled = true;
+  }
+  return ready;
+}
+
+int EpollSet::collect(epoll_event* events, int most) {
+  int count = 0;
+  while (count < most && !kept_.empty()) {
+    events[count++] = kept_.back();
+    kept_.pop_back();
+  }
+  const std::size_t items = hot_.size();
+  for (std::size_t i = 0; i < items && count < most; ++i) {
+    Item& item = *hot_[(next_ + i) % items];
+    const std::uint32_t ready = take_ready(item, true);
+    if (ready == 0) continue;
+    events[count].events = ready;
+    events[count++].data = item.data;
+  }
+  if (items != 0) next_ = (next_ + 1) % items;
+  return count;
+}
+
+// Replaces marks by the program's data and drops what is not for it. Returns how many remain.
+int EpollSet::from_kernel(epoll_event* events, int count) {
+  int kept = 0;
+  for (int i = 0; i < count; ++i) {
+    Item* item = marked(events[i].data.u64);
+    if (item == nullptr) {
+      if ((events[i].data.u64 & ~std::uint64_t{0xffffffff}) != mark_) events[kept++] = events[i];
+      continue;
+    }
+    if (item->object.is(Kind::kSocket)) {
+      if ((item->events & EPOLLONESHOT) != 0) item->disabled = false;
+      events[kept] = events[i];
+      events[kept++].data = item->data;
+      continue;
+    }
+    heat(*item);
+    if (!item->object.is(Kind::kConnection)) continue;
+    Connection& connection = item->object->connection;
+    const std::uint32_t got = events[i].events;
+    if ((got & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || ++item->wakes % kWakesPerDrain == 0)
+      connection.look_at_kernel(item->fd);
+    if ((got & EPOLLRDHUP) != 0) connection.look_at_kernel(item->fd);  // bytes, then the end
+    if ((got & EPOLLPRI & item->events) != 0) {
+      events[kept].events = EPOLLPRI;
+      events[kept++].data = item->data;
+    }
+  }
+  return kept;
+}
+
+// Leaves all that is idle to the bell. False if something has come meanwhile.
+bool EpollSet::arm_hot() {
+  for (std::size_t i = 0; i < hot_.size();) {
+    Item& item = *hot_[i];
+    if (item.object.is(Kind::kEpoll)) {
+      item.object->set->arm_all();
+    } else if (item.object.is(Kind::kConnection) && !item.disabled) {
+      const std::uint32_t missing = (item.events & ~kFlags) & ~item.object->connection.poll_mask();
+      // An edge that was reported must be seen again, so both are armed.
+      item.object->connection.arm((item.events & EPOLLET) != 0 ? item.events : missing | POLLRDHUP);
+    }
+    if (take_ready(item, false) != 0) return false;
+    if (item.object.is(Kind::kEpoll)) {
+      ++i;  // has no bell of its own
+      continue;
+    }
+    item.hot = false;
+    hot_[i] = hot_.back();
+    hot_.pop_back();
+  }
+  return true;
+}
+
+void EpollSet::arm_all() {
+  const std::lock_guard guard(lock_);
+  arm_hot();
+}
+
+bool EpollSet::ready(int epoll_fd) {
+  epoll_event events[16];
+  const std::lock_guard guard(lock_);
+  if (!kept_.empty()) return true;
+  const int count = from_kernel(events, real().epoll_wait(epoll_fd, events, 16, 0));
+  kept_.insert(kept_.end(), events, events + std::max(count, 0));
+  if (!kept_.empty()) return true;
+  return std::any_of(hot_.begin(), hot_.end(),
+                     [this](Item* item) { return take_ready(*item, false) != 0; });
+}
+
+// Decides connections whose handshake has ended.
+void EpollSet::settle(const epoll_event* events, int count) {
+  for (int i = 0; i < count; ++i) {
+    if ((events[i].data.u64 & ~std::uint64_t{0xffffffff}) != mark_) continue;
+    const int fd = static_cast<int>(events[i].data.u64 & 0xffffffff);
+    Reference object = find(fd);
+    if (object.is(Kind::kSocket)) after_connect(fd, object);
+  }
+}
+
+int EpollSet::spin(int epoll_fd, epoll_event* events, int most) {
+  Spin spin;
+  while (spin.again()) {
+    const std::lock_guard guard(lock_);
+    if (hot_.empty()) return 0;
+    if (const int count = collect(events, most); count != 0) {
+      spin.found();
+      return count;
+    }
+    if (++rounds_ % 512 == 0) {
+      const int got = real().epoll_wait(epoll_fd, events, most, 0);
+      if (const int count = from_kernel(events, got); count > 0) return count;
+    }
+  }
+  return 0;
+}
+
+int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* timeout,
+                   const sigset_t* mask) {
+  auto deadline = Clock::time_point::max();
+  const bool at_once = timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_nsec == 0;
+  if (timeout != nullptr && timeout->tv_sec < 1'000'000'000)
+    deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
+  bool spun = at_once;
+  for (;;) {
+    bool armed = at_once;
+    int count = 0;
+    {
+      const std::lock_guard guard(lock_);
+      count = collect(events, most);
+      // What became ready by itself must not hide the kernel's own for long.
+      if (count != 0 && (count == most || ++rounds_ % kRoundsPerKernel != 0)) return count;
+      if (count != 0 || at_once) {
+        const int got = real().epoll_wait(epoll_fd, events + count, most - count, 0);
+        if (got < 0) return count != 0 ? count : -1;
+        const int kept = from_kernel(events + count, got);
+        if (count == 0 && kept == 0 && got > 0) count = collect(events, most);
+        return count + kept;
+      }
+      if (spun) armed = arm_hot();
+    }
+    if (!spun) {
+      spun = true;
+      count = spin(epoll_fd, events, most);
+      if (count != 0) return count;
+      continue;
+    }
+    if (!armed) continue;
+    timespec left{};
+    if (deadline != Clock::time_point::max()) {
+      const auto rest = std::max(nanoseconds(0), nanoseconds(deadline - Clock::now()));
+      left = {.tv_sec = rest.count() / 1'000'000'000, .tv_nsec = rest.count() % 1'000'000'000};
+    }
+    const int got = real().epoll_pwait2(
+        epoll_fd, events, most, deadline == Clock::time_point::max() ? nullptr : &left, mask);
+    if (got <= 0) return got;
+    // A connect() may have ended: then it is decided before the program hears of it.
+    settle(events, got);
+    const std::lock_guard guard(lock_);
+    count = from_kernel(events, got);
+    if (count < most) count += collect(events + count, most - count);
+    if (count != 0) return count;
+  }
+}
+
+}  // namespace leat::preload

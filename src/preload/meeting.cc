@@ -1,0 +1,506 @@
+#include "preload/meeting.h"
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "preload/configuration.h"
+#include "preload/epoll_set.h"
+#include "preload/real.h"
+
+namespace leat::preload {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Maximum segment sizes, all below half of what loopback opens its window with (the kernel would cut
+// others), the listener's below the connector's (each end learns the smaller of both).
+constexpr int kListenerBase = 28'000;
+constexpr int kCodeStep = 16;  // timestamps take 12 bytes off what the connector learns
+constexpr unsigned kCodes = 256;
+constexpr int kConnectorBase = 32'448;
+constexpr unsigned kUserCodes = 256;
+static_assert(kListenerBase % kCodeStep == 0 && kCodeStep > TCPOLEN_TSTAMP_APPA);
+static_assert(kListenerBase + static_cast<int>(kCodes) * kCodeStep < kConnectorBase);
+
+constexpr auto kOfferTimeout = std::chrono::seconds(2);
+constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
+
+struct Offer {
+  std::uint32_t magic;
+  std::uint32_t refused;  // 1: stays with TCP, no memory
+  Address connector;
+  Address acceptor;
+};
+
+class ErrnoKeeper {
+ public:
+  ErrnoKeeper() noexcept : kept_(errno) {}
+  ~ErrnoKeeper() { errno = kept_; }
+  ErrnoKeeper(const ErrnoKeeper&) = delete;
+  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
+
+ private:
+  int kept_;
+};
+
+int option(int fd, int level, int name) {
+  int value = -1;
+  socklen_t bytes = sizeof(value);
+  if (real().getsockopt(fd, level, name, &value, &bytes) != 0) return -1;
+  return value;
+}
+
+void set_option(int fd, int level, int name, int value) {
+  real().setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+unsigned user_code(uid_t user) { return (user ^ (user >> 8)) % kUserCodes; }
+
+Address local_address(int fd) {
+  sockaddr_storage storage{};
+  socklen_t bytes = sizeof(storage);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return {};
+  return Address::from(storage);
+}
+
+Address peer_address(int fd) {
+  sockaddr_storage storage{};
+  socklen_t bytes = sizeof(storage);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return {};
+  return Address::from(storage);
+}
+
+sockaddr_un meeting_place(std::uint16_t port, unsigned code, socklen_t& bytes) {
+  sockaddr_un place{};
+  place.sun_family = AF_UNIX;
+  // Abstract: the name belongs to the network namespace, as the port does.
+  const int length = snprintf(place.sun_path + 1, sizeof(place.sun_path) - 1, "leat-run/%u/%u/%u",
+                              kMemoryVersion, unsigned{port}, code);
+  bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                 static_cast<std::size_t>(length));
+  return place;
+}
+
+int connect_to(std::uint16_t port, unsigned code, int fd) {
+  socklen_t bytes = 0;
+  const sockaddr_un place = meeting_place(port, code, bytes);
+  return real().connect(fd, reinterpret_cast<const sockaddr*>(&place), bytes);
+}
+
+int unix_socket() {
+  const int fd = real().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  // A queue that stays full must not hold up connect() for ever.
+  const timeval patience{.tv_sec = 1, .tv_usec = 0};
+  if (fd >= 0) real().setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  return fd;
+}
+
+bool send_offer(int fd, const Offer& offer, int memfd) {
+  iovec vector{.iov_base = const_cast<Offer*>(&offer), .iov_len = sizeof(offer)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  if (memfd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &memfd, sizeof(int));
+  }
+  return real().sendmsg(fd, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(offer));
+}
+
+// The offer that waits in an accepted unix connection. False: none that can be used.
+bool receive_offer(int fd, Offer& offer, int& memfd) {
+  memfd = -1;
+  pollfd wait{.fd = fd, .events = POLLIN};
+  if (real().poll(&wait, 1, 1000) != 1) return false;
+  iovec vector{.iov_base = &offer, .iov_len = sizeof(offer)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t got = real().recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); got >= 0 && header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+      std::memcpy(&memfd, CMSG_DATA(header), sizeof(int));
+  }
+  return got == static_cast<ssize_t>(sizeof(offer)) && offer.magic == kMemoryMagic;
+}
+
+// Why this connection cannot be carried, or null.
+const char* unsuitable(int fd) {
+  if (option(fd, SOL_SOCKET, SO_ZEROCOPY) > 0) return "SO_ZEROCOPY is set";
+  if (option(fd, SOL_SOCKET, SO_RCVLOWAT) > 1) return "SO_RCVLOWAT is set";
+  return nullptr;
+}
+
+int new_memory(const Address& connector, const Address& acceptor) {
+  const int memfd = memfd_create("leat-connection", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (memfd < 0) return -1;
+  if (ftruncate(memfd, kMemoryBytes) == 0 &&
+      real().fcntl(memfd, F_ADD_SEALS,
+                   reinterpret_cast<void*>(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) == 0) {
+    void* memory = mmap(nullptr, kHeaderBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    if (memory != MAP_FAILED) {
+      auto* header = static_cast<SharedMemory*>(memory);
+      header->magic = kMemoryMagic;
+      header->version = kMemoryVersion;
+      header->connector = connector;
+      header->acceptor = acceptor;
+      munmap(memory, kHeaderBytes);
+      return memfd;
+    }
+  }
+  real().close(memfd);
+  return -1;
+}
+
+// What every carried connection's kernel socket needs.
+void prepare_doorbell(int fd, Object& object) {
+  // Rings of the bell must not wait for each other's acknowledgement (Nagle).
+  if (option(fd, IPPROTO_TCP, TCP_NODELAY) > 0)
+    object.connection.own().flags.fetch_or(kNoDelay, std::memory_order_relaxed);
+  if (option(fd, IPPROTO_TCP, TCP_CORK) > 0) {
+    object.connection.own().flags.fetch_or(kCork, std::memory_order_relaxed);
+    set_option(fd, IPPROTO_TCP, TCP_CORK, 0);
+  }
+  linger value{};
+  socklen_t bytes = sizeof(value);
+  if (real().getsockopt(fd, SOL_SOCKET, SO_LINGER, &value, &bytes) == 0 && value.l_onoff != 0 &&
+      value.l_linger == 0)
+    object.connection.own().flags.fetch_or(kAbort, std::memory_order_relaxed);
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+void stay_with_tcp(int fd, const char* why) {
+  if (log_enabled(Level::kInfo))
+    log(Level::kInfo, "%s - %s: TCP (%s)", local_address(fd).text().c_str(),
+        peer_address(fd).text().c_str(), why);
+}
+
+// The code of the user in the connector's SYN, or -1 if it is not under leat-run.
+int user_code_of_syn(int fd) {
+  std::uint8_t syn[256];
+  socklen_t bytes = sizeof(syn);
+  if (real().getsockopt(fd, IPPROTO_TCP, TCP_SAVED_SYN, syn, &bytes) != 0 || bytes < 40) return -1;
+  const std::size_t ip = (syn[0] >> 4) == 4 ? (syn[0] & 15U) * 4U : 40U;
+  if (bytes < ip + 20) return -1;
+  const std::size_t end = ip + (syn[ip + 12] >> 4) * 4U;
+  for (std::size_t at = ip + 20; at + 3 < end && end <= bytes;) {
+    if (syn[at] == TCPOPT_EOL) break;
+    if (syn[at] == TCPOPT_NOP) {
+      ++at;
+    } else if (syn[at] == TCPOPT_MAXSEG) {
+      const int code = ((syn[at + 2] << 8) | syn[at + 3]) - kConnectorBase;
+      return code >= 0 && code < static_cast<int>(kUserCodes) ? code : -1;
+    } else {
+      at += syn[at + 1] < 2 ? 2U : syn[at + 1];
+    }
+  }
+  return -1;
+}
+
+// The code that the listener's SYN-ACK had, or -1 if it is not under leat-run.
+int listener_code(const tcp_info& info) {
+  const bool stamps = (info.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0;
+  const int size = static_cast<int>(info.tcpi_snd_mss) + (stamps ? TCPOLEN_TSTAMP_APPA : 0);
+  const int distance = size - kListenerBase;
+  if (distance < 0 || distance % kCodeStep != 0) return -1;
+  const int code = distance / kCodeStep;
+  return code < static_cast<int>(kCodes) ? code : -1;
+}
+
+// Leaves the offer, or that there is none. Whether it is carried.
+bool offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) {
+  Offer offer{kMemoryMagic, 0, local_address(fd), peer_address(fd)};
+  bool reached = false;
+  for (int attempt = 0; attempt < 20 && !reached; ++attempt) {
+    reached = connect_to(offer.acceptor.port, code, place) == 0;
+    if (!reached && errno != ECONNREFUSED && errno != EINTR) break;
+    // A listener in the middle of its listen() has its mark before its meeting place.
+    if (!reached) usleep(1000);
+  }
+  if (!reached) {
+    why = "the listener has no meeting place any more";
+    return false;
+  }
+  ucred listener{};
+  socklen_t bytes = sizeof(listener);
+  real().getsockopt(place, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
+  why = unsuitable(fd);
+  if (listener.uid != geteuid() && geteuid() != 0) {
+    why = "the listener belongs to another user";
+    // Who accepts sees that from the SYN, and waits for no word of ours.
+    if (user_code(listener.uid) != user_code(geteuid())) return false;
+  }
+  int memfd = why == nullptr ? new_memory(offer.connector, offer.acceptor) : -1;
+  if (why == nullptr && memfd < 0) why = "no shared memory to be had";
+  if (memfd >= 0 && !attach_memory(object, memfd, 0)) {
+    real().close(memfd);
+    memfd = -1;
+    why = "the shared memory cannot be mapped";
+  }
+  offer.refused = memfd < 0 ? 1 : 0;
+  if (send_offer(place, offer, memfd)) {
+    if (memfd >= 0) object.connection.attach(object.connection.memory(), 0, hide(memfd));
+    return memfd >= 0;
+  }
+  why = "the offer cannot be sent";
+  if (memfd >= 0) {
+    real().close(memfd);
+    object.connection.detach();
+  }
+  return false;
+}
+
+// Puts an offer that is another acceptor's back into the queue.
+void give_back(const Object& listener, const Offer& offer, int memfd) {
+  const int fd = unix_socket();
+  if (fd >= 0 && connect_to(listener.port, listener.code, fd) == 0)
+    send_offer(fd, offer, memfd);
+  else
+    log(Level::kError, "an offer could not be given back: %s", strerror(errno));
+  if (fd >= 0) real().close(fd);
+}
+
+bool trusted(const Object& listener, int fd) {
+  ucred sender{};
+  socklen_t bytes = sizeof(sender);
+  if (real().getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &sender, &bytes) != 0) return false;
+  // Our own user: another process that accepts here gave the offer back.
+  return sender.uid == listener.owner || sender.uid == 0 || sender.uid == geteuid();
+}
+
+enum class Taken { kOffer, kRefusal, kNothing };
+
+// Takes the offer for this connection from the queue, waiting for it if need be.
+Taken take_offer(const Object& listener, int fd, int& memfd) {
+  const Address connector = peer_address(fd);
+  const Address acceptor = local_address(fd);
+  auto deadline = Clock::now() + kOfferTimeout;
+  bool ended = false;
+  while (Clock::now() < deadline) {
+    const int meeting =
+        real().accept4(listener.meeting_fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (meeting < 0) {
+      pollfd waits[2] = {{.fd = listener.meeting_fd, .events = POLLIN},
+                         {.fd = fd, .events = POLLRDHUP}};
+      real().poll(waits, 2, 10);
+      // Closed, or killed before its offer. The offer may still be in another acceptor's hand.
+      if (!ended && (waits[1].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+        ended = true;
+        deadline = Clock::now() + kEndedTimeout;
+      }
+      if (ended) usleep(1000);
+      continue;
+    }
+    Offer offer{};
+    const bool good = receive_offer(meeting, offer, memfd);
+    const bool right = good && offer.connector == connector && offer.acceptor == acceptor;
+    if (good && !right) give_back(listener, offer, memfd);
+    const bool known = trusted(listener, meeting);
+    real().close(meeting);
+    if (right && offer.refused != 0) return Taken::kRefusal;
+    if (right && known && memfd >= 0) return Taken::kOffer;
+    if (memfd >= 0) real().close(memfd);
+    if (good && !right) sched_yield();  // let the other acceptor find it
+  }
+  return Taken::kNothing;
+}
+
+}  // namespace
+
+bool is_tcp(int fd) noexcept {
+  const ErrnoKeeper keeper;
+  if (option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return false;
+  const int domain = option(fd, SOL_SOCKET, SO_DOMAIN);
+  return domain == AF_INET || domain == AF_INET6;
+}
+
+bool is_connectable(int fd) noexcept {
+  if (!is_tcp(fd)) return false;
+  const ErrnoKeeper keeper;
+  tcp_info info{};
+  socklen_t bytes = sizeof(info);
+  return real().getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+         info.tcpi_state == TCP_CLOSE;
+}
+
+bool attach_memory(Object& object, int memfd, unsigned side) noexcept {
+  // Sealed against shrinking: no bus error.
+  const int seals = real().fcntl(memfd, F_GET_SEALS, nullptr);
+  const off_t bytes = lseek(memfd, 0, SEEK_END);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || bytes != static_cast<off_t>(kMemoryBytes))
+    return false;
+  void* memory =
+      mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
+  if (memory == MAP_FAILED) return false;
+  auto* header = static_cast<SharedMemory*>(memory);
+  if (header->magic != kMemoryMagic || header->version != kMemoryVersion) {
+    munmap(memory, kMemoryBytes);
+    return false;
+  }
+  object.connection.attach(header, side, -1);
+  return true;
+}
+
+void before_listen(int fd, Reference& socket) noexcept {
+  const ErrnoKeeper keeper;
+  if (socket.is(Kind::kListener) || !is_tcp(fd)) return;
+  if (!socket) socket = add(fd, Kind::kSocket);
+  if (!socket) return;
+  // Any code will do: two listeners at one port only must not have the same.
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
+  set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, kListenerBase + static_cast<int>(socket->code) * kCodeStep);
+}
+
+void after_listen(int fd, Reference& socket, int backlog) noexcept {
+  const ErrnoKeeper keeper;
+  if (!socket.is(Kind::kSocket)) return;
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size);
+  int meeting = -1;
+  if (matches(storage)) meeting = real().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  socket->port = Address::from(storage).port;
+  bool bound = false;
+  for (unsigned attempt = 0; meeting >= 0 && attempt < kCodes && !bound; ++attempt) {
+    socklen_t bytes = 0;
+    const sockaddr_un place = meeting_place(socket->port, socket->code, bytes);
+    bound = bind(meeting, reinterpret_cast<const sockaddr*>(&place), bytes) == 0;
+    if (bound) break;
+    socket->code = (socket->code + 1) % kCodes;
+    set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
+               kListenerBase + static_cast<int>(socket->code) * kCodeStep);
+  }
+  if (bound && real().listen(meeting, backlog < 128 ? 128 : backlog) == 0) {
+    socket->meeting_fd = hide(meeting);
+    if (socket->meeting_fd >= 0) {
+      socket->owner = geteuid();
+      socket->kind.store(Kind::kListener, std::memory_order_release);
+      return;
+    }
+  } else if (meeting >= 0) {
+    real().close(meeting);
+  }
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, 0);
+  forget(fd);
+  socket = {};
+}
+
+bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept {
+  const ErrnoKeeper keeper;
+  sockaddr_storage storage{};
+  if (address == nullptr || bytes > sizeof(storage) || bytes < sizeof(sockaddr_in)) return false;
+  std::memcpy(&storage, address, bytes);
+  if ((storage.ss_family != AF_INET && storage.ss_family != AF_INET6) || !matches(storage))
+    return false;
+  if (socket && (!socket.is(Kind::kSocket) || socket->connecting.load(std::memory_order_acquire)))
+    return false;
+  if (!is_tcp(fd)) return false;
+  // With fast open the connection begins with the first bytes, before anything could be agreed.
+  if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
+  if (!socket) socket = add(fd, Kind::kSocket);
+  if (!socket) return false;
+  // Made now: later the process may be out of descriptors, and the other end wait for nothing.
+  if (socket->meeting_fd < 0) {
+    const int meeting = unix_socket();
+    socket->meeting_fd = meeting < 0 ? -1 : hide(meeting);
+  }
+  if (socket->meeting_fd < 0) return false;
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
+             kConnectorBase + static_cast<int>(user_code(geteuid())));
+  return true;
+}
+
+void after_connect(int fd, Reference& socket) noexcept {
+  const ErrnoKeeper keeper;
+  if (!socket.is(Kind::kSocket) || socket->meeting_fd < 0) return;
+  tcp_info info{};
+  socklen_t bytes = sizeof(info);
+  if (real().getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
+  if (info.tcpi_state == TCP_SYN_SENT || info.tcpi_state == TCP_SYN_RECV) return;
+  // Only one of several threads that notice it together.
+  if (!socket->connecting.exchange(false, std::memory_order_acq_rel)) return;
+  const int place = std::exchange(socket->meeting_fd, -1);
+  if (info.tcpi_state == TCP_CLOSE) {  // refused: the socket may be used for another attempt
+    close_hidden(place);
+    return;
+  }
+  const int code = listener_code(info);
+  const char* why = "the peer is not under leat-run";
+  if (code >= 0 && offer_memory(fd, *socket, place, static_cast<unsigned>(code), why)) {
+    prepare_doorbell(fd, *socket);
+    socket->kind.store(Kind::kConnection, std::memory_order_release);
+    EpollSet::socket_is_carried(socket.get());
+    if (log_enabled(Level::kInfo))
+      log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
+          peer_address(fd).text().c_str());
+    close_hidden(place);
+    return;
+  }
+  close_hidden(place);
+  stay_with_tcp(fd, why);
+}
+
+bool after_accept(const Reference& listener, int fd) noexcept {
+  const ErrnoKeeper keeper;
+  const int code = user_code_of_syn(fd);
+  if (code < 0) {
+    stay_with_tcp(fd, "the peer is not under leat-run");
+    return true;
+  }
+  if (static_cast<unsigned>(code) != user_code(listener->owner) &&
+      static_cast<unsigned>(code) != user_code(0)) {
+    stay_with_tcp(fd, "the peer belongs to another user");
+    return true;
+  }
+  int memfd = -1;
+  const Taken taken = take_offer(*listener, fd, memfd);
+  if (taken == Taken::kRefusal) {
+    stay_with_tcp(fd, "the peer cannot share memory");
+    return true;
+  }
+  if (taken == Taken::kNothing) {
+    log(Level::kWarn, "%s: announced shared memory, but never offered it; the connection is dropped",
+        peer_address(fd).text().c_str());
+    return false;
+  }
+  Reference object = add(fd, Kind::kSocket);
+  if (!object || !attach_memory(*object, memfd, 1)) {
+    forget(fd);
+    real().close(memfd);
+    log(Level::kWarn, "%s: the shared memory it offered cannot be used; the connection is dropped",
+        peer_address(fd).text().c_str());
+    return false;
+  }
+  object->connection.attach(object->connection.memory(), 1, hide(memfd));
+  prepare_doorbell(fd, *object);
+  object->kind.store(Kind::kConnection, std::memory_order_release);
+  if (log_enabled(Level::kInfo))
+    log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
+        peer_address(fd).text().c_str());
+  return true;
+}
+
+}  // namespace leat::preload

@@ -1,0 +1,40 @@
+// How the two ends of a TCP connection find out that both run under leat-run, and share memory.
+//
+// Nothing is sent to a peer that knows nothing of leat. The TCP handshake itself tells: a listener
+// under leat-run sets the maximum segment size of its SYN-ACK to a value that names where offers are
+// taken (an abstract unix socket, by port and a code of 256), a connecting socket that of its SYN to
+// one that says "I shall offer, as this user". So when connect() or accept() returns both ends know
+// what the other is, whichever process accepts. The connecting side then leaves its offer (a memfd
+// and the two addresses) in the unix socket's queue, before its connect() returns, or says there
+// that it stays with TCP; who accepts takes it from there by the addresses.
+#pragma once
+
+#include <sys/socket.h>
+
+#include "preload/descriptors.h"
+
+namespace leat::preload {
+
+// Before and after the kernel's listen(). Keeps errno.
+void before_listen(int fd, Reference& socket) noexcept;
+void after_listen(int fd, Reference& socket, int backlog) noexcept;
+
+// Before the kernel's connect(): true if the socket was marked.
+bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept;
+// When the kernel says that it is connected (or may be): decides, and becomes a kConnection or is
+// forgotten. While the handshake is still under way nothing changes. Keeps errno.
+void after_connect(int fd, Reference& socket) noexcept;
+
+// What the kernel's accept() gave. False: the offer that was announced never came, so that the
+// connection must not be used.
+bool after_accept(const Reference& listener, int fd) noexcept;
+
+// Whether it is a TCP socket.
+bool is_tcp(int fd) noexcept;
+// A TCP socket that is neither connected nor listening.
+bool is_connectable(int fd) noexcept;
+
+// Maps the memory of a connection. False if it is not what it should be.
+bool attach_memory(Object& object, int memfd, unsigned side) noexcept;
+
+}  // namespace leat::preload

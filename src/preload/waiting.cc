@@ -1,0 +1,170 @@
+#include "preload/waiting.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+
+#include "preload/configuration.h"
+#include "preload/real.h"
+#include "preload/listening.h"
+
+namespace leat::preload {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::nanoseconds;
+
+constexpr unsigned kRoundsPerLookAtClock = 32;
+constexpr auto kLeastSpin = std::chrono::microseconds(2);
+// Who is not the one that listens to the bell looks for itself so often, should that one be killed.
+constexpr auto kNap = std::chrono::milliseconds(10);
+
+thread_local nanoseconds spin_limit{-1};
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+bool ready(int fd, Connection& connection, Want want, std::size_t bytes) {
+  if (want == Want::kData)
+    return connection.readable_bytes() != 0 || (connection.poll_mask() & POLLRDHUP) != 0;
+  (void)fd;
+  return connection.room(bytes) || (connection.poll_mask() & POLLOUT) != 0;
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value) {
+  const timespec nap{.tv_sec = 0, .tv_nsec = nanoseconds(kNap).count()};
+  // Not FUTEX_PRIVATE: processes of this end may share it.
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &nap, nullptr, 0);
+}
+
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::uint32_t>& count) noexcept : count_(count) {
+    count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~Counted() { count_.fetch_sub(1, std::memory_order_seq_cst); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::uint32_t>& count_;
+};
+
+// Sleeps in the kernel's recv() itself, which takes the ring of the bell at the same time, and brings
+// with it how signals, SA_RESTART, SO_RCVTIMEO, O_NONBLOCK and cancellation work.
+int sleep_in_receive(int fd, Connection& connection, Want want) {
+  char rings[64];
+  const ssize_t got = real().recv(fd, rings, sizeof(rings), 0);
+  if (got > 0) return 0;
+  if (got < 0 && errno == EINTR) return EINTR;
+  if (got < 0 && errno == EAGAIN) return want == Want::kData ? EAGAIN : 0;
+  if (got < 0 && errno == EBADF) return EBADF;
+  // The end, or our own shutdown(SHUT_RD), after which the kernel sleeps no more.
+  if (got == 0 && (connection.own().flags.load(std::memory_order_acquire) & kReadShut) != 0) {
+    connection.look_at_kernel(fd, true);
+    usleep(200);
+    return 0;
+  }
+  connection.peer_gone();
+  return 0;
+}
+
+int sleep_in_poll(int fd, Connection& connection, Clock::time_point deadline) {
+  const auto left = std::max(nanoseconds(0), nanoseconds(deadline - Clock::now()));
+  if (left == nanoseconds(0)) return EAGAIN;
+  const timespec time{.tv_sec = left.count() / 1'000'000'000,
+                      .tv_nsec = left.count() % 1'000'000'000};
+  pollfd wait{.fd = fd, .events = POLLIN};
+  const int woken = real().ppoll(&wait, 1, &time, nullptr);
+  if (woken < 0) return errno;
+  if (woken > 0) connection.look_at_kernel(fd, true);
+  return 0;
+}
+
+}  // namespace
+
+Spin::Spin() noexcept {
+  const nanoseconds most = spin_time();
+  if (spin_limit < nanoseconds(0)) spin_limit = most;
+  limit_ = spin_limit;
+  if (limit_ > nanoseconds(0)) start_ = Clock::now();
+}
+
+bool Spin::again() noexcept {
+  if (limit_ == nanoseconds(0)) return false;
+  ++rounds_;
+  pause();
+  if (rounds_ % kRoundsPerLookAtClock != 0) return true;
+  if (Clock::now() - start_ >= limit_) {
+    spin_limit = std::max(limit_ / 2, std::min<nanoseconds>(kLeastSpin, spin_time()));
+    return false;
+  }
+  // After the first moments somebody else may have better use for this core, the peer above all.
+  sched_yield();
+  return true;
+}
+
+void Spin::found() noexcept {
+  const nanoseconds most = spin_time();
+  spin_limit = limit_ >= most / 4 ? most : limit_ * 4;
+}
+
+Clock::time_point socket_deadline(int fd, int option) noexcept {
+  timeval time{};
+  socklen_t bytes = sizeof(time);
+  if (real().getsockopt(fd, SOL_SOCKET, option, &time, &bytes) != 0 ||
+      (time.tv_sec == 0 && time.tv_usec == 0))
+    return Clock::time_point::max();
+  return Clock::now() + std::chrono::seconds(time.tv_sec) +
+         std::chrono::microseconds(time.tv_usec);
+}
+
+bool is_nonblocking(int fd) noexcept {
+  const int flags = real().fcntl(fd, F_GETFL, nullptr);
+  return flags >= 0 && (flags & O_NONBLOCK) != 0;
+}
+
+int wait_for(int fd, Connection& connection, Want want, std::size_t bytes) {
+  if (is_nonblocking(fd)) return EAGAIN;
+  Spin spin;
+  while (spin.again()) {
+    if (ready(fd, connection, want, bytes)) {
+      spin.found();
+      return 0;
+    }
+    if (connection.peer().note.load(std::memory_order_relaxed) != kNotClosed) break;
+  }
+  Side& own = connection.own();
+  own.sleeps.store(own.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  const auto deadline = socket_deadline(fd, want == Want::kData ? SO_RCVTIMEO : SO_SNDTIMEO);
+  for (;;) {
+    const Listening listening(&own);
+    const std::uint32_t turn = own.turn.load(std::memory_order_seq_cst);
+    const Counted counted(own.others);
+    connection.arm(want == Want::kData ? POLLIN : POLLOUT);
+    if (ready(fd, connection, want, bytes)) return 0;
+    if (listening.ours()) {
+      if (want == Want::kRoom && deadline != Clock::time_point::max())
+        return sleep_in_poll(fd, connection, deadline);
+      return sleep_in_receive(fd, connection, want);
+    }
+    futex_wait(own.turn, turn);
+    if (ready(fd, connection, want, bytes)) return 0;
+    if (Clock::now() >= deadline) return EAGAIN;
+  }
+}
+
+}  // namespace leat::preload

@@ -1,0 +1,39 @@
+// Waiting: spin for a while, then sleep in the kernel until the bell rings.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "preload/connection.h"
+
+namespace leat::preload {
+
+// Looks for what a caller waits for until its time is over. The time adapts within LEAT_SPIN_US: it
+// shrinks where looking was in vain, so that idle threads, and more threads than cores, do not burn
+// them.
+class Spin {
+ public:
+  Spin() noexcept;
+  // Whether to look once more; gives other threads the core now and then.
+  bool again() noexcept;
+  void found() noexcept;
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+  std::chrono::nanoseconds limit_;
+  unsigned rounds_ = 0;
+};
+
+enum class Want { kData, kRoom };
+
+// Blocks until there may be data, or room for `bytes` (or part of it). Returns 0: look again; or an
+// errno: EINTR, EAGAIN (the descriptor does not block, or its timeout has passed). A cancellation
+// point.
+int wait_for(int fd, Connection& connection, Want want, std::size_t bytes);
+
+// When a socket timeout (SO_RCVTIMEO, SO_SNDTIMEO) passes; time_point::max(): never.
+std::chrono::steady_clock::time_point socket_deadline(int fd, int option) noexcept;
+
+bool is_nonblocking(int fd) noexcept;
+
+}  // namespace leat::preload
