@@ -249,6 +249,28 @@ Cases transfer_cases() {
          SAY(close(fd));
        }},
 
+      {"transfer.all_that_is_there",
+       [](Side& side) {
+         // What FIONREAD counts, one call takes, wherever a buffer wraps around.
+         const int fd = side.connected();
+         int whole = 0;
+         Bytes buffer(70001);
+         for (int i = 0; i < 60; ++i) {
+           wait_bytes(side, fd, 70001);
+           whole += recv(fd, buffer.data(), buffer.size(), 0) == std::ssize(buffer) ? 1 : 0;
+           side.tell();
+         }
+         SAY(whole);
+         side.say_data("last", buffer);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         for (unsigned i = 0; i < 60; ++i) {
+           send_all(side, fd, pattern(70001, i));
+           side.hear();
+         }
+       }},
+
       {"transfer.half_closed_long",
        [](Side& side) {
          const int fd = side.connected();

@@ -43,7 +43,9 @@ def benchmark(run, port, name, *options):
 
 def run(run):
     port = harness.free_port()
-    run.serve(["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", run.folder,
+    data = run.folder / f"redis.{port}"  # of each run its own, because it loads what another one saved
+    data.mkdir()
+    run.serve(["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", data,
                "--enable-debug-command", "yes"], port)
 
     def cli(*words, **options):
