@@ -43,12 +43,17 @@ endforeach()
 # libleat_scml.so finds libleat.so beside itself, and programs find both, wherever the prefix is.
 set_target_properties(leat_scml PROPERTIES INSTALL_RPATH "$ORIGIN")
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE leat_bin_to_lib)
-foreach(program leat-info leat-plan leat-bench leat-provision)
+foreach(program leat-info leat-plan leat-bench leat-provision leat-run)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${leat_bin_to_lib}")
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+
+# Apart from the libraries that programs link, so that nobody does by accident.
+if(TARGET leat_preload)
+  install(TARGETS leat_preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/leat)
+endif()
 
 file(GLOB leat_man_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.1)
 if(leat_man_pages)

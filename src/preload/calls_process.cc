@@ -9,10 +9,9 @@
 #include "preload/epoll_set.h"
 #include "preload/inheritance.h"
 #include "preload/side_lock.h"
+#include "preload/stdio_streams.h"
 
 namespace leat::preload {
-
-void forget_stream_lock() noexcept;
 
 namespace {
 

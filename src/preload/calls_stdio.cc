@@ -1,66 +1,12 @@
-// FILE* on a carried connection. The C library's own streams call the kernel past us, so such a
-// stream is made of functions that call us.
-#include <fcntl.h>
+// fdopen, fileno and dprintf.
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include <mutex>
-#include <new>
-#include <unordered_map>
-
-#include "base/spin_lock.h"
 #include "preload/call.h"
+#include "preload/stdio_streams.h"
 
 namespace leat::preload {
 namespace {
-
-struct Stream {
-  FILE* file = nullptr;
-  int fd = -1;
-};
-
-struct Streams {
-  detail::SpinLock lock;
-  std::unordered_map<const FILE*, int> descriptors;
-};
-
-Streams& streams() {
-  static Streams* const kept = new Streams;
-  return *kept;
-}
-
-ssize_t read_stream(void* cookie, char* bytes, size_t count) {
-  return ::read(static_cast<Stream*>(cookie)->fd, bytes, count);
-}
-
-// All of it: stdio takes a short count for an error.
-ssize_t write_stream(void* cookie, const char* bytes, size_t count) {
-  size_t done = 0;
-  while (done < count) {
-    const ssize_t put = ::write(static_cast<Stream*>(cookie)->fd, bytes + done, count - done);
-    if (put < 0) return done != 0 ? static_cast<ssize_t>(done) : 0;
-    done += static_cast<size_t>(put);
-  }
-  return static_cast<ssize_t>(done);
-}
-
-int close_stream(void* cookie) {
-  auto* stream = static_cast<Stream*>(cookie);
-  {
-    const std::lock_guard guard(streams().lock);
-    streams().descriptors.erase(stream->file);
-  }
-  const int fd = stream->fd;
-  delete stream;
-  return ::close(fd);
-}
-
-int descriptor_of(const FILE* file) {
-  const std::lock_guard guard(streams().lock);
-  const auto found = streams().descriptors.find(file);
-  return found == streams().descriptors.end() ? -1 : found->second;
-}
 
 // Whether the mode says nothing that the descriptor forbids; as fdopen, only the letter counts.
 bool good_mode(const char* mode) {
@@ -68,25 +14,6 @@ bool good_mode(const char* mode) {
 }
 
 }  // namespace
-
-FILE* open_stream(int fd, const char* mode) {
-  auto* stream = new (std::nothrow) Stream;
-  if (stream == nullptr) return nullptr;
-  stream->fd = fd;
-  // Sockets can be read and written, whatever else is asked for.
-  const char how[3] = {mode[0], strchr(mode, '+') != nullptr ? '+' : '\0', '\0'};
-  stream->file = fopencookie(stream, how, {read_stream, write_stream, nullptr, close_stream});
-  if (stream->file == nullptr) {
-    delete stream;
-    return nullptr;
-  }
-  const std::lock_guard guard(streams().lock);
-  streams().descriptors.emplace(stream->file, fd);
-  return stream->file;
-}
-
-void forget_stream_lock() noexcept { streams().lock.unlock(); }
-
 }  // namespace leat::preload
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
@@ -97,12 +24,12 @@ LEAT_CALL FILE* fdopen(int fd, const char* mode) noexcept {
 }
 
 LEAT_CALL int fileno(FILE* file) noexcept {
-  const int fd = descriptor_of(file);
+  const int fd = stream_descriptor(file);
   return fd >= 0 ? fd : real().fileno(file);
 }
 
 LEAT_CALL int fileno_unlocked(FILE* file) noexcept {
-  const int fd = descriptor_of(file);
+  const int fd = stream_descriptor(file);
   return fd >= 0 ? fd : real().fileno_unlocked(file);
 }
 

@@ -109,7 +109,11 @@ LEAT_CALL int epoll_ctl(int epoll_fd, int operation, int fd, epoll_event* event)
     object = add(fd, Kind::kSocket);
   if (object.is(Kind::kSocket) && object->connecting.load(std::memory_order_acquire))
     after_connect(fd, object);
-  if (!object || object.is(Kind::kListener) || object.is(Kind::kOwn))
+  if (object.is(Kind::kOwn)) {
+    errno = EBADF;
+    return -1;
+  }
+  if (!object || object.is(Kind::kListener))
     return real().epoll_ctl(epoll_fd, operation, fd, event);
   return set->set->control(epoll_fd, operation, fd, event, object);
 }

@@ -116,9 +116,10 @@ void forget(int fd) noexcept {
 int hide(int fd) noexcept {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  // The upper half of the numbers, so that the program's own stay small, as without us.
+  // The upper half of the numbers, so that the program's own stay small, as without us; not from a
+  // round number, which a program may take for one that nobody has.
   const rlim_t most = limit.rlim_cur < kMostDescriptors ? limit.rlim_cur : kMostDescriptors;
-  const long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, static_cast<long>(most / 2));
+  const long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, static_cast<long>(most / 2 + 7));
   syscall(SYS_close, fd);
   if (high < 0) return -1;
   add(static_cast<int>(high), Kind::kOwn);

@@ -12,14 +12,13 @@
 
 #include "preload/call.h"
 #include "preload/configuration.h"
+#include "preload/stdio_streams.h"
 
 #ifndef SO_COOKIE
 #define SO_COOKIE 57
 #endif
 
 namespace leat::preload {
-
-FILE* open_stream(int fd, const char* mode);
 
 namespace {
 

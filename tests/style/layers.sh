@@ -17,6 +17,7 @@ declare -rA may_include=(
   [src/attestd]="base conn trusted" # the kernel's own process
   [src/transport]="base verbs conn proto trusted"
   [src/socket]="base verbs conn proto trusted transport"
+  [src/preload]="base" # a library of its own, of base only headers
   [src/scml]="" # a library of its own on leat's public headers
   [src/tools]="base verbs conn transport trusted" # what leat-info lists and checks has no public header
   [bench]="tools verbs" # the bare write that leat-bench planned compares with
