@@ -13,8 +13,6 @@
 
 #include "case.h"
 
-extern char** environ;
-
 namespace posix_cases {
 namespace {
 

@@ -22,8 +22,6 @@
 #include "case.h"
 #include "exec.h"
 
-extern char** environ;
-
 namespace posix_cases {
 namespace {
 
@@ -83,6 +81,7 @@ class Process {
     require(::readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "readlink");
     *(command.end() - 4) = self;
     std::vector<char*> arguments;
+    arguments.reserve(command.size() + 1);
     for (std::string& word : command) arguments.push_back(word.data());
     arguments.push_back(nullptr);
 

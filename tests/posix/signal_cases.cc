@@ -264,7 +264,7 @@ Cases signal_cases() {
          sigemptyset(&none);
          sigemptyset(&usr1);
          sigaddset(&usr1, SIGUSR1);
-         SAY(sigprocmask(SIG_BLOCK, &usr1, nullptr));
+         SAY(pthread_sigmask(SIG_BLOCK, &usr1, nullptr));
          SAY(raise(SIGUSR1));
          SAY(signals);
          pollfd polled{fd, POLLIN, 0};

@@ -72,6 +72,7 @@ Cases thread_cases() {
        [](Side& side) {
          const int fd = side.connected();
          std::vector<std::thread> senders;
+         senders.reserve(4);
          for (unsigned i = 0; i < 4; ++i) {
            senders.emplace_back([&side, fd, i] {
              for (int k = 0; k < 100; ++k)

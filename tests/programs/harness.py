@@ -81,6 +81,9 @@ class Run:
 
     def __init__(self, folder, server_runner, client_runner):
         self.folder = folder
+        self.log = folder / f"log.{time.monotonic_ns()}"
+        self.log.touch()
+        self.log.chmod(0o666)
         self.server_runner = server_runner
         self.client_runner = client_runner
         self.results = {}
@@ -89,12 +92,18 @@ class Run:
 
     def text(self, baseline=None):
         parts = [f"{len(self.results)} results"]
+        if self.server_runner or self.client_runner:
+            parts.append(f"{self.carried()} connections carried")
         for name, speed in self.speeds.items():
             ratio = ""
             if baseline is not None and baseline.speeds.get(name):
                 ratio = f" ({speed / baseline.speeds[name]:.2f} of TCP)"
             parts.append(f"{name} {speed:.4g}{ratio}")
         return ", ".join(parts)
+
+    def carried(self):
+        """How many connections leat says it carried; both ends say so."""
+        return self.log.read_text(errors="replace").count("carried through shared memory") // 2
 
     # Programs
 
@@ -104,8 +113,10 @@ class Run:
         out = self.folder / f"out.{number}"
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", out.open("wb"))
+        environment = {**os.environ, "LEAT_LOG_LEVEL": "info", "LEAT_LOG_FILE": str(self.log)}
         process = subprocess.Popen(
             [*before, *runner, *map(str, command)], cwd=self.folder, start_new_session=True,
+            env=environment,
             stderr=(self.folder / f"err.{number}").open("wb"), **options)
         process.name = str(command[0])
         process.out = out

@@ -65,6 +65,9 @@ def main():
                 failures += 1
                 continue
             print(f"{name}: {carrier}: {found.text(expected)}", flush=True)
+            if carrier == "both" and found.carried() == 0:
+                print(f"{name}: {carrier}: FAILED: leat carried nothing")
+                failures += 1
             for difference in differences(expected.results, found.results):
                 print(f"{name}: {carrier}: DIFFERS: {difference}", flush=True)
                 failures += 1

@@ -19,7 +19,7 @@ def serve(run, mode):
 
 
 def ping_pong(run, port, name, *options):
-    text = run.client(["sockperf", "pp", "--tcp", "-i", "127.0.0.1", "-p", port, "-t", "1", *options]).decode()
+    text = run.client(["sockperf", "pp", "--tcp", "-i", "127.0.0.1", "-p", port, "-t", "1", "--dontwarmup", *options]).decode()
     lost = re.search(r"# dropped messages = (\d+); # duplicated messages = (\d+); # out-of-order messages = (\d+)", text)
     run.result(name, lost.groups() if lost else text[-300:])
     return float(re.search(r"Summary: Latency is ([\d.]+)", text).group(1))
@@ -34,5 +34,5 @@ def run(run):
         run.stop(server)
     server, port = serve(run, "epoll")
     ping_pong(run, port, "not blocking", "--nonblocked", "--data-integrity", "-m", "300", "--mps", "2000")
-    text = run.client(["sockperf", "tp", "--tcp", "-i", "127.0.0.1", "-p", port, "-t", "1", "-m", "1400"]).decode()
+    text = run.client(["sockperf", "tp", "--tcp", "-i", "127.0.0.1", "-p", port, "-t", "1", "--dontwarmup", "-m", "1400"]).decode()
     run.speed("throughput messages/s", re.search(r"Message Rate is (\d+)", text).group(1))
