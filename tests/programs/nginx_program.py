@@ -63,6 +63,6 @@ def run(run):
             for file, unit in (("answer", "requests/s"), ("big", "10 MB files/s")):
                 text = run.client(["wrk", "-t", "2", "-c", "64", "-d", "2s", f"{address}/{file}"]).decode()
                 # Not how many took longer than 2 s.
-            run.result(f"wrk {file}", re.findall(r"connect [1-9]\d*|read [1-9]\d*|write [1-9]\d*|Non-2xx.*", text))
+                run.result(f"wrk {file}", re.findall(r"connect [1-9]\d*|read [1-9]\d*|write [1-9]\d*|Non-2xx.*", text))
                 run.speed(f"64 connections {unit}", re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
         run.stop(server)

@@ -50,7 +50,11 @@ def main():
 
     failures = 0
     with harness.Folder(arguments.keep) as folder:
-        expected = harness.run(module, folder, [], [])
+        try:
+            expected = harness.run(module, folder, [], [])
+        except harness.Failure as failure:
+            print(f"{name}: tcp: FAILED: {failure}")
+            return 1
         print(f"{name}: tcp: {expected.text()}", flush=True)
         carriers = arguments.carriers.split(",") if arguments.runner else []
         for carrier in getattr(module, "CARRIERS", carriers):
