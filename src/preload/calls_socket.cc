@@ -127,6 +127,15 @@ LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* by
 
 LEAT_CALL int setsockopt(int fd, int level, int name, const void* value,
                          socklen_t bytes) noexcept {
+  const Reference known = find(fd);
+  if (known.is(Kind::kListener) && level == SOL_SOCKET && name == SO_RCVBUF &&
+      bytes >= sizeof(int)) {
+    // For what is accepted: with a smaller window the listener could not tell what it is.
+    int size = 0;
+    std::memcpy(&size, value, sizeof(size));
+    known->receive_buffer.store(size, std::memory_order_relaxed);
+    return 0;
+  }
   const Reference object = carried(fd, false);
   if (!object) return real().setsockopt(fd, level, name, value, bytes);
   Connection& connection = object->connection;
