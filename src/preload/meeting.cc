@@ -385,23 +385,24 @@ bool attach_memory(Object& object, int memfd, unsigned side) noexcept {
   return true;
 }
 
-void before_listen(int fd, Reference& socket) noexcept {
+bool before_listen(int fd, Reference& socket) noexcept {
   const ErrnoKeeper keeper;
-  if (socket.is(Kind::kListener) || !is_tcp(fd)) return;
-  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer) return;
+  if (socket.is(Kind::kListener) || !is_tcp(fd)) return false;
+  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer) return false;
   if (!socket) socket = add(fd, Kind::kSocket);
-  if (!socket) return;
+  if (!socket) return false;
   // Any code will do: two listeners at one port only must not have the same.
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
   set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
   set_option(fd, IPPROTO_TCP, TCP_MAXSEG, kListenerBase + static_cast<int>(socket->code) * kCodeStep);
+  return true;
 }
 
 void after_listen(int fd, Reference& socket, int backlog) noexcept {
   const ErrnoKeeper keeper;
-  if (!socket.is(Kind::kSocket) || socket->port != 0) return;
+  if (!socket.is(Kind::kSocket)) return;
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size);
