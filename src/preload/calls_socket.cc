@@ -72,9 +72,9 @@ LEAT_CALL int socket(int domain, int type, int protocol) noexcept {
 
 LEAT_CALL int listen(int fd, int backlog) noexcept {
   Reference socket = find(fd);
-  before_listen(fd, socket);
+  const bool marked = before_listen(fd, socket);
   const int result = real().listen(fd, backlog);
-  if (result == 0) after_listen(fd, socket, backlog);
+  if (result == 0 && marked) after_listen(fd, socket, backlog);
   return result;
 }
 
@@ -109,6 +109,14 @@ LEAT_CALL int shutdown(int fd, int how) noexcept {
 }
 
 LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* bytes) noexcept {
+  const Reference known = find(fd);
+  const int size = known.is(Kind::kListener) ? known->receive_buffer.load() : 0;
+  if (size > 0 && level == SOL_SOCKET && name == SO_RCVBUF && *bytes >= sizeof(int)) {
+    const int doubled = 2 * size;  // as the kernel tells it
+    std::memcpy(value, &doubled, sizeof(doubled));
+    *bytes = sizeof(doubled);
+    return 0;
+  }
   const Reference object = carried(fd, false);
   if (!object || value == nullptr || bytes == nullptr)
     return real().getsockopt(fd, level, name, value, bytes);
@@ -127,6 +135,15 @@ LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* by
 
 LEAT_CALL int setsockopt(int fd, int level, int name, const void* value,
                          socklen_t bytes) noexcept {
+  const Reference known = find(fd);
+  if (known.is(Kind::kListener) && level == SOL_SOCKET && name == SO_RCVBUF &&
+      bytes >= sizeof(int)) {
+    // For what is accepted: with a smaller window the listener could not tell what it is.
+    int size = 0;
+    std::memcpy(&size, value, sizeof(size));
+    known->receive_buffer.store(size, std::memory_order_relaxed);
+    return 0;
+  }
   const Reference object = carried(fd, false);
   if (!object) return real().setsockopt(fd, level, name, value, bytes);
   Connection& connection = object->connection;

@@ -218,6 +218,12 @@ unsigned Connection::poll_mask() const noexcept {
   return mask;
 }
 
+unsigned Connection::poll_mask(int fd) noexcept {
+  if (peer().note.load(std::memory_order_acquire) != kNotClosed && !flag(kPeerGone))
+    look_at_kernel(fd);
+  return poll_mask();
+}
+
 void Connection::arm(unsigned events) noexcept {
   if ((events & (POLLIN | POLLRDNORM | POLLRDHUP)) != 0)
     in().data_armed.store(1, std::memory_order_relaxed);
@@ -252,7 +258,8 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
 
 void Connection::peer_gone() noexcept {
   const std::uint32_t note = peer().note.load(std::memory_order_acquire);
-  const bool unread = note == kNotClosed ? unread_by_peer() != 0 : note == kClosedUnread;
+  // What was sent after an orderly close is no reason for the peer to reset what it sent before.
+  const bool unread = unread_by_peer() != 0 && note != kClosedInOrder;
   const bool reset = unread || (peer().flags.load(std::memory_order_relaxed) & kAbort) != 0;
   // Release: who sees the flag sees the error.
   if (flag(kPeerGone)) return;

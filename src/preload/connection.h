@@ -36,8 +36,10 @@ class Connection {
   std::size_t readable_bytes() const noexcept;
   std::size_t unread_by_peer() const noexcept;
   bool room(std::size_t wanted) const noexcept;
-  // What poll(2) would say: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR.
+  // What poll(2) would say: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR. With a descriptor it first
+  // follows up a word of the peer's that it has closed.
   unsigned poll_mask() const noexcept;
+  unsigned poll_mask(int fd) noexcept;
   // Before sleeping: afterwards look again. `events` as for poll.
   void arm(unsigned events) noexcept;
 

@@ -49,6 +49,8 @@ void release(Object* object) {
   }
   object->kind.store(Kind::kFree, std::memory_order_relaxed);
   object->connecting.store(false, std::memory_order_relaxed);
+  object->receive_buffer.store(0, std::memory_order_relaxed);
+  object->port = 0;
   const std::lock_guard guard(pool_lock);
   object->next_free = free_objects;
   free_objects = object;

@@ -32,6 +32,7 @@ struct Object {
   unsigned code = 0;                    // kListener
   uid_t owner = 0;                      // kListener: who called listen()
   std::uint16_t port = 0;               // kListener
+  std::atomic<int> receive_buffer{0};   // kListener: what the program set since listen()
   Connection connection;                // kConnection
   EpollSet* set = nullptr;              // kEpoll
   Object* next_free = nullptr;

@@ -173,10 +173,11 @@ std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
     return inside ? (item.events & EPOLLIN) : 0;
   }
   if (!item.object.is(Kind::kConnection)) return 0;
-  const Connection& connection = item.object->connection;
+  Connection& connection = item.object->connection;
+  const std::uint32_t mask = connection.poll_mask(item.fd);
   const std::uint64_t arrivals = connection.arrival_mark();
   const std::uint32_t full = connection.full_mark();
-  const std::uint32_t ready = connection.poll_mask() & ((item.events & ~kFlags) | kAlways);
+  const std::uint32_t ready = mask & ((item.events & ~kFlags) | kAlways);
   if (ready == 0) {
     item.reported = 0;
     return 0;
@@ -196,6 +197,7 @@ std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
 }
 
 int EpollSet::collect(epoll_event* events, int most) {
+  looked_at_ = hot_.size();
   int count = 0;
   while (count < most && !kept_.empty()) {
     events[count++] = kept_.back();
@@ -210,6 +212,20 @@ int EpollSet::collect(epoll_event* events, int most) {
     events[count++].data = item.data;
   }
   if (items != 0) next_ = (next_ + 1) % items;
+  return count;
+}
+
+// As collect(), but if that was done already only for those that became hot since.
+int EpollSet::collect_new(epoll_event* events, int most, bool collected) {
+  if (!collected) return collect(events, most);
+  int count = 0;
+  for (std::size_t i = looked_at_; i < hot_.size() && count < most; ++i) {
+    Item& item = *hot_[i];
+    const std::uint32_t ready = take_ready(item, true);
+    if (ready == 0) continue;
+    events[count].events = ready;
+    events[count++].data = item.data;
+  }
   return count;
 }
 
@@ -322,14 +338,18 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
     {
       const std::lock_guard guard(lock_);
       count = collect(events, most);
-      // What became ready by itself must not hide the kernel's own for long.
-      if (count != 0 && (count == most || ++rounds_ % kRoundsPerKernel != 0)) return count;
+      // What became ready by itself must not hide the kernel's own for long, nor those whose bell
+      // may have rung.
+      const bool all_hot = hot_.size() == items_.size();
+      if (count != 0 && (count == most || (all_hot && ++rounds_ % kRoundsPerKernel != 0)))
+        return count;
       if (count != 0 || at_once) {
         const int got = real().epoll_wait(epoll_fd, events + count, most - count, 0);
         if (got < 0) return count != 0 ? count : -1;
-        const int kept = from_kernel(events + count, got);
-        if (count == 0 && kept == 0 && got > 0) count = collect(events, most);
-        return count + kept;
+        int all = count + from_kernel(events + count, got);
+        // Those whose bell rang; what was collected before is not asked again.
+        if (got > 0 && all < most) all += collect_new(events + all, most - all, count != 0);
+        return all;
       }
       if (spun) armed = arm_hot();
     }

@@ -67,6 +67,7 @@ class EpollSet {
   void heat(Item& item);
   std::uint32_t take_ready(Item& item, bool consume);
   int collect(epoll_event* events, int most);
+  int collect_new(epoll_event* events, int most, bool collected);
   int from_kernel(epoll_event* events, int count);
   bool arm_hot();
   int spin(int epoll_fd, epoll_event* events, int most);
@@ -79,6 +80,7 @@ class EpollSet {
   std::vector<Item*> hot_;
   std::vector<epoll_event> kept_;  // of the kernel's, found by ready()
   unsigned rounds_ = 0;
+  std::size_t looked_at_ = 0;  // how many were hot at the last collect()
   std::size_t next_ = 0;  // where collect() begins, so that all get their turn
 };
 

@@ -72,9 +72,6 @@ void take_over(int fd, const Inherited& one, int hidden) {
   }
   object->connection.attach(object->connection.memory(), one.detail, hidden);
   object->kind.store(Kind::kConnection, std::memory_order_release);
-  // Made before us, and calling the kernel past us.
-  if (fd == STDIN_FILENO) stdin = open_stream(fd, "r");
-  if (fd == STDOUT_FILENO) stdout = open_stream(fd, "w");
 }
 
 }  // namespace
@@ -142,6 +139,10 @@ void inherit() noexcept {
       } else {
         add_duplicate(first, fd);
       }
+      if (!find(fd).is(Kind::kConnection)) continue;
+      // The standard streams were made before us, and call the kernel past us.
+      if (fd == STDIN_FILENO) stdin = open_stream(fd, "r");
+      if (fd == STDOUT_FILENO) stdout = open_stream(fd, "w");
     }
     if (first < 0) close_hidden(one.hidden);
   }

@@ -32,12 +32,17 @@ constexpr unsigned kUserCodes = 256;
 static_assert(kListenerBase % kCodeStep == 0 && kCodeStep > TCPOLEN_TSTAMP_APPA);
 static_assert(kListenerBase + static_cast<int>(kCodes) * kCodeStep < kConnectorBase);
 
+// A listener that opens with a smaller window makes the connector's kernel cut the size that tells.
+constexpr int kLeastReceiveBuffer = 131'072;
+constexpr std::uint32_t kMostRefusalHops = 16;
+
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
 
 struct Offer {
   std::uint32_t magic;
   std::uint32_t refused;  // 1: stays with TCP, no memory
+  std::uint32_t hops;     // how often it was given back
   Address connector;
   Address acceptor;
 };
@@ -78,6 +83,11 @@ Address peer_address(int fd) {
   socklen_t bytes = sizeof(storage);
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return {};
   return Address::from(storage);
+}
+
+// Whether a connection between them stays on this host.
+bool is_local(const Address& peer, const Address& own) {
+  return peer.bytes == own.bytes || (peer.mapped() && peer.bytes[12] == 127);
 }
 
 sockaddr_un meeting_place(std::uint16_t port, unsigned code, socklen_t& bytes) {
@@ -229,7 +239,7 @@ int listener_code(const tcp_info& info) {
 
 // Leaves the offer, or that there is none. Whether it is carried.
 bool offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) {
-  Offer offer{kMemoryMagic, 0, local_address(fd), peer_address(fd)};
+  Offer offer{kMemoryMagic, 0, 0, local_address(fd), peer_address(fd)};
   bool reached = false;
   for (int attempt = 0; attempt < 20 && !reached; ++attempt) {
     reached = connect_to(offer.acceptor.port, code, place) == 0;
@@ -270,8 +280,22 @@ bool offer_memory(int fd, Object& object, int place, unsigned code, const char*&
   return false;
 }
 
+// The size that would tell was cut on its way, so it may be that who accepts waits: says to all who
+// take offers at that port that there is none.
+void refuse_everywhere(int fd) {
+  const Offer offer{kMemoryMagic, 1, 0, local_address(fd), peer_address(fd)};
+  for (unsigned code = 0; code < kCodes; ++code) {
+    const int place = unix_socket();
+    if (place < 0) return;
+    if (connect_to(offer.acceptor.port, code, place) == 0) send_offer(place, offer, -1);
+    real().close(place);
+  }
+}
+
 // Puts an offer that is another acceptor's back into the queue.
-void give_back(const Object& listener, const Offer& offer, int memfd) {
+void give_back(const Object& listener, Offer& offer, int memfd) {
+  // One for which nobody waits must not go round for ever.
+  if (++offer.hops > kMostRefusalHops && offer.refused != 0) return;
   const int fd = unix_socket();
   if (fd >= 0 && connect_to(listener.port, listener.code, fd) == 0)
     send_offer(fd, offer, memfd);
@@ -361,17 +385,19 @@ bool attach_memory(Object& object, int memfd, unsigned side) noexcept {
   return true;
 }
 
-void before_listen(int fd, Reference& socket) noexcept {
+bool before_listen(int fd, Reference& socket) noexcept {
   const ErrnoKeeper keeper;
-  if (socket.is(Kind::kListener) || !is_tcp(fd)) return;
+  if (socket.is(Kind::kListener) || !is_tcp(fd)) return false;
+  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer) return false;
   if (!socket) socket = add(fd, Kind::kSocket);
-  if (!socket) return;
+  if (!socket) return false;
   // Any code will do: two listeners at one port only must not have the same.
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
   set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
   set_option(fd, IPPROTO_TCP, TCP_MAXSEG, kListenerBase + static_cast<int>(socket->code) * kCodeStep);
+  return true;
 }
 
 void after_listen(int fd, Reference& socket, int backlog) noexcept {
@@ -460,12 +486,17 @@ void after_connect(int fd, Reference& socket) noexcept {
     return;
   }
   close_hidden(place);
+  const int size = static_cast<int>(info.tcpi_snd_mss);
+  if (code < 0 && size < kListenerBase && is_local(peer_address(fd), local_address(fd)))
+    refuse_everywhere(fd);
   stay_with_tcp(fd, why);
 }
 
 bool after_accept(const Reference& listener, int fd) noexcept {
   const ErrnoKeeper keeper;
   const int code = user_code_of_syn(fd);
+  const int receive_buffer = listener->receive_buffer.load(std::memory_order_relaxed);
+  if (receive_buffer > 0) set_option(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer);
   if (code < 0) {
     stay_with_tcp(fd, "the peer is not under leat-run");
     return true;

@@ -15,8 +15,8 @@
 
 namespace leat::preload {
 
-// Before and after the kernel's listen(). Keeps errno.
-void before_listen(int fd, Reference& socket) noexcept;
+// Before the kernel's listen(), true if the socket was marked, and if so after it. Keep errno.
+bool before_listen(int fd, Reference& socket) noexcept;
 void after_listen(int fd, Reference& socket, int backlog) noexcept;
 
 // Before the kernel's connect(): true if the socket was marked.

@@ -63,7 +63,7 @@ class Poll {
 
 short Poll::answer(const Ours& one) const {
   unsigned mask = 0;
-  if (one.object.is(Kind::kConnection)) mask = one.object->connection.poll_mask();
+  if (one.object.is(Kind::kConnection)) mask = one.object->connection.poll_mask(fds_[one.index].fd);
   if (one.object.is(Kind::kEpoll) && one.object->set->ready(fds_[one.index].fd))
     mask = POLLIN | POLLRDNORM;
   return static_cast<short>(mask & (static_cast<unsigned short>(one.events) | kAlways));

@@ -90,7 +90,8 @@ int sleep_in_poll(int fd, Connection& connection, Clock::time_point deadline) {
   pollfd wait{.fd = fd, .events = POLLIN};
   const int woken = real().ppoll(&wait, 1, &time, nullptr);
   if (woken < 0) return errno;
-  if (woken > 0) connection.look_at_kernel(fd, true);
+  if (woken == 0) return EAGAIN;
+  connection.look_at_kernel(fd, true);
   return 0;
 }
 
