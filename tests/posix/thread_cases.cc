@@ -86,6 +86,7 @@ Cases thread_cases() {
        [](Side& side) {
          const int listener = side.listen_here();
          std::vector<std::thread> threads;
+         threads.reserve(6);
          for (int i = 0; i < 6; ++i) {
            threads.emplace_back([&side, fd = accept(listener, nullptr, nullptr)] {
              Bytes part(10000);
@@ -102,6 +103,7 @@ Cases thread_cases() {
          const int port = side.hear();
          bool same[6] = {};
          std::vector<std::thread> threads;
+         threads.reserve(6);
          for (unsigned i = 0; i < 6; ++i) {
            threads.emplace_back([&, i] {
              const int fd = socket(AF_INET, SOCK_STREAM, 0);

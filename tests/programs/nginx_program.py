@@ -64,5 +64,6 @@ def run(run):
                 text = run.client(["wrk", "-t", "2", "-c", "64", "-d", "2s", f"{address}/{file}"]).decode()
                 # Not how many took longer than 2 s.
                 run.result(f"wrk {file}", re.findall(r"connect [1-9]\d*|read [1-9]\d*|write [1-9]\d*|Non-2xx.*", text))
+                run.result(f"wrk {file} served", int(re.search(r"(\d+) requests in", text).group(1)) > 0)
                 run.speed(f"64 connections {unit}", re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
         run.stop(server)

@@ -4,6 +4,7 @@ import re
 import harness
 
 NEEDS = ["sockperf"]
+CARRIERS = ["both"]  # each of its runs takes seconds
 
 # Waits of the server: recvfrom alone, then of a file of two sockets select, poll and epoll.
 MODES = {"recvfrom": None, "select": "s", "poll": "p", "epoll": "e"}
