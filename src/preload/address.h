@@ -1,4 +1,5 @@
-// Addresses of TCP, those of IPv4 as mapped into IPv6, so that both ends of a connection write the same.
+// Addresses of TCP, those of IPv4 as mapped into IPv6, so that both ends of a connection write the
+// same.
 #pragma once
 
 #include <arpa/inet.h>

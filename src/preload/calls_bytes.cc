@@ -169,7 +169,8 @@ LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, tim
 
 namespace {
 
-// As sendfile(2) to a carried connection: piece by piece, never taking more from the file than went.
+// As sendfile(2) to a carried connection: piece by piece, never taking more from the file than
+// went.
 ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std::size_t count) {
   std::array<char, 65536> piece;
   off64_t at = offset != nullptr ? *offset : lseek64(from, 0, SEEK_CUR);

@@ -52,8 +52,7 @@ LEAT_CALL int execv(const char* path, char* const* arguments) noexcept {
   return execve(path, arguments, environ);
 }
 
-LEAT_CALL int execvpe(const char* file, char* const* arguments,
-                      char* const* environment) noexcept {
+LEAT_CALL int execvpe(const char* file, char* const* arguments, char* const* environment) noexcept {
   Inheritance inheritance(environment, false);
   return real().execvpe(file, arguments, inheritance.environment());
 }
@@ -92,13 +91,11 @@ LEAT_CALL int execle(const char* path, const char* first, ...) noexcept {
   return execve(path, arguments.data(), environment);
 }
 
-LEAT_CALL int posix_spawn(pid_t* child, const char* path,
-                          const posix_spawn_file_actions_t* actions,
+LEAT_CALL int posix_spawn(pid_t* child, const char* path, const posix_spawn_file_actions_t* actions,
                           const posix_spawnattr_t* attributes, char* const* arguments,
                           char* const* environment) {
   Inheritance inheritance(environment, true);
-  return real().posix_spawn(child, path, actions, attributes, arguments,
-                            inheritance.environment());
+  return real().posix_spawn(child, path, actions, attributes, arguments, inheritance.environment());
 }
 
 LEAT_CALL int posix_spawnp(pid_t* child, const char* file,

@@ -17,8 +17,8 @@ namespace {
 int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags, bool with_flags) {
   for (;;) {
     const socklen_t room = bytes != nullptr ? *bytes : 0;
-    const int accepted = with_flags ? real().accept4(fd, address, bytes, flags)
-                                    : real().accept(fd, address, bytes);
+    const int accepted =
+        with_flags ? real().accept4(fd, address, bytes, flags) : real().accept(fd, address, bytes);
     if (accepted < 0) return accepted;
     forget(accepted);
     const Reference listener = find(fd);
@@ -133,8 +133,7 @@ LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* by
   return real().getsockopt(fd, level, name, value, bytes);
 }
 
-LEAT_CALL int setsockopt(int fd, int level, int name, const void* value,
-                         socklen_t bytes) noexcept {
+LEAT_CALL int setsockopt(int fd, int level, int name, const void* value, socklen_t bytes) noexcept {
   const Reference known = find(fd);
   if (known.is(Kind::kListener) && level == SOL_SOCKET && name == SO_RCVBUF &&
       bytes >= sizeof(int)) {

@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "preload/configuration.h"
-#include "preload/real.h"
 #include "preload/listening.h"
+#include "preload/real.h"
 #include "preload/side_lock.h"
 
 namespace leat::preload {
@@ -159,8 +159,8 @@ std::uint64_t Connection::arrival_mark() const noexcept {
 
 std::size_t Connection::readable_bytes() const noexcept {
   const Direction& from = in();
-  const std::uint64_t there = from.tail.load(std::memory_order_acquire) -
-                              from.head.load(std::memory_order_relaxed);
+  const std::uint64_t there =
+      from.tail.load(std::memory_order_acquire) - from.head.load(std::memory_order_relaxed);
   return there > kRingBytes ? 0 : there;
 }
 

@@ -1,5 +1,5 @@
-// One end of a carried connection: bytes through shared memory, the kernel's TCP connection beside it
-// as doorbell and to learn that the peer has closed or died.
+// One end of a carried connection: bytes through shared memory, the kernel's TCP connection beside
+// it as doorbell and to learn that the peer has closed or died.
 #pragma once
 
 #include <poll.h>
@@ -22,7 +22,8 @@ class Connection {
   void attach(SharedMemory* memory, unsigned side, int memfd) noexcept;
   void detach() noexcept;  // unmaps
 
-  // Takes up to what the vectors hold, `discard` without copying; 0: nothing there. Rings if the peer waits for room.
+  // Takes up to what the vectors hold, `discard` without copying; 0: nothing there. Rings if the
+  // peer waits for room.
   std::size_t take(int fd, const iovec* vectors, std::size_t count, bool peek,
                    bool discard = false) noexcept;
   // Puts as much as there is room for; rings if the peer waits for data.
@@ -36,8 +37,8 @@ class Connection {
   std::size_t readable_bytes() const noexcept;
   std::size_t unread_by_peer() const noexcept;
   bool room(std::size_t wanted) const noexcept;
-  // What poll(2) would say: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR. With a descriptor it first
-  // follows up a word of the peer's that it has closed.
+  // What poll(2) would say: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR. With a descriptor it
+  // first follows up a word of the peer's that it has closed.
   unsigned poll_mask() const noexcept;
   unsigned poll_mask(int fd) noexcept;
   // Before sleeping: afterwards look again. `events` as for poll.

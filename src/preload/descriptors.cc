@@ -78,8 +78,8 @@ Reference acquire(int fd) noexcept {
     Object* object = descriptor_table[fd].load(std::memory_order_acquire);
     if (object == nullptr) return {};
     std::uint32_t count = object->references.load(std::memory_order_relaxed);
-    while (count != 0 && !object->references.compare_exchange_weak(count, count + 1,
-                                                                   std::memory_order_acq_rel)) {
+    while (count != 0 &&
+           !object->references.compare_exchange_weak(count, count + 1, std::memory_order_acq_rel)) {
     }
     if (count == 0) continue;  // just being freed; the table no longer has it
     Reference reference(object);

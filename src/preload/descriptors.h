@@ -22,8 +22,8 @@ enum class Kind : std::uint8_t {
   kOwn,  // ours: the program can neither close nor see it
 };
 
-// What one or several descriptors (dup) stand for. Lives in a pool whose memory is never given back,
-// so that a look at one that is just being freed is harmless: references() tells.
+// What one or several descriptors (dup) stand for. Lives in a pool whose memory is never given
+// back, so that a look at one that is just being freed is harmless: references() tells.
 struct Object {
   std::atomic<std::uint32_t> references{0};
   std::atomic<Kind> kind{Kind::kFree};

@@ -118,8 +118,8 @@ void EpollSet::closed(int epoll_fd, int fd) {
   const std::lock_guard guard(lock_);
   const auto found = items_.find(fd);
   if (found == items_.end()) return;
-  // With a duplicate alive the kernel would keep it, and nobody could take it out again. But a forked
-  // child must not take out what its parent still has.
+  // With a duplicate alive the kernel would keep it, and nobody could take it out again. But a
+  // forked child must not take out what its parent still has.
   if (process_ == getpid()) real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, nullptr);
   std::erase(hot_, found->second.get());
   items_.erase(found);

@@ -81,7 +81,7 @@ class EpollSet {
   std::vector<epoll_event> kept_;  // of the kernel's, found by ready()
   unsigned rounds_ = 0;
   std::size_t looked_at_ = 0;  // how many were hot at the last collect()
-  std::size_t next_ = 0;  // where collect() begins, so that all get their turn
+  std::size_t next_ = 0;       // where collect() begins, so that all get their turn
 };
 
 }  // namespace leat::preload

@@ -16,20 +16,20 @@
 
 namespace leat::preload {
 
-// Rings must only be taken off the kernel's socket by the one that listens, else another may sleep for
-// ever; those that cannot be it sleep on Side::turn. Let go also when the thread is cancelled.
+// Rings must only be taken off the kernel's socket by the one that listens, else another may sleep
+// for ever; those that cannot be it sleep on Side::turn. Let go also when the thread is cancelled.
 class Listening {
  public:
   Listening() noexcept = default;
   explicit Listening(Side* side) noexcept : side_(side) {
     if (side_ == nullptr) return;
     std::uint32_t expected = 0;
-    ours_ = side_->listener.compare_exchange_strong(expected, thread_id(),
-                                                   std::memory_order_acq_rel);
+    ours_ =
+        side_->listener.compare_exchange_strong(expected, thread_id(), std::memory_order_acq_rel);
     // One that was killed listens no more.
     if (!ours_ && kill(static_cast<pid_t>(expected), 0) != 0 && errno == ESRCH)
-      ours_ = side_->listener.compare_exchange_strong(expected, thread_id(),
-                                                     std::memory_order_acq_rel);
+      ours_ =
+          side_->listener.compare_exchange_strong(expected, thread_id(), std::memory_order_acq_rel);
   }
   ~Listening() {
     if (!ours_) return;

@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Maximum segment sizes, all below half of what loopback opens its window with (the kernel would cut
-// others), the listener's below the connector's (each end learns the smaller of both).
+// Maximum segment sizes, all below half of what loopback opens its window with (the kernel would
+// cut others), the listener's below the connector's (each end learns the smaller of both).
 constexpr int kListenerBase = 28'000;
 constexpr int kCodeStep = 16;  // timestamps take 12 bytes off what the connector learns
 constexpr unsigned kCodes = 256;
@@ -396,7 +396,8 @@ bool before_listen(int fd, Reference& socket) noexcept {
   clock_gettime(CLOCK_MONOTONIC, &now);
   socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
   set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
-  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, kListenerBase + static_cast<int>(socket->code) * kCodeStep);
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
+             kListenerBase + static_cast<int>(socket->code) * kCodeStep);
   return true;
 }
 
@@ -407,7 +408,8 @@ void after_listen(int fd, Reference& socket, int backlog) noexcept {
   socklen_t size = sizeof(storage);
   getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size);
   int meeting = -1;
-  if (matches(storage)) meeting = real().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (matches(storage))
+    meeting = real().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   socket->port = Address::from(storage).port;
   bool bound = false;
   for (unsigned attempt = 0; meeting >= 0 && attempt < kCodes && !bound; ++attempt) {
@@ -454,8 +456,7 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
     socket->meeting_fd = meeting < 0 ? -1 : hide(meeting);
   }
   if (socket->meeting_fd < 0) return false;
-  set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
-             kConnectorBase + static_cast<int>(user_code(geteuid())));
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, kConnectorBase + static_cast<int>(user_code(geteuid())));
   return true;
 }
 
@@ -513,7 +514,8 @@ bool after_accept(const Reference& listener, int fd) noexcept {
     return true;
   }
   if (taken == Taken::kNothing) {
-    log(Level::kWarn, "%s: announced shared memory, but never offered it; the connection is dropped",
+    log(Level::kWarn,
+        "%s: announced shared memory, but never offered it; the connection is dropped",
         peer_address(fd).text().c_str());
     return false;
   }

@@ -1,12 +1,12 @@
 // How the two ends of a TCP connection find out that both run under leat-run, and share memory.
 //
 // Nothing is sent to a peer that knows nothing of leat. The TCP handshake itself tells: a listener
-// under leat-run sets the maximum segment size of its SYN-ACK to a value that names where offers are
-// taken (an abstract unix socket, by port and a code of 256), a connecting socket that of its SYN to
-// one that says "I shall offer, as this user". So when connect() or accept() returns both ends know
-// what the other is, whichever process accepts. The connecting side then leaves its offer (a memfd
-// and the two addresses) in the unix socket's queue, before its connect() returns, or says there
-// that it stays with TCP; who accepts takes it from there by the addresses.
+// under leat-run sets the maximum segment size of its SYN-ACK to a value that names where offers
+// are taken (an abstract unix socket, by port and a code of 256), a connecting socket that of its
+// SYN to one that says "I shall offer, as this user". So when connect() or accept() returns both
+// ends know what the other is, whichever process accepts. The connecting side then leaves its offer
+// (a memfd and the two addresses) in the unix socket's queue, before its connect() returns, or says
+// there that it stays with TCP; who accepts takes it from there by the addresses.
 #pragma once
 
 #include <sys/socket.h>

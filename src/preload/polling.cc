@@ -87,9 +87,8 @@ bool Poll::all_answered_here() const {
 }
 
 bool Poll::spin() {
-  const bool any = std::any_of(ours_.begin(), ours_.end(), [](const Ours& one) {
-    return one.object.is(Kind::kConnection);
-  });
+  const bool any = std::any_of(ours_.begin(), ours_.end(),
+                               [](const Ours& one) { return one.object.is(Kind::kConnection); });
   Spin spin;
   unsigned round = 0;
   while (any && spin.again()) {
@@ -139,8 +138,8 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
   if (ready_now() != 0) {
     time = {};
     limit = &time;
-  } else if (!alone && (left == nullptr || left->tv_sec > 0 ||
-                        left->tv_nsec > nanoseconds(kNap).count())) {
+  } else if (!alone &&
+             (left == nullptr || left->tv_sec > 0 || left->tv_nsec > nanoseconds(kNap).count())) {
     // Another hears the bell of one of these, so look again soon.
     time = to_timespec(kNap);
     limit = &time;
@@ -184,8 +183,7 @@ int Poll::run(const timespec* timeout, const sigset_t* mask) {
     timespec left{};
     if (deadline != Clock::time_point::max() && !found)
       left = to_timespec(std::max(nanoseconds(0), nanoseconds(deadline - Clock::now())));
-    const int ready =
-        sleep(found || deadline != Clock::time_point::max() ? &left : nullptr, mask);
+    const int ready = sleep(found || deadline != Clock::time_point::max() ? &left : nullptr, mask);
     if (ready != 0 || at_once) return ready;
     if (!found && Clock::now() >= deadline) return 0;
     found = false;

@@ -1,7 +1,7 @@
-// The memory of one carried connection, shared by the processes of both ends: two rings of bytes and
-// everything that is known of the connection, so that it follows its descriptor through dup, fork
-// and exec. A sealed memfd. The peer may write anything here at any time: what is read is checked
-// before it is used as a position, and nothing here is a pointer.
+// The memory of one carried connection, shared by the processes of both ends: two rings of bytes
+// and everything that is known of the connection, so that it follows its descriptor through dup,
+// fork and exec. A sealed memfd. The peer may write anything here at any time: what is read is
+// checked before it is used as a position, and nothing here is a pointer.
 #pragma once
 
 #include <atomic>
@@ -81,8 +81,8 @@ struct SharedMemory {
   std::uint32_t version;
   Address connector;
   Address acceptor;
-  Side sides[2];             // 0 connected, 1 accepted
-  Direction directions[2];   // 0 is what side 0 sends
+  Side sides[2];            // 0 connected, 1 accepted
+  Direction directions[2];  // 0 is what side 0 sends
 };
 static_assert(sizeof(SharedMemory) <= kHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

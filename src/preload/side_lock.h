@@ -30,8 +30,7 @@ class SideLock {
   explicit SideLock(std::atomic<std::uint32_t>& word) noexcept : word_(word) {
     // Acquire, with the release of the last holder: we see what it did.
     std::uint32_t expected = 0;
-    if (word_.compare_exchange_strong(expected, thread_id(), std::memory_order_acquire))
-      [[likely]]
+    if (word_.compare_exchange_strong(expected, thread_id(), std::memory_order_acquire)) [[likely]]
       return;
     wait();
   }
@@ -49,8 +48,7 @@ class SideLock {
       }
       if (round % 1024 == 0) {
         const bool dead = kill(static_cast<pid_t>(seen), 0) != 0 && errno == ESRCH;
-        if (dead &&
-            word_.compare_exchange_strong(seen, thread_id(), std::memory_order_acquire))
+        if (dead && word_.compare_exchange_strong(seen, thread_id(), std::memory_order_acquire))
           return;
         const timespec nap{.tv_sec = 0, .tv_nsec = 1'000'000};
         nanosleep(&nap, nullptr);

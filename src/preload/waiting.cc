@@ -15,8 +15,8 @@
 #include <csignal>
 
 #include "preload/configuration.h"
-#include "preload/real.h"
 #include "preload/listening.h"
+#include "preload/real.h"
 
 namespace leat::preload {
 namespace {
@@ -63,8 +63,8 @@ class Counted {
   std::atomic<std::uint32_t>& count_;
 };
 
-// Sleeps in the kernel's recv() itself, which takes the ring of the bell at the same time, and brings
-// with it how signals, SA_RESTART, SO_RCVTIMEO, O_NONBLOCK and cancellation work.
+// Sleeps in the kernel's recv() itself, which takes the ring of the bell at the same time, and
+// brings with it how signals, SA_RESTART, SO_RCVTIMEO, O_NONBLOCK and cancellation work.
 int sleep_in_receive(int fd, Connection& connection, Want want) {
   char rings[64];
   const ssize_t got = real().recv(fd, rings, sizeof(rings), 0);
@@ -129,8 +129,7 @@ Clock::time_point socket_deadline(int fd, int option) noexcept {
   if (real().getsockopt(fd, SOL_SOCKET, option, &time, &bytes) != 0 ||
       (time.tv_sec == 0 && time.tv_usec == 0))
     return Clock::time_point::max();
-  return Clock::now() + std::chrono::seconds(time.tv_sec) +
-         std::chrono::microseconds(time.tv_usec);
+  return Clock::now() + std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
 }
 
 bool is_nonblocking(int fd) noexcept {

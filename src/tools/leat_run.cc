@@ -53,8 +53,8 @@ std::optional<std::string> find_library() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return std::nullopt;
-  for (const char* place : {LEAT_BIN_TO_LIB "/leat/libleat_preload.so",
-                            "../preload/libleat_preload.so"}) {
+  for (const char* place :
+       {LEAT_BIN_TO_LIB "/leat/libleat_preload.so", "../preload/libleat_preload.so"}) {
     const auto path = (program.parent_path() / place).lexically_normal();
     if (std::filesystem::exists(path, error)) return path.string();
   }
@@ -83,8 +83,7 @@ std::string obstacle(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   Elf64_Ehdr header{};
   if (!file.read(reinterpret_cast<char*>(&header), sizeof(header)) ||
-      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64)
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
     return {};  // a script: its interpreter is what runs
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment{};
@@ -139,8 +138,7 @@ int run(int argc, char** argv) {
   if (const std::string why = obstacle(*program); !why.empty())
     std::cerr << "leat-run: " << name << " " << why << ", so its connections stay with TCP\n";
   const char* before = getenv("LD_PRELOAD");  // NOLINT(concurrency-mt-unsafe)
-  const std::string all =
-      before != nullptr && *before != '\0' ? *library + ":" + before : *library;
+  const std::string all = before != nullptr && *before != '\0' ? *library + ":" + before : *library;
   setenv("LD_PRELOAD", all.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   execv(program->c_str(), argv + parsed.program);
   return fail(errno == ENOENT ? kNotFound : kCannotRun, name + ": " + std::strerror(errno));

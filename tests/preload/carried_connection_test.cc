@@ -21,8 +21,8 @@ class CarriedConnection : public testing::Test {
  protected:
   CarriedConnection() {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds_), 0);
-    void* memory = mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                        -1, 0);
+    void* memory =
+        mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     EXPECT_NE(memory, MAP_FAILED);
     memory_ = static_cast<SharedMemory*>(memory);
     ends_[0].attach(memory_, 0, -1);

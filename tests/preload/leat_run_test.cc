@@ -28,8 +28,7 @@ TEST_P(SocketsProgram, SeesWhatItSeesOverTcp) {
   ASSERT_EQ(tcp.exit_code, 0) << tcp.err;
   ASSERT_NE(tcp.out, "");
   for (const std::string spin : {"50", "0"}) {
-    const ProgramResult leat =
-        under_leat({"--log", "info", "--spin", spin, kProgram, GetParam()});
+    const ProgramResult leat = under_leat({"--log", "info", "--spin", spin, kProgram, GetParam()});
     EXPECT_EQ(leat.exit_code, 0) << leat.err;
     EXPECT_EQ(leat.out, tcp.out) << "with LEAT_SPIN_US=" << spin;
     EXPECT_THAT(leat.err, HasSubstr(kCarried));

@@ -90,8 +90,10 @@ std::string poll_text(int fd, short events, int timeout) {
   pollfd one{.fd = fd, .events = events};
   if (poll(&one, 1, timeout) < 0) return strerrorname_np(errno);
   std::string text;
-  const std::pair<int, const char*> names[] = {{POLLIN, "IN "},       {POLLOUT, "OUT "},
-                                               {POLLRDHUP, "RDHUP "}, {POLLHUP, "HUP "},
+  const std::pair<int, const char*> names[] = {{POLLIN, "IN "},
+                                               {POLLOUT, "OUT "},
+                                               {POLLRDHUP, "RDHUP "},
+                                               {POLLHUP, "HUP "},
                                                {POLLERR, "ERR "}};
   for (const auto& [bit, name] : names)
     if ((one.revents & bit) != 0) text += name;
@@ -351,7 +353,8 @@ void selecting() {
     FD_SET(pair.server, &reads);
     FD_SET(pair.client, &writes);
     timeval time{.tv_sec = 0, .tv_usec = milliseconds * 1000};
-    const int ready = select(std::max(pair.server, pair.client) + 1, &reads, &writes, nullptr, &time);
+    const int ready =
+        select(std::max(pair.server, pair.client) + 1, &reads, &writes, nullptr, &time);
     std::printf("%d %d %d\n", ready, FD_ISSET(pair.server, &reads), FD_ISSET(pair.client, &writes));
   };
   run(10);
@@ -448,8 +451,8 @@ void connecting() {
   set_nonblocking(client);
   const int set = must(epoll_create1(0), "epoll_create1");
   control(set, EPOLL_CTL_ADD, client, EPOLLOUT | EPOLLIN, 1);
-  say("connect", connect(client, reinterpret_cast<sockaddr*>(&listener.address),
-                         sizeof(listener.address)));
+  say("connect",
+      connect(client, reinterpret_cast<sockaddr*>(&listener.address), sizeof(listener.address)));
   std::printf("%s\n", wait_text(set, 1000).c_str());
   int error = -1;
   socklen_t bytes = sizeof(error);
@@ -466,11 +469,11 @@ void connecting() {
   int refused = 0;
   for (int i = 0; i < 2000; ++i) {
     const int fd = must(socket(AF_INET, SOCK_STREAM, 0), "socket");
-    refused += connect(fd, reinterpret_cast<sockaddr*>(&listener.address),
-                       sizeof(listener.address)) < 0 &&
-                       errno == ECONNREFUSED
-                   ? 1
-                   : 0;
+    refused +=
+        connect(fd, reinterpret_cast<sockaddr*>(&listener.address), sizeof(listener.address)) < 0 &&
+                errno == ECONNREFUSED
+            ? 1
+            : 0;
     close(fd);
   }
   std::printf("refused %d, leaked %d\n", refused, open_descriptors() - before);
