@@ -43,7 +43,7 @@ endforeach()
 # libleat_scml.so finds libleat.so beside itself, and programs find both, wherever the prefix is.
 set_target_properties(leat_scml PROPERTIES INSTALL_RPATH "$ORIGIN")
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE leat_bin_to_lib)
-foreach(program leat-info leat-plan leat-bench leat-provision leat-run)
+foreach(program leat-info leat-plan leat-bench leat-provision leat-run leat-stat)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${leat_bin_to_lib}")
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -5,16 +5,15 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
+#include "preload/offer.h"
 #include "preload/real.h"
 
 namespace leat::preload {
@@ -38,14 +37,6 @@ constexpr std::uint32_t kMostRefusalHops = 16;
 
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
-
-struct Offer {
-  std::uint32_t magic;
-  std::uint32_t refused;  // 1: stays with TCP, no memory
-  std::uint32_t hops;     // how often it was given back
-  Address connector;
-  Address acceptor;
-};
 
 class ErrnoKeeper {
  public:
@@ -88,70 +79,6 @@ Address peer_address(int fd) {
 // Whether a connection between them stays on this host.
 bool is_local(const Address& peer, const Address& own) {
   return peer.bytes == own.bytes || (peer.mapped() && peer.bytes[12] == 127);
-}
-
-sockaddr_un meeting_place(std::uint16_t port, unsigned code, socklen_t& bytes) {
-  sockaddr_un place{};
-  place.sun_family = AF_UNIX;
-  // Abstract: the name belongs to the network namespace, as the port does.
-  const int length = snprintf(place.sun_path + 1, sizeof(place.sun_path) - 1, "leat-run/%u/%u/%u",
-                              kMemoryVersion, unsigned{port}, code);
-  bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                 static_cast<std::size_t>(length));
-  return place;
-}
-
-int connect_to(std::uint16_t port, unsigned code, int fd) {
-  socklen_t bytes = 0;
-  const sockaddr_un place = meeting_place(port, code, bytes);
-  return real().connect(fd, reinterpret_cast<const sockaddr*>(&place), bytes);
-}
-
-int unix_socket() {
-  const int fd = real().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  // A queue that stays full must not hold up connect() for ever.
-  const timeval patience{.tv_sec = 1, .tv_usec = 0};
-  if (fd >= 0) real().setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-  return fd;
-}
-
-bool send_offer(int fd, const Offer& offer, int memfd) {
-  iovec vector{.iov_base = const_cast<Offer*>(&offer), .iov_len = sizeof(offer)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  if (memfd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &memfd, sizeof(int));
-  }
-  return real().sendmsg(fd, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(offer));
-}
-
-// The offer that waits in an accepted unix connection. False: none that can be used.
-bool receive_offer(int fd, Offer& offer, int& memfd) {
-  memfd = -1;
-  pollfd wait{.fd = fd, .events = POLLIN};
-  if (real().poll(&wait, 1, 1000) != 1) return false;
-  iovec vector{.iov_base = &offer, .iov_len = sizeof(offer)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  const ssize_t got = real().recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); got >= 0 && header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
-      std::memcpy(&memfd, CMSG_DATA(header), sizeof(int));
-  }
-  return got == static_cast<ssize_t>(sizeof(offer)) && offer.magic == kMemoryMagic;
 }
 
 // Why this connection cannot be carried, or null.
@@ -242,7 +169,7 @@ bool offer_memory(int fd, Object& object, int place, unsigned code, const char*&
   Offer offer{kMemoryMagic, 0, 0, local_address(fd), peer_address(fd)};
   bool reached = false;
   for (int attempt = 0; attempt < 20 && !reached; ++attempt) {
-    reached = connect_to(offer.acceptor.port, code, place) == 0;
+    reached = connect_to_meeting_place(place, offer.acceptor.port, code) == 0;
     if (!reached && errno != ECONNREFUSED && errno != EINTR) break;
     // A listener in the middle of its listen() has its mark before its meeting place.
     if (!reached) usleep(1000);
@@ -287,7 +214,8 @@ void refuse_everywhere(int fd) {
   for (unsigned code = 0; code < kCodes; ++code) {
     const int place = unix_socket();
     if (place < 0) return;
-    if (connect_to(offer.acceptor.port, code, place) == 0) send_offer(place, offer, -1);
+    if (connect_to_meeting_place(place, offer.acceptor.port, code) == 0)
+      send_offer(place, offer, -1);
     real().close(place);
   }
 }
@@ -297,7 +225,7 @@ void give_back(const Object& listener, Offer& offer, int memfd) {
   // One for which nobody waits must not go round for ever.
   if (++offer.hops > kMostRefusalHops && offer.refused != 0) return;
   const int fd = unix_socket();
-  if (fd >= 0 && connect_to(listener.port, listener.code, fd) == 0)
+  if (fd >= 0 && connect_to_meeting_place(fd, listener.port, listener.code) == 0)
     send_offer(fd, offer, memfd);
   else
     log(Level::kError, "an offer could not be given back: %s", strerror(errno));
@@ -413,9 +341,7 @@ void after_listen(int fd, Reference& socket, int backlog) noexcept {
   socket->port = Address::from(storage).port;
   bool bound = false;
   for (unsigned attempt = 0; meeting >= 0 && attempt < kCodes && !bound; ++attempt) {
-    socklen_t bytes = 0;
-    const sockaddr_un place = meeting_place(socket->port, socket->code, bytes);
-    bound = bind(meeting, reinterpret_cast<const sockaddr*>(&place), bytes) == 0;
+    bound = bind_to_meeting_place(meeting, socket->port, socket->code) == 0;
     if (bound) break;
     socket->code = (socket->code + 1) % kCodes;
     set_option(fd, IPPROTO_TCP, TCP_MAXSEG,

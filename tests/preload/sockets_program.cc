@@ -245,8 +245,10 @@ void signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   must(sigaction(SIGALRM, &action, nullptr), "sigaction");
+  // Again and again: one that comes just before the call is no use, also over TCP.
   const auto alarm_soon = [] {
-    const itimerval soon{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = 30000}};
+    const timeval time{.tv_sec = 0, .tv_usec = 30000};
+    const itimerval soon{.it_interval = time, .it_value = time};
     setitimer(ITIMER_REAL, &soon, nullptr);
   };
   alarm_soon();
@@ -262,6 +264,8 @@ void signals() {
   });
   std::printf("[%s]\n", receive_text(pair.server).c_str());
   late.join();
+  const itimerval never{};
+  setitimer(ITIMER_REAL, &never, nullptr);
   // The signal of a write that nobody can read.
   action.sa_handler = [](int) { std::printf("SIGPIPE\n"); };
   must(sigaction(SIGPIPE, &action, nullptr), "sigaction");

@@ -19,7 +19,7 @@ declare -rA may_include=(
   [src/socket]="base verbs conn proto trusted transport"
   [src/preload]="base" # a library of its own, of base only headers
   [src/scml]="" # a library of its own on leat's public headers
-  [src/tools]="base verbs conn transport trusted" # what leat-info lists and checks has no public header
+  [src/tools]="base verbs conn transport trusted preload" # what leat-info lists and checks has no public header
   [bench]="tools verbs" # the bare write that leat-bench planned compares with
   [examples]="tools" # the progress bar
 )

@@ -1,0 +1,29 @@
+// What the connecting side leaves for who accepts, and where: see meeting.h.
+#pragma once
+
+#include <cstdint>
+
+#include "preload/address.h"
+
+namespace leat::preload {
+
+struct Offer {
+  std::uint32_t magic;
+  std::uint32_t refused;  // 1: stays with TCP, no memory
+  std::uint32_t hops;     // how often it was given back
+  Address connector;
+  Address acceptor;
+};
+
+// Binds a unix socket to the place where offers for a listener (port and code) are taken; 0 or -1.
+int bind_to_meeting_place(int fd, std::uint16_t port, unsigned code) noexcept;
+int connect_to_meeting_place(int fd, std::uint16_t port, unsigned code) noexcept;
+// A socket to leave offers by, or -1.
+int unix_socket() noexcept;
+
+// `memfd` may be -1.
+bool send_offer(int fd, const Offer& offer, int memfd) noexcept;
+// The offer that waits in an accepted unix connection. False: none that can be used.
+bool receive_offer(int fd, Offer& offer, int& memfd) noexcept;
+
+}  // namespace leat::preload
