@@ -1,5 +1,6 @@
 """What the programs of this folder share: starting servers and clients, waiting, ending all of it, and comparing."""
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -174,6 +175,18 @@ class Run:
     def stop_all(self):
         for process in reversed(self.processes):
             self.stop(process)
+
+    def check_statistics(self, process, live):
+        """Fails unless leat-stat shows so many live connections of a process as are carried."""
+        if not self.server_runner and not self.client_runner:
+            return
+        tool = pathlib.Path((self.server_runner or self.client_runner)[0]).with_name("leat-stat")
+        if not tool.exists():
+            return
+        shown = subprocess.run([tool, "--json", str(process.pid)], capture_output=True, timeout=20, check=False).stdout or b"[]"
+        found = [one for one in json.loads(shown) if one["sent_bytes"] > 0 and one["received_bytes"] > 0]
+        if len(found) != (live if self.server_runner and self.client_runner else 0):
+            raise Failure(f"{process.name}: leat-stat shows {shown.decode()}")
 
     # What must be the same
 

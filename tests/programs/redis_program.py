@@ -45,7 +45,7 @@ def run(run):
     port = harness.free_port()
     data = run.folder / f"redis.{port}"  # of each run its own, because it loads what another one saved
     data.mkdir()
-    run.serve(["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", data,
+    server = run.serve(["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", data,
                "--enable-debug-command", "yes"], port)
 
     def cli(*words, **options):
@@ -71,6 +71,7 @@ def run(run):
     deadline = time.monotonic() + 5
     while b"message 19" not in subscriber.out.read_bytes() and time.monotonic() < deadline:
         time.sleep(0.02)
+    run.check_statistics(server, live=1)
     run.stop(subscriber)
     run.result("subscriber", subscriber.out.read_bytes())
 
