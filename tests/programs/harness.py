@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -42,9 +43,15 @@ def short(value):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody has, and that the kernel gives to no connection between now and its use."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
 
 
 def listens(port):
