@@ -278,7 +278,8 @@ LEAT_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_off
   return real().splice(from, from_offset, to, to_offset, count, flags);
 }
 
-// What programs built with _FORTIFY_SOURCE call instead.
+// What programs built with _FORTIFY_SOURCE call instead; the names are the C library's.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 LEAT_CALL ssize_t __read_chk(int fd, void* bytes, size_t count, size_t room) {
   if (count > room) abort();
   return read(fd, bytes, count);
@@ -294,3 +295,4 @@ LEAT_CALL ssize_t __recvfrom_chk(int fd, void* bytes, size_t count, size_t room,
   if (count > room) abort();
   return recvfrom(fd, bytes, count, flags, from, from_bytes);
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)

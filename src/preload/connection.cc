@@ -291,7 +291,7 @@ void Connection::shutdown(int fd, int how) noexcept {
   }
 }
 
-void Connection::note_closing() noexcept {
+void Connection::note_closing() const noexcept {
   const bool unread = readable_bytes() != 0;
   own().note.store(unread ? kClosedUnread : kClosedInOrder, std::memory_order_release);
 }

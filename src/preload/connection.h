@@ -52,7 +52,7 @@ class Connection {
 
   void shutdown(int fd, int how) noexcept;
   // The program closes a descriptor; if it is the last, the peer finds this.
-  void note_closing() noexcept;
+  void note_closing() const noexcept;
 
   Side& own() const noexcept { return memory_->sides[side_]; }
   Side& peer() const noexcept { return memory_->sides[1 - side_]; }

@@ -15,6 +15,7 @@
 #include "preload/epoll_set.h"
 #include "preload/offer.h"
 #include "preload/real.h"
+#include "preload/side_lock.h"
 
 namespace leat::preload {
 namespace {
@@ -33,7 +34,6 @@ static_assert(kListenerBase + static_cast<int>(kCodes) * kCodeStep < kConnectorB
 
 // A listener that opens with a smaller window makes the connector's kernel cut the size that tells.
 constexpr int kLeastReceiveBuffer = 131'072;
-constexpr std::uint32_t kMostRefusalHops = 16;
 
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
@@ -220,38 +220,35 @@ void refuse_everywhere(int fd) {
   }
 }
 
-// Puts an offer that is another acceptor's back into the queue.
-void give_back(const Object& listener, Offer& offer, int memfd) {
-  // One for which nobody waits must not go round for ever.
-  if (++offer.hops > kMostRefusalHops && offer.refused != 0) return;
-  const int fd = unix_socket();
-  if (fd >= 0 && connect_to_meeting_place(fd, listener.port, listener.code) == 0)
-    send_offer(fd, offer, memfd);
-  else
-    log(Level::kError, "an offer could not be given back: %s", strerror(errno));
-  if (fd >= 0) real().close(fd);
-}
-
-bool trusted(const Object& listener, int fd) {
+// Whose word it is: an offer must be the listener's user's or root's, or our own user's, whose
+// other process gave it back. A refusal may be of anybody whom the SYN may have named.
+bool trusted(const Object& listener, int fd, const Offer& offer, unsigned code) {
   ucred sender{};
   socklen_t bytes = sizeof(sender);
   if (real().getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &sender, &bytes) != 0) return false;
-  // Our own user: another process that accepts here gave the offer back.
-  return sender.uid == listener.owner || sender.uid == 0 || sender.uid == geteuid();
+  return sender.uid == listener.owner || sender.uid == 0 || sender.uid == geteuid() ||
+         (offer.refused != 0 && user_code(sender.uid) == code);
 }
 
 enum class Taken { kOffer, kRefusal, kNothing };
 
 // Takes the offer for this connection from the queue, waiting for it if need be.
-Taken take_offer(const Object& listener, int fd, int& memfd) {
+Taken take_offer(const Object& listener, int fd, unsigned code, int& memfd) {
   const Address connector = peer_address(fd);
   const Address acceptor = local_address(fd);
   auto deadline = Clock::now() + kOfferTimeout;
   bool ended = false;
+  HeldOffers held(listener.port, listener.code);
   while (Clock::now() < deadline) {
     const int meeting =
         real().accept4(listener.meeting_fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (meeting < 0) {
+      if (!held.empty()) {
+        held.give_back();
+        // Ours is in another's hand. Threads that met here should not meet again.
+        usleep(50 + thread_id() % 16 * 50);
+        continue;
+      }
       pollfd waits[2] = {{.fd = listener.meeting_fd, .events = POLLIN},
                          {.fd = fd, .events = POLLRDHUP}};
       real().poll(waits, 2, 10);
@@ -264,15 +261,17 @@ Taken take_offer(const Object& listener, int fd, int& memfd) {
       continue;
     }
     Offer offer{};
-    const bool good = receive_offer(meeting, offer, memfd);
-    const bool right = good && offer.connector == connector && offer.acceptor == acceptor;
-    if (good && !right) give_back(listener, offer, memfd);
-    const bool known = trusted(listener, meeting);
+    const bool good =
+        receive_offer(meeting, offer, memfd) && trusted(listener, meeting, offer, code);
     real().close(meeting);
+    const bool right = good && offer.connector == connector && offer.acceptor == acceptor;
     if (right && offer.refused != 0) return Taken::kRefusal;
-    if (right && known && memfd >= 0) return Taken::kOffer;
-    if (memfd >= 0) real().close(memfd);
-    if (good && !right) sched_yield();  // let the other acceptor find it
+    if (right && memfd >= 0) return Taken::kOffer;
+    if (good && !right) {
+      held.keep(offer, memfd);
+    } else if (memfd >= 0) {
+      real().close(memfd);
+    }
   }
   return Taken::kNothing;
 }
@@ -434,7 +433,7 @@ bool after_accept(const Reference& listener, int fd) noexcept {
     return true;
   }
   int memfd = -1;
-  const Taken taken = take_offer(*listener, fd, memfd);
+  const Taken taken = take_offer(*listener, fd, static_cast<unsigned>(code), memfd);
   if (taken == Taken::kRefusal) {
     stay_with_tcp(fd, "the peer cannot share memory");
     return true;

@@ -4,15 +4,19 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 
+#include "preload/configuration.h"
 #include "preload/real.h"
 #include "preload/shared_memory.h"
 
 namespace leat::preload {
 namespace {
+
+constexpr std::uint32_t kMostRefusalHops = 16;
 
 sockaddr_un meeting_place(std::uint16_t port, unsigned code, socklen_t& bytes) {
   sockaddr_un place{};
@@ -83,6 +87,29 @@ bool receive_offer(int fd, Offer& offer, int& memfd) noexcept {
       std::memcpy(&memfd, CMSG_DATA(header), sizeof(int));
   }
   return got == static_cast<ssize_t>(sizeof(offer)) && offer.magic == kMemoryMagic;
+}
+
+void HeldOffers::keep(const Offer& offer, int memfd) noexcept {
+  if (count_ == offers_.size()) give_back();
+  offers_[count_] = offer;
+  memfds_[count_++] = memfd;
+}
+
+void HeldOffers::give_back() noexcept {
+  for (std::size_t i = 0; i < count_; ++i) {
+    give_back(offers_[i], memfds_[i]);
+    if (memfds_[i] >= 0) real().close(memfds_[i]);
+  }
+  count_ = 0;
+}
+
+void HeldOffers::give_back(Offer& offer, int memfd) const noexcept {
+  // A refusal for which nobody waits must not go round for ever.
+  if (++offer.hops > kMostRefusalHops && offer.refused != 0) return;
+  const int fd = unix_socket();
+  if (fd < 0 || connect_to_meeting_place(fd, port_, code_) != 0 || !send_offer(fd, offer, memfd))
+    log(Level::kError, "an offer could not be given back: %s", strerrordesc_np(errno));
+  if (fd >= 0) real().close(fd);
 }
 
 }  // namespace leat::preload

@@ -63,7 +63,7 @@ std::optional<std::string> find_library() {
 
 std::optional<std::string> find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
-  const char* path = getenv("PATH");
+  const char* path = getenv("PATH");  // NOLINT(concurrency-mt-unsafe): no threads here
   std::string rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
   while (true) {
     const std::size_t colon = rest.find(':');
@@ -141,7 +141,7 @@ int run(int argc, char** argv) {
   const std::string all = before != nullptr && *before != '\0' ? *library + ":" + before : *library;
   setenv("LD_PRELOAD", all.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   execv(program->c_str(), argv + parsed.program);
-  return fail(errno == ENOENT ? kNotFound : kCannotRun, name + ": " + std::strerror(errno));
+  return fail(errno == ENOENT ? kNotFound : kCannotRun, name + ": " + strerrordesc_np(errno));
 }
 
 }  // namespace

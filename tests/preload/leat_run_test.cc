@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,19 @@ TEST(LeatRun, AWrongMatchCarriesNothingAndSaysSo) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("cannot read 'localhost:x'"));
   EXPECT_THAT(result.err, Not(HasSubstr(kCarried)));
+}
+
+TEST(LeatStat, ShowsWhatWasCarried) {
+  Program program("src/tools/leat-run", {kProgram, "standing"});
+  const std::string pid = program.wait_for("standing ");
+  const ProgramResult stat = run_program("src/tools/leat-stat", {"--json", pid});
+  ASSERT_EQ(stat.exit_code, 0) << stat.err;
+  const auto list = nlohmann::json::parse(stat.out);
+  ASSERT_EQ(list.size(), 2U) << "both ends are in this process";
+  EXPECT_EQ(list[0]["sent_bytes"], 1000);
+  EXPECT_EQ(list[1]["received_bytes"], 1000);
+  EXPECT_EQ(list[0]["peer"], list[1]["local"]);
+  EXPECT_EQ(run_program("src/tools/leat-stat", {"999999999"}).exit_code, 1);
 }
 
 TEST(LeatRun, SaysWhatIsWrongWithItsArguments) {

@@ -527,26 +527,30 @@ void waking() {
   std::printf("[%s]\n", receive_text(pair.client).c_str());
 }
 
+// For leat-stat to look at.
+void standing() {
+  const Pair pair;
+  const std::vector<char> data(1000);
+  send_all(pair.client, data);
+  receive_all(pair.server, data);
+  std::printf("standing %d\n", static_cast<int>(getpid()));
+  std::fflush(stdout);
+  pause();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   const std::map<std::string, std::function<void()>> scenarios = {
-      {"bulk", bulk},
-      {"half_close", half_close},
-      {"closing", closing},
-      {"killed", killed},
-      {"flags", flags},
-      {"signals", signals},
-      {"epoll", epoll},
-      {"selecting", selecting},
-      {"following", [&] { following(argv[0]); }},
-      {"executed", executed},
-      {"streams", streams},
-      {"files", files},
-      {"connecting", connecting},
-      {"prefork", prefork},
-      {"waking", waking},
+      {"bulk", bulk},         {"half_close", half_close},
+      {"closing", closing},   {"killed", killed},
+      {"flags", flags},       {"signals", signals},
+      {"epoll", epoll},       {"selecting", selecting},
+      {"standing", standing}, {"following", [&] { following(argv[0]); }},
+      {"executed", executed}, {"streams", streams},
+      {"files", files},       {"connecting", connecting},
+      {"prefork", prefork},   {"waking", waking},
   };
   const auto found = scenarios.find(argc > 1 ? argv[1] : "");
   if (found == scenarios.end()) {
