@@ -56,10 +56,12 @@ LEAT_CALL int dprintf(int fd, const char* format, ...) {
   return bytes;
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 LEAT_CALL int __vdprintf_chk(int fd, int, const char* format, va_list arguments) {
   return vdprintf(fd, format, arguments);
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 LEAT_CALL int __dprintf_chk(int fd, int, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);

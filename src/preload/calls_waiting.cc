@@ -62,11 +62,13 @@ LEAT_CALL int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const si
   return poll_all(fds, count, timeout, mask);
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 LEAT_CALL int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t room) {
   if (room / sizeof(*fds) < count) abort();
   return poll(fds, count, timeout);
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 LEAT_CALL int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask,
                           size_t room) {
   if (room / sizeof(*fds) < count) abort();
