@@ -18,6 +18,9 @@ bool good_mode(const char* mode) {
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
 
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 LEAT_CALL FILE* fdopen(int fd, const char* mode) noexcept {
   if (!carried(fd, false) || !good_mode(mode)) return real().fdopen(fd, mode);
   return open_stream(fd, mode);
@@ -69,3 +72,4 @@ LEAT_CALL int __dprintf_chk(int fd, int, const char* format, ...) {
   va_end(arguments);
   return bytes;
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
