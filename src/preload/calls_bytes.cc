@@ -68,6 +68,9 @@ ssize_t receive_message(int fd, Connection& connection, msghdr* message, int fla
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
 
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 LEAT_CALL ssize_t read(int fd, void* bytes, size_t count) {
   const Reference object = carried(fd);
   if (!object) return real().read(fd, bytes, count);
@@ -296,3 +299,4 @@ LEAT_CALL ssize_t __recvfrom_chk(int fd, void* bytes, size_t count, size_t room,
   return recvfrom(fd, bytes, count, flags, from, from_bytes);
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

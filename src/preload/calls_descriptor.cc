@@ -31,6 +31,9 @@ bool refuse_hidden(int fd) {
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
 
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 LEAT_CALL int close(int fd) {
   if (fd >= 0 && fd < kMostDescriptors &&
       descriptor_table[fd].load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
@@ -106,3 +109,4 @@ LEAT_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
 LEAT_CALL void closefrom(int first) noexcept {
   close_range(static_cast<unsigned>(first < 0 ? 0 : first), UINT_MAX, 0);
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

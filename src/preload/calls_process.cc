@@ -40,6 +40,9 @@ std::vector<char*> arguments_of(const char* first, va_list& rest) {
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
 
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 // A child of vfork() shares our tables with its parent, and must not change them.
 LEAT_CALL pid_t vfork() noexcept { return real().fork(); }
 
@@ -106,3 +109,4 @@ LEAT_CALL int posix_spawnp(pid_t* child, const char* file,
   return real().posix_spawnp(child, file, actions, attributes, arguments,
                              inheritance.environment());
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -64,6 +64,9 @@ void keep_linger(Connection& connection, const void* value, socklen_t bytes) {
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
 
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 LEAT_CALL int socket(int domain, int type, int protocol) noexcept {
   const int fd = real().socket(domain, type, protocol);
   if (fd >= 0) forget(fd);  // closed in a way that we could not see
@@ -182,3 +185,4 @@ LEAT_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
   }
   return real().ioctl(fd, request, argument);
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -18,6 +18,9 @@ bool good_mode(const char* mode) {
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
 
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 LEAT_CALL FILE* fdopen(int fd, const char* mode) noexcept {
   if (!carried(fd, false) || !good_mode(mode)) return real().fdopen(fd, mode);
   return open_stream(fd, mode);
@@ -56,10 +59,12 @@ LEAT_CALL int dprintf(int fd, const char* format, ...) {
   return bytes;
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 LEAT_CALL int __vdprintf_chk(int fd, int, const char* format, va_list arguments) {
   return vdprintf(fd, format, arguments);
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 LEAT_CALL int __dprintf_chk(int fd, int, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -67,3 +72,4 @@ LEAT_CALL int __dprintf_chk(int fd, int, const char* format, ...) {
   va_end(arguments);
   return bytes;
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -52,6 +52,9 @@ bool any_known(int count, const fd_set* reads, const fd_set* writes, const fd_se
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
 
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 LEAT_CALL int poll(pollfd* fds, nfds_t count, int timeout) {
   if (timeout < 0) return poll_all(fds, count, nullptr, nullptr);
   const timespec time = from_milliseconds(timeout);
@@ -62,11 +65,13 @@ LEAT_CALL int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const si
   return poll_all(fds, count, timeout, mask);
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 LEAT_CALL int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t room) {
   if (room / sizeof(*fds) < count) abort();
   return poll(fds, count, timeout);
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 LEAT_CALL int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask,
                           size_t room) {
   if (room / sizeof(*fds) < count) abort();
@@ -135,3 +140,4 @@ LEAT_CALL int epoll_pwait2(int fd, epoll_event* events, int most, const timespec
                            const sigset_t* mask) {
   return wait(fd, events, most, timeout, mask);
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

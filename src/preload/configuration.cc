@@ -29,6 +29,9 @@ struct Rule {
   unsigned last_port = 65535;
 };
 
+// "inf": then the kernel is asked whether the peer still lives, and it goes on.
+constexpr auto kForever = std::chrono::nanoseconds(std::chrono::seconds(1));
+
 struct Configuration {
   Level level = Level::kWarn;
   std::string log_file;
@@ -103,7 +106,7 @@ Configuration read() {
   if (const char* file = getenv("LEAT_LOG_FILE"); file != nullptr) result.log_file = file;
   if (const char* spin = getenv("LEAT_SPIN_US"); spin != nullptr) {
     result.spin = strcmp(spin, "inf") == 0
-                      ? std::chrono::nanoseconds::max()
+                      ? kForever
                       : std::chrono::nanoseconds(std::chrono::microseconds(atoi(spin)));
   }
   const char* match = getenv("LEAT_PRELOAD_MATCH");

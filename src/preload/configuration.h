@@ -14,7 +14,7 @@ bool log_enabled(Level level) noexcept;
 // Writes one line, to standard error or to the file that LEAT_LOG_FILE names. Keeps errno.
 void log(Level level, const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 
-// LEAT_SPIN_US: how long to look for data before sleeping; max() for "inf".
+// LEAT_SPIN_US: how long to look for data before sleeping; "inf" is a second at a time.
 std::chrono::nanoseconds spin_time() noexcept;
 
 // Whether LEAT_PRELOAD_MATCH allows to carry connections to (or accepted at) this address.

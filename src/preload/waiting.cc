@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -29,7 +28,14 @@ constexpr auto kLeastSpin = std::chrono::microseconds(2);
 // Who is not the one that listens to the bell looks for itself so often, should that one be killed.
 constexpr auto kNap = std::chrono::milliseconds(10);
 
+// A pause between two looks at the clock that is longer than this means that the core was needed
+// for something else. Then sleeping at once is better for a while: who sleeps is woken before
+// others.
+constexpr auto kCoreWasTaken = std::chrono::microseconds(15);
+constexpr auto kLeaveCore = std::chrono::milliseconds(5);
+
 thread_local nanoseconds spin_limit{-1};
+thread_local Clock::time_point spin_again_at{};
 
 void pause() noexcept {
 #if defined(__x86_64__)
@@ -101,7 +107,9 @@ Spin::Spin() noexcept {
   const nanoseconds most = spin_time();
   if (spin_limit < nanoseconds(0)) spin_limit = most;
   limit_ = spin_limit;
-  if (limit_ > nanoseconds(0)) start_ = Clock::now();
+  if (limit_ == nanoseconds(0)) return;
+  start_ = looked_ = Clock::now();
+  if (start_ < spin_again_at) limit_ = nanoseconds(0);
 }
 
 bool Spin::again() noexcept {
@@ -109,13 +117,13 @@ bool Spin::again() noexcept {
   ++rounds_;
   pause();
   if (rounds_ % kRoundsPerLookAtClock != 0) return true;
-  if (Clock::now() - start_ >= limit_) {
-    spin_limit = std::max(limit_ / 2, std::min<nanoseconds>(kLeastSpin, spin_time()));
-    return false;
-  }
-  // After the first moments somebody else may have better use for this core, the peer above all.
-  sched_yield();
-  return true;
+  const auto now = Clock::now();
+  const bool taken = now - looked_ > kCoreWasTaken && spin_time() < std::chrono::seconds(1);
+  looked_ = now;
+  if (taken) spin_again_at = now + kLeaveCore;
+  if (!taken && now - start_ < limit_) return true;
+  spin_limit = std::max(limit_ / 2, std::min<nanoseconds>(kLeastSpin, spin_time()));
+  return false;
 }
 
 void Spin::found() noexcept {

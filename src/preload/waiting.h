@@ -9,17 +9,18 @@
 namespace leat::preload {
 
 // Looks for what a caller waits for until its time is over. The time adapts within LEAT_SPIN_US: it
-// shrinks where looking was in vain, so that idle threads, and more threads than cores, do not burn
-// them.
+// shrinks where looking was in vain, and is nothing for a while where the core was taken away
+// meanwhile, so that idle threads, and more threads than cores, do not burn them.
 class Spin {
  public:
   Spin() noexcept;
-  // Whether to look once more; gives other threads the core now and then.
+  // Whether to look once more.
   bool again() noexcept;
   void found() noexcept;
 
  private:
   std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point looked_;  // at the clock
   std::chrono::nanoseconds limit_;
   unsigned rounds_ = 0;
 };
