@@ -14,11 +14,11 @@
 namespace leat::preload {
 
 // The carried connection of a descriptor, if it is one; decides first about a socket whose
-// handshake has ended. `wait`: as a blocking call does, until it has.
-Reference carried(int fd, bool wait) noexcept;
+// handshake has ended. `wait`: as a blocking call does, until it has; then a cancellation point.
+Reference carried(int fd, bool wait);
 
 // For calls that transfer bytes.
-inline Reference carried(int fd) noexcept {
+inline Reference carried(int fd) {
   if (fd < 0 || fd >= kMostDescriptors ||
       descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) [[likely]]
     return {};

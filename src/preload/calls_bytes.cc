@@ -1,5 +1,6 @@
 // Calls that move bytes.
 #include <limits.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -9,11 +10,12 @@
 
 #include "preload/call.h"
 #include "preload/stream.h"
+#include "preload/undisturbed.h"
 #include "preload/waiting.h"
 
 namespace leat::preload {
 
-Reference carried(int fd, bool wait) noexcept {
+Reference carried(int fd, bool wait) {
   Reference object = find(fd);
   if (object.is(Kind::kConnection)) [[likely]]
     return object;
@@ -37,9 +39,15 @@ iovec one(const void* bytes, std::size_t count) {
   return {.iov_base = const_cast<void*>(bytes), .iov_len = count};
 }
 
-bool bad_count(long count) {
+bool bad_count(int count) {
   if (count >= 0 && count <= IOV_MAX) return false;
   errno = EINVAL;
+  return true;
+}
+
+bool too_many(const msghdr* message) {
+  if (message->msg_iovlen <= IOV_MAX) return false;
+  errno = EMSGSIZE;
   return true;
 }
 
@@ -51,12 +59,12 @@ void no_control(msghdr* message) {
 }
 
 ssize_t send_message(int fd, Connection& connection, const msghdr* message, int flags) {
-  if (bad_count(static_cast<long>(message->msg_iovlen))) return -1;
+  if (too_many(message)) return -1;
   return send(fd, connection, message->msg_iov, message->msg_iovlen, flags);
 }
 
 ssize_t receive_message(int fd, Connection& connection, msghdr* message, int flags) {
-  if (bad_count(static_cast<long>(message->msg_iovlen))) return -1;
+  if (too_many(message)) return -1;
   if ((flags & MSG_ERRQUEUE) != 0) return real().recvmsg(fd, message, flags);
   const ssize_t got = receive(fd, connection, message->msg_iov, message->msg_iovlen, flags);
   if (got >= 0) no_control(message);
@@ -74,6 +82,7 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 LEAT_CALL ssize_t read(int fd, void* bytes, size_t count) {
   const Reference object = carried(fd);
   if (!object) return real().read(fd, bytes, count);
+  if (count == 0) return 0;  // where recv() waits
   const iovec vector = one(bytes, count);
   return receive(fd, object->connection, &vector, 1, 0);
 }
@@ -89,6 +98,9 @@ LEAT_CALL ssize_t readv(int fd, const iovec* vectors, int count) {
   const Reference object = carried(fd);
   if (!object) return real().readv(fd, vectors, count);
   if (bad_count(count)) return -1;
+  const bool room = std::any_of(vectors, vectors + count,
+                                [](const iovec& vector) { return vector.iov_len != 0; });
+  if (!room) return 0;
   return receive(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
 }
 
@@ -177,7 +189,11 @@ namespace {
 ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std::size_t count) {
   std::array<char, 65536> piece;
   off64_t at = offset != nullptr ? *offset : lseek64(from, 0, SEEK_CUR);
-  if (at < 0) return -1;
+  if (at < 0) {
+    // What cannot be sought cannot be sent, but that is another error here.
+    if (offset != nullptr || errno == ESPIPE) errno = EINVAL;
+    return -1;
+  }
   std::size_t done = 0;
   int error = 0;
   while (done < count && error == 0) {
@@ -205,6 +221,24 @@ ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std
   return static_cast<ssize_t>(done);
 }
 
+ssize_t fail(int error) {
+  errno = error;
+  return -1;
+}
+
+// The errno of the kernel's splice() between a socket and what should be a pipe, or 0.
+int splice_refuses(int pipe, const off64_t* pipe_offset, const off64_t* socket_offset,
+                   unsigned flags) {
+  constexpr unsigned kFlags =
+      SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
+  struct stat status {};
+  if ((flags & ~kFlags) != 0) return EINVAL;
+  if (fstat(pipe, &status) != 0) return EBADF;
+  if (!S_ISFIFO(status.st_mode)) return EINVAL;
+  if (pipe_offset != nullptr) return ESPIPE;
+  return socket_offset != nullptr ? EINVAL : 0;
+}
+
 // A pipe to a connection: what was read from the pipe must be sent, so it is no more than there is
 // room for.
 ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, unsigned flags) {
@@ -217,22 +251,14 @@ ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, 
     return send(to, connection, &nothing, 1, how);
   }
   while (state == 0 && !connection.room(piece.size())) {
-    if (how != 0) {
-      errno = EAGAIN;
-      return -1;
-    }
-    if (const int error = wait_for(to, connection, Want::kRoom, piece.size()); error != 0) {
-      errno = error;
-      return -1;
-    }
+    if (how != 0) return fail(EAGAIN);
+    if (const int error = wait_for(to, connection, Want::kRoom, piece.size()); error != 0)
+      return fail(error);
     if ((connection.poll_mask() & (POLLERR | POLLHUP)) != 0) break;
   }
   if (how != 0) {
     pollfd there{.fd = from, .events = POLLIN};
-    if (real().poll(&there, 1, 0) == 0) {
-      errno = EAGAIN;
-      return -1;
-    }
+    if (real().poll(&there, 1, 0) == 0) return fail(EAGAIN);
   }
   const ssize_t got = real().read(from, piece.data(), std::min(count, piece.size()));
   if (got <= 0) return got;
@@ -249,10 +275,7 @@ ssize_t splice_in(int from, Connection& connection, int to, std::size_t count, u
   if (there <= 0) return there;
   if (how != 0) {
     pollfd room{.fd = to, .events = POLLOUT};
-    if (real().poll(&room, 1, 0) == 0) {
-      errno = EAGAIN;
-      return -1;
-    }
+    if (real().poll(&room, 1, 0) == 0) return fail(EAGAIN);
   }
   const ssize_t put = real().write(to, piece.data(), static_cast<std::size_t>(there));
   if (put <= 0) return put;
@@ -263,6 +286,7 @@ ssize_t splice_in(int from, Connection& connection, int to, std::size_t count, u
 }  // namespace
 
 LEAT_CALL ssize_t sendfile64(int to, int from, off64_t* offset, size_t count) noexcept {
+  const Uncancelled uncancelled;  // as the kernel's own
   const Reference object = carried(to);
   if (!object) return real().sendfile64(to, from, offset, count);
   return send_file(to, object->connection, from, offset, count);
@@ -274,10 +298,16 @@ LEAT_CALL ssize_t sendfile(int to, int from, off_t* offset, size_t count) noexce
 
 LEAT_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count,
                          unsigned flags) {
-  if (const Reference object = carried(to))
-    return splice_out(from, to, object->connection, count, flags);
-  if (const Reference object = carried(from))
-    return splice_in(from, object->connection, to, count, flags);
+  if (const Reference object = carried(to)) {
+    if (const int error = splice_refuses(from, from_offset, to_offset, flags); error != 0)
+      return fail(error);
+    return count == 0 ? 0 : splice_out(from, to, object->connection, count, flags);
+  }
+  if (const Reference object = carried(from)) {
+    if (const int error = splice_refuses(to, to_offset, from_offset, flags); error != 0)
+      return fail(error);
+    return count == 0 ? 0 : splice_in(from, object->connection, to, count, flags);
+  }
   return real().splice(from, from_offset, to, to_offset, count, flags);
 }
 

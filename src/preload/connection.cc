@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "preload/configuration.h"
@@ -176,7 +177,12 @@ bool Connection::room(std::size_t wanted) const noexcept {
 int Connection::receive_state(int fd) noexcept {
   if (peer().note.load(std::memory_order_acquire) != kNotClosed && !flag(kPeerGone))
     look_at_kernel(fd);
-  const bool ended = in().ended.load(std::memory_order_acquire) != 0;
+  const Direction& from = in();
+  const std::uint64_t head = from.head.load(std::memory_order_relaxed);
+  if (from.tail.load(std::memory_order_acquire) - head > kRingBytes &&
+      head == from.head.load(std::memory_order_relaxed))
+    broken();
+  const bool ended = from.ended.load(std::memory_order_acquire) != 0;
   const bool gone = flag(kPeerGone | kReset);
   const bool shut = flag(kReadShut);
   if (!ended && !gone && !shut) return 0;
@@ -243,7 +249,7 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
     // The end; but after our own SHUT_RD the kernel says that too.
     tcp_info info{};
     socklen_t bytes = sizeof(info);
-    if (!flag(kReadShut) ||
+    if (bell_rings() ||
         (syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
          info.tcpi_state != TCP_ESTABLISHED))
       peer_gone();
@@ -277,7 +283,9 @@ void Connection::broken() noexcept {
 
 void Connection::shutdown(int fd, int how) noexcept {
   if (how == SHUT_WR || how == SHUT_RDWR) {
-    own().flags.fetch_or(kWriteShut, std::memory_order_acq_rel);
+    // The barrier: who goes to sleep sees the flag, or we see it asleep.
+    own().flags.fetch_or(kWriteShut, std::memory_order_seq_cst);
+    if (own().senders_asleep.load(std::memory_order_seq_cst) != 0) wake_senders(fd);
     const SideLock lock(own().send_lock);
     // Release: after the last tail. The barrier: see Direction.
     out().ended.store(1, std::memory_order_release);
@@ -289,6 +297,15 @@ void Connection::shutdown(int fd, int how) noexcept {
     // Sends nothing to the peer, but wakes who sleeps here.
     real().shutdown(fd, SHUT_RD);
   }
+}
+
+void Connection::wake_senders(int fd) noexcept {
+  own().turn.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &own().turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  // One may sleep in the kernel's recv(), and nothing else ends that. From then on nobody at this
+  // end can sleep there.
+  own().flags.fetch_or(kBellShut, std::memory_order_acq_rel);
+  real().shutdown(fd, SHUT_RD);
 }
 
 void Connection::note_closing() const noexcept {

@@ -16,6 +16,7 @@
 #include "preload/offer.h"
 #include "preload/real.h"
 #include "preload/side_lock.h"
+#include "preload/undisturbed.h"
 
 namespace leat::preload {
 namespace {
@@ -37,17 +38,6 @@ constexpr int kLeastReceiveBuffer = 131'072;
 
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
-
-class ErrnoKeeper {
- public:
-  ErrnoKeeper() noexcept : kept_(errno) {}
-  ~ErrnoKeeper() { errno = kept_; }
-  ErrnoKeeper(const ErrnoKeeper&) = delete;
-  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
-
- private:
-  int kept_;
-};
 
 int option(int fd, int level, int name) {
   int value = -1;
@@ -279,7 +269,7 @@ Taken take_offer(const Object& listener, int fd, unsigned code, int& memfd) {
 }  // namespace
 
 bool is_tcp(int fd) noexcept {
-  const ErrnoKeeper keeper;
+  const Undisturbed undisturbed;
   if (option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return false;
   const int domain = option(fd, SOL_SOCKET, SO_DOMAIN);
   return domain == AF_INET || domain == AF_INET6;
@@ -287,7 +277,7 @@ bool is_tcp(int fd) noexcept {
 
 bool is_connectable(int fd) noexcept {
   if (!is_tcp(fd)) return false;
-  const ErrnoKeeper keeper;
+  const Undisturbed undisturbed;
   tcp_info info{};
   socklen_t bytes = sizeof(info);
   return real().getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
@@ -313,7 +303,7 @@ bool attach_memory(Object& object, int memfd, unsigned side) noexcept {
 }
 
 bool before_listen(int fd, Reference& socket) noexcept {
-  const ErrnoKeeper keeper;
+  const Undisturbed undisturbed;
   if (socket.is(Kind::kListener) || !is_tcp(fd)) return false;
   if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer) return false;
   if (!socket) socket = add(fd, Kind::kSocket);
@@ -329,7 +319,7 @@ bool before_listen(int fd, Reference& socket) noexcept {
 }
 
 void after_listen(int fd, Reference& socket, int backlog) noexcept {
-  const ErrnoKeeper keeper;
+  const Undisturbed undisturbed;
   if (!socket.is(Kind::kSocket)) return;
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
@@ -362,7 +352,7 @@ void after_listen(int fd, Reference& socket, int backlog) noexcept {
 }
 
 bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept {
-  const ErrnoKeeper keeper;
+  const Undisturbed undisturbed;
   sockaddr_storage storage{};
   if (address == nullptr || bytes > sizeof(storage) || bytes < sizeof(sockaddr_in)) return false;
   std::memcpy(&storage, address, bytes);
@@ -386,7 +376,7 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
 }
 
 void after_connect(int fd, Reference& socket) noexcept {
-  const ErrnoKeeper keeper;
+  const Undisturbed undisturbed;
   if (!socket.is(Kind::kSocket) || socket->meeting_fd < 0) return;
   tcp_info info{};
   socklen_t bytes = sizeof(info);
@@ -419,7 +409,7 @@ void after_connect(int fd, Reference& socket) noexcept {
 }
 
 bool after_accept(const Reference& listener, int fd) noexcept {
-  const ErrnoKeeper keeper;
+  const Undisturbed undisturbed;
   const int code = user_code_of_syn(fd);
   const int receive_buffer = listener->receive_buffer.load(std::memory_order_relaxed);
   if (receive_buffer > 0) set_option(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer);

@@ -110,8 +110,9 @@ bool Poll::spin() {
 void Poll::ask_kernel_for_rings(std::vector<pollfd>& asked) const {
   asked.assign(fds_, fds_ + count_);
   for (const Ours& one : ours_) {
-    if (one.object.is(Kind::kConnection))
-      asked[one.index].events = static_cast<short>(POLLIN | (one.events & POLLPRI));
+    if (!one.object.is(Kind::kConnection)) continue;
+    const int bell = one.object->connection.bell_rings() ? POLLIN : 0;
+    asked[one.index].events = static_cast<short>(bell | (one.events & POLLPRI));
   }
 }
 
@@ -129,7 +130,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
     Connection& connection = one.object->connection;
     if (!at_once) {
       listening.emplace_back(&connection.own());
-      alone &= listening.back().ours();
+      alone &= listening.back().ours() && connection.bell_rings();
       connection.arm(static_cast<unsigned short>(one.events) | POLLRDHUP);
     }
   }
@@ -140,7 +141,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
     limit = &time;
   } else if (!alone &&
              (left == nullptr || left->tv_sec > 0 || left->tv_nsec > nanoseconds(kNap).count())) {
-    // Another hears the bell of one of these, so look again soon.
+    // Another hears the bell of one of these, or nobody does, so look again soon.
     time = to_timespec(kNap);
     limit = &time;
   }

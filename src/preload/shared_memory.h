@@ -13,7 +13,7 @@
 namespace leat::preload {
 
 inline constexpr std::uint32_t kMemoryMagic = 0x7461656c;
-inline constexpr std::uint32_t kMemoryVersion = 1;
+inline constexpr std::uint32_t kMemoryVersion = 2;
 inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMemoryBytes = kHeaderBytes + 2 * kRingBytes;
@@ -49,6 +49,7 @@ enum SideFlag : std::uint32_t {
   kAbort = 16,     // SO_LINGER with time 0: closing resets
   kNoDelay = 32,   // what the program set, while the kernel's own is always on
   kCork = 64,
+  kBellShut = 128,  // the kernel's socket was shut to wake a sender: see wake_senders()
 };
 
 // Of one end, for the processes that hold it.
@@ -64,6 +65,7 @@ struct Side {
   alignas(64) std::atomic<std::uint32_t> listener;  // its thread id
   std::atomic<std::uint32_t> turn;                  // futex of the others
   std::atomic<std::uint32_t> others;
+  std::atomic<std::uint32_t> senders_asleep;
 
   // Counted for leat-stat, relaxed.
   alignas(64) std::atomic<std::uint64_t> sent_bytes;

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -80,33 +81,33 @@ ssize_t receive(int fd, Connection& connection, const iovec* vectors, std::size_
   const bool peek = (flags & MSG_PEEK) != 0;
   const bool discard = (flags & MSG_TRUNC) != 0;
   Rest rest(vectors, count);
-  if (rest.bytes() == 0) return 0;
+  // Peeking at all of it takes place once all is there: nothing is taken that could be added to.
+  std::size_t least =
+      peek && (flags & MSG_WAITALL) != 0 ? std::clamp<std::size_t>(rest.bytes(), 1, kRingBytes) : 1;
   ssize_t done = 0;
   std::array<iovec, 64> part;
-  while (rest.bytes() != 0) {
-    std::size_t got = connection.take(fd, part.data(), rest.next(part), peek, discard);
-    if (got == 0) {
-      const int state = connection.receive_state(fd);
-      if (state != 0) {
-        // The last bytes may have come between the two looks.
-        got = connection.take(fd, part.data(), rest.next(part), peek, discard);
-        if (got == 0) {
-          if (done > 0 && state < 0) connection.own().error.store(-state);
-          return done > 0 ? done : (state < 0 ? fail(-state) : 0);
-        }
-      }
-    }
+  for (;;) {
+    int state = 0;
+    if (connection.readable_bytes() < least) state = connection.receive_state(fd);
+    if (least > 1 && (connection.poll_mask() & POLLRDHUP) != 0) least = 1;
+    const bool enough = connection.readable_bytes() >= least;
+    if (enough && rest.bytes() == 0) return 0;
+    int error = 0;
+    if (!enough && state == 0)
+      error = (flags & MSG_DONTWAIT) != 0 ? EAGAIN : wait_for(fd, connection, Want::kData, least);
+    if (!enough && state == 0 && error == 0) continue;
+    const std::size_t got = connection.take(fd, part.data(), rest.next(part), peek, discard);
     if (got != 0) {
       done += static_cast<ssize_t>(got);
       rest.advance(got);
-      if (peek || (flags & MSG_WAITALL) == 0) break;
+      if (peek || (flags & MSG_WAITALL) == 0 || rest.bytes() == 0) return done;
       continue;
     }
-    if ((flags & MSG_DONTWAIT) != 0) return done > 0 ? done : fail(EAGAIN);
-    const int error = wait_for(fd, connection, Want::kData, 1);
-    if (error != 0) return done > 0 ? done : fail(error);
+    if (state < 0 && done > 0) connection.own().error.store(-state);
+    if (done > 0 || state > 0) return done;
+    if (state < 0) return fail(-state);
+    if (error != 0) return fail(error);
   }
-  return done;
 }
 
 ssize_t send(int fd, Connection& connection, const iovec* vectors, std::size_t count, int flags) {

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <optional>
 
 #include "preload/configuration.h"
 #include "preload/listening.h"
@@ -43,10 +44,9 @@ void pause() noexcept {
 #endif
 }
 
-bool ready(int fd, Connection& connection, Want want, std::size_t bytes) {
+bool ready(Connection& connection, Want want, std::size_t bytes) {
   if (want == Want::kData)
-    return connection.readable_bytes() != 0 || (connection.poll_mask() & POLLRDHUP) != 0;
-  (void)fd;
+    return connection.readable_bytes() >= bytes || (connection.poll_mask() & POLLRDHUP) != 0;
   return connection.room(bytes) || (connection.poll_mask() & POLLOUT) != 0;
 }
 
@@ -78,11 +78,10 @@ int sleep_in_receive(int fd, Connection& connection, Want want) {
   if (got < 0 && errno == EINTR) return EINTR;
   if (got < 0 && errno == EAGAIN) return want == Want::kData ? EAGAIN : 0;
   if (got < 0 && errno == EBADF) return EBADF;
-  // The end, or our own shutdown(SHUT_RD), after which the kernel sleeps no more.
-  if (got == 0 && (connection.own().flags.load(std::memory_order_acquire) & kReadShut) != 0) {
+  // The end, or our own shutdown, after which the kernel sleeps no more.
+  if (got == 0 && !connection.bell_rings()) {
     connection.look_at_kernel(fd, true);
-    usleep(200);
-    return 0;
+    return usleep(500) != 0 && errno == EINTR ? EINTR : 0;
   }
   connection.peer_gone();
   return 0;
@@ -149,7 +148,7 @@ int wait_for(int fd, Connection& connection, Want want, std::size_t bytes) {
   if (is_nonblocking(fd)) return EAGAIN;
   Spin spin;
   while (spin.again()) {
-    if (ready(fd, connection, want, bytes)) {
+    if (ready(connection, want, bytes)) {
       spin.found();
       return 0;
     }
@@ -157,20 +156,22 @@ int wait_for(int fd, Connection& connection, Want want, std::size_t bytes) {
   }
   Side& own = connection.own();
   own.sleeps.store(own.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  std::optional<Counted> asleep;
+  if (want == Want::kRoom) asleep.emplace(own.senders_asleep);
   const auto deadline = socket_deadline(fd, want == Want::kData ? SO_RCVTIMEO : SO_SNDTIMEO);
   for (;;) {
     const Listening listening(&own);
     const std::uint32_t turn = own.turn.load(std::memory_order_seq_cst);
     const Counted counted(own.others);
     connection.arm(want == Want::kData ? POLLIN : POLLOUT);
-    if (ready(fd, connection, want, bytes)) return 0;
+    if (ready(connection, want, bytes)) return 0;
     if (listening.ours()) {
       if (want == Want::kRoom && deadline != Clock::time_point::max())
         return sleep_in_poll(fd, connection, deadline);
       return sleep_in_receive(fd, connection, want);
     }
     futex_wait(own.turn, turn);
-    if (ready(fd, connection, want, bytes)) return 0;
+    if (ready(connection, want, bytes)) return 0;
     if (Clock::now() >= deadline) return EAGAIN;
   }
 }
