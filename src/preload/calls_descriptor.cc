@@ -6,6 +6,7 @@
 
 #include "preload/call.h"
 #include "preload/epoll_set.h"
+#include "preload/stdio_streams.h"
 
 namespace leat::preload {
 namespace {
@@ -19,7 +20,13 @@ void closing(int fd) {
   forget(fd);
 }
 
-// A number of ours that the program wants for its own descriptor: ours moves.
+// After the kernel's dup2.
+void duplicated(int from, int to) {
+  add_duplicate(from, to);
+  if (to <= STDERR_FILENO && find(to).is(Kind::kConnection)) replace_standard_stream(to);
+}
+
+// A number of ours is none to the program.
 bool refuse_hidden(int fd) {
   if (!is_hidden(fd)) return false;
   errno = EBADF;
@@ -45,7 +52,7 @@ LEAT_CALL int close(int fd) {
 
 LEAT_CALL int dup(int fd) noexcept {
   const int copy = real().dup(fd);
-  if (copy >= 0) add_duplicate(fd, copy);
+  if (copy >= 0) duplicated(fd, copy);
   return copy;
 }
 
@@ -55,7 +62,7 @@ LEAT_CALL int dup2(int fd, int copy) noexcept {
   if (real().fcntl(fd, F_GETFD, nullptr) < 0) return -1;
   closing(copy);
   const int result = real().dup2(fd, copy);
-  if (result >= 0) add_duplicate(fd, copy);
+  if (result >= 0) duplicated(fd, copy);
   return result;
 }
 
@@ -65,7 +72,7 @@ LEAT_CALL int dup3(int fd, int copy, int flags) noexcept {
   if (real().fcntl(fd, F_GETFD, nullptr) < 0) return -1;
   closing(copy);
   const int result = real().dup3(fd, copy, flags);
-  if (result >= 0) add_duplicate(fd, copy);
+  if (result >= 0) duplicated(fd, copy);
   return result;
 }
 
@@ -75,7 +82,7 @@ LEAT_CALL int fcntl64(int fd, int command, ...) {
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
   const int result = real().fcntl(fd, command, argument);
-  if ((command == F_DUPFD || command == F_DUPFD_CLOEXEC) && result >= 0) add_duplicate(fd, result);
+  if ((command == F_DUPFD || command == F_DUPFD_CLOEXEC) && result >= 0) duplicated(fd, result);
   return result;
 }
 

@@ -10,23 +10,51 @@
 
 #include "preload/call.h"
 #include "preload/configuration.h"
+#include "preload/epoll_set.h"
 
 namespace leat::preload {
 namespace {
 
-int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags, bool with_flags) {
+int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
+  if (!find(fd).is(Kind::kListener)) {
+    const int accepted = real().accept4(fd, address, bytes, flags);
+    if (accepted >= 0) forget(accepted);
+    return accepted;
+  }
   for (;;) {
-    const socklen_t room = bytes != nullptr ? *bytes : 0;
-    const int accepted =
-        with_flags ? real().accept4(fd, address, bytes, flags) : real().accept(fd, address, bytes);
+    // Of one that was reset meanwhile nothing else tells the address.
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    const int accepted = real().accept4(fd, reinterpret_cast<sockaddr*>(&peer), &size, flags);
     if (accepted < 0) return accepted;
     forget(accepted);
     const Reference listener = find(fd);
-    if (!listener.is(Kind::kListener) || after_accept(listener, accepted)) return accepted;
-    // As if the connection had been reset before it was accepted.
-    real().close(accepted);
-    if (bytes != nullptr) *bytes = room;
+    if (listener.is(Kind::kListener) && !after_accept(listener, accepted, peer)) {
+      // As if the connection had been reset before it was accepted.
+      real().close(accepted);
+      continue;
+    }
+    if (address != nullptr && bytes != nullptr) {
+      std::memcpy(address, &peer, std::min(*bytes, size));
+      *bytes = size;
+    }
+    return accepted;
   }
+}
+
+// connect() to no address: resets the connection, and the socket is as new.
+int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t bytes) {
+  Connection& connection = object->connection;
+  connection.own().flags.fetch_or(kAbort, std::memory_order_acq_rel);
+  connection.note_closing();
+  const int result = real().connect(fd, address, bytes);
+  if (result != 0) return result;
+  for_each(0, highest_known(), [&](int known, const Reference& other) {
+    if (other.get() != object.get()) return;
+    EpollSet::descriptor_is_closed(known);
+    forget(known);
+  });
+  return 0;
 }
 
 int get_kept(const Connection& connection, std::uint32_t flag, void* value, socklen_t* bytes) {
@@ -82,15 +110,18 @@ LEAT_CALL int listen(int fd, int backlog) noexcept {
 }
 
 LEAT_CALL int accept(int fd, sockaddr* address, socklen_t* bytes) {
-  return accept_one(fd, address, bytes, 0, false);
+  return accept_one(fd, address, bytes, 0);
 }
 
 LEAT_CALL int accept4(int fd, sockaddr* address, socklen_t* bytes, int flags) {
-  return accept_one(fd, address, bytes, flags, true);
+  return accept_one(fd, address, bytes, flags);
 }
 
 LEAT_CALL int connect(int fd, const sockaddr* address, socklen_t bytes) {
   Reference socket = find(fd);
+  if (socket.is(Kind::kConnection) && address != nullptr && bytes >= sizeof(sa_family_t) &&
+      address->sa_family == AF_UNSPEC)
+    return dissolve(fd, socket, address, bytes);
   const bool marked = before_connect(fd, socket, address, bytes);
   const int result = real().connect(fd, address, bytes);
   if (marked && (result == 0 || errno == EINPROGRESS || errno == EINTR))

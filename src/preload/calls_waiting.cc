@@ -118,8 +118,10 @@ LEAT_CALL int epoll_ctl(int epoll_fd, int operation, int fd, epoll_event* event)
     errno = EBADF;
     return -1;
   }
-  if (!object || object.is(Kind::kListener))
+  if (!object || object.is(Kind::kListener)) {
+    set->set->note_native(event);
     return real().epoll_ctl(epoll_fd, operation, fd, event);
+  }
   return set->set->control(epoll_fd, operation, fd, event, object);
 }
 

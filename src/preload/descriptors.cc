@@ -56,13 +56,20 @@ void release(Object* object) {
   free_objects = object;
 }
 
+void replace(int fd, Object* object) {
+  // Release: who finds the object sees its fields.
+  Object* old = descriptor_table[fd].exchange(object, std::memory_order_acq_rel);
+  if (old == nullptr) return;
+  old->numbers.fetch_sub(1, std::memory_order_relaxed);
+  release(old);
+}
+
 void set(int fd, Object* object) {
   int seen = highest.load(std::memory_order_relaxed);
   while (fd > seen && !highest.compare_exchange_weak(seen, fd, std::memory_order_relaxed)) {
   }
-  // Release: who finds the object sees its fields.
-  Object* old = descriptor_table[fd].exchange(object, std::memory_order_acq_rel);
-  if (old != nullptr) release(old);
+  object->numbers.fetch_add(1, std::memory_order_relaxed);
+  replace(fd, object);
 }
 
 }  // namespace
@@ -111,8 +118,17 @@ void add_duplicate(int from, int to) noexcept {
 void forget(int fd) noexcept {
   if (fd < 0 || fd >= kMostDescriptors) return;
   if (descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) return;
-  Object* old = descriptor_table[fd].exchange(nullptr, std::memory_order_acq_rel);
-  if (old != nullptr) release(old);
+  replace(fd, nullptr);
+}
+
+int another(const Object& object, int fd) noexcept {
+  const bool alone = descriptor_table[fd].load(std::memory_order_relaxed) == &object;
+  if (object.numbers.load(std::memory_order_relaxed) <= (alone ? 1 : 0)) return -1;
+  for (int other = 0; other <= highest_known(); ++other) {
+    if (other != fd && descriptor_table[other].load(std::memory_order_acquire) == &object)
+      return other;
+  }
+  return -1;
 }
 
 int hide(int fd) noexcept {

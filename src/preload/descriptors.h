@@ -26,6 +26,7 @@ enum class Kind : std::uint8_t {
 // back, so that a look at one that is just being freed is harmless: references() tells.
 struct Object {
   std::atomic<std::uint32_t> references{0};
+  std::atomic<int> numbers{0};  // how many descriptors mean it
   std::atomic<Kind> kind{Kind::kFree};
   std::atomic<bool> connecting{false};  // kSocket: connect() is under way
   int meeting_fd = -1;                  // kListener: where offers arrive; kSocket: to offer by
@@ -81,6 +82,8 @@ inline Reference find(int fd) noexcept {
 
 // A new object for `fd`, in place of what was known. Empty if memory is out.
 Reference add(int fd, Kind kind) noexcept;
+// Another descriptor than `fd` that means the same object, or -1.
+int another(const Object& object, int fd) noexcept;
 // Both descriptors mean the same from now on; forgets what `to` meant.
 void add_duplicate(int from, int to) noexcept;
 void forget(int fd) noexcept;

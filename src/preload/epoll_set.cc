@@ -60,7 +60,13 @@ EpollSet::~EpollSet() {
 
 bool EpollSet::empty() {
   const std::lock_guard guard(lock_);
-  return items_.empty();
+  return items_.empty() && orphans_.empty() && kept_.empty();
+}
+
+void EpollSet::note_native(const epoll_event* event) {
+  if (event == nullptr || (event->events & (EPOLLET | EPOLLONESHOT)) == 0) return;
+  const std::lock_guard guard(lock_);
+  edges_ = true;
 }
 
 EpollSet::Item* EpollSet::marked(std::uint64_t data) {
@@ -76,6 +82,13 @@ int EpollSet::register_in_kernel(int epoll_fd, int operation, Item& item) const 
                      ? EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET | (item.events & EPOLLPRI)
                      : item.events;
   return real().epoll_ctl(epoll_fd, operation, item.fd, &event);
+}
+
+// A new descriptor may have the number of a closed one, and so the same mark.
+void EpollSet::heat_orphans(std::uint64_t data) {
+  for (const std::unique_ptr<Item>& item : orphans_) {
+    if (mark(item->fd) == data) heat(*item);
+  }
 }
 
 void EpollSet::heat(Item& item) {
@@ -100,13 +113,14 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event, R
   if (operation == EPOLL_CTL_MOD && found == items_.end())
     return real().epoll_ctl(epoll_fd, operation, fd, event);
   auto item = std::make_unique<Item>();
-  item->fd = fd;
+  item->fd = item->alive = fd;
   item->object = Reference(object.get());
   object->references.fetch_add(1, std::memory_order_relaxed);  // the item's
   item->events = event->events;
   item->data = event->data;
   item->seen_arrivals = ~std::uint64_t{0};  // whatever is there is new
   if (register_in_kernel(epoll_fd, operation, *item) != 0) return -1;
+  if (item->object.is(Kind::kSocket)) edges_ |= (event->events & (EPOLLET | EPOLLONESHOT)) != 0;
   if (found != items_.end()) std::erase(hot_, found->second.get());
   Item& kept = *item;
   items_[fd] = std::move(item);
@@ -117,12 +131,25 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event, R
 void EpollSet::closed(int epoll_fd, int fd) {
   const std::lock_guard guard(lock_);
   const auto found = items_.find(fd);
+  std::erase_if(orphans_, [&](const std::unique_ptr<Item>& item) {
+    if (item->alive == fd) item->alive = another(*item->object, fd);
+    if (item->alive >= 0) return false;
+    std::erase(hot_, item.get());
+    return true;
+  });
   if (found == items_.end()) return;
-  // With a duplicate alive the kernel would keep it, and nobody could take it out again. But a
-  // forked child must not take out what its parent still has.
-  if (process_ == getpid()) real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, nullptr);
-  std::erase(hot_, found->second.get());
+  std::unique_ptr<Item> item = std::move(found->second);
   items_.erase(found);
+  item->alive = another(*item->object, fd);
+  // As in the kernel, but only for what is carried: else it needs nothing of us.
+  if (item->alive >= 0 && item->object.is(Kind::kConnection)) {
+    orphans_.push_back(std::move(item));
+    return;
+  }
+  // Of another process's copy we know nothing. A forked child must not take out what its parent
+  // still has.
+  if (process_ == getpid()) real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, nullptr);
+  std::erase(hot_, item.get());
 }
 
 void EpollSet::carried(int epoll_fd, const Object* object) {
@@ -168,13 +195,13 @@ void EpollSet::after_fork_in_child() {
 std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
   if (item.disabled) return 0;
   if (item.object.is(Kind::kEpoll)) {
-    const bool inside = item.object->set->ready(item.fd);
+    const bool inside = item.object->set->ready(item.alive);
     if (inside && consume && (item.events & EPOLLONESHOT) != 0) item.disabled = true;
     return inside ? (item.events & EPOLLIN) : 0;
   }
   if (!item.object.is(Kind::kConnection)) return 0;
   Connection& connection = item.object->connection;
-  const std::uint32_t mask = connection.poll_mask(item.fd);
+  const std::uint32_t mask = connection.poll_mask(item.alive);
   const std::uint64_t arrivals = connection.arrival_mark();
   const std::uint32_t full = connection.full_mark();
   const std::uint32_t ready = mask & ((item.events & ~kFlags) | kAlways);
@@ -234,6 +261,7 @@ int EpollSet::from_kernel(epoll_event* events, int count) {
   int kept = 0;
   for (int i = 0; i < count; ++i) {
     Item* item = marked(events[i].data.u64);
+    heat_orphans(events[i].data.u64);
     if (item == nullptr) {
       if ((events[i].data.u64 & ~std::uint64_t{0xffffffff}) != mark_) events[kept++] = events[i];
       continue;
@@ -249,8 +277,8 @@ int EpollSet::from_kernel(epoll_event* events, int count) {
     Connection& connection = item->object->connection;
     const std::uint32_t got = events[i].events;
     if ((got & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || ++item->wakes % kWakesPerDrain == 0)
-      connection.look_at_kernel(item->fd);
-    if ((got & EPOLLRDHUP) != 0) connection.look_at_kernel(item->fd);  // bytes, then the end
+      connection.look_at_kernel(item->alive);
+    if ((got & EPOLLRDHUP) != 0) connection.look_at_kernel(item->alive);  // bytes, then the end
     if ((got & EPOLLPRI & item->events) != 0) {
       events[kept].events = EPOLLPRI;
       events[kept++].data = item->data;
@@ -291,9 +319,14 @@ bool EpollSet::ready(int epoll_fd) {
   epoll_event events[16];
   const std::lock_guard guard(lock_);
   if (!kept_.empty()) return true;
+  if (items_.empty() && orphans_.empty()) {
+    pollfd answer{.fd = epoll_fd, .events = POLLIN};
+    return real().poll(&answer, 1, 0) > 0;
+  }
+  // Takes the rings of bells; what the kernel tells but once must be kept.
   const int count = from_kernel(events, real().epoll_wait(epoll_fd, events, 16, 0));
-  kept_.insert(kept_.end(), events, events + std::max(count, 0));
-  if (!kept_.empty()) return true;
+  if (edges_) kept_.insert(kept_.end(), events, events + std::max(count, 0));
+  if (count > 0) return true;
   return std::any_of(hot_.begin(), hot_.end(),
                      [this](Item* item) { return take_ready(*item, false) != 0; });
 }
@@ -340,7 +373,7 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
       count = collect(events, most);
       // What became ready by itself must not hide the kernel's own for long, nor those whose bell
       // may have rung.
-      const bool all_hot = hot_.size() == items_.size();
+      const bool all_hot = hot_.size() == items_.size() + orphans_.size();
       if (count != 0 && (count == most || (all_hot && ++rounds_ % kRoundsPerKernel != 0)))
         return count;
       if (count != 0 || at_once) {

@@ -29,11 +29,13 @@ class EpollSet {
 
   // epoll_ctl(2) for a descriptor that find() knows.
   int control(int epoll_fd, int operation, int fd, epoll_event* event, Reference& object);
+  // The program is about to add or change one that is none of ours.
+  void note_native(const epoll_event* event);
   // As epoll_pwait2(2). A cancellation point.
   int wait(int epoll_fd, epoll_event* events, int most, const timespec* timeout,
            const sigset_t* mask);
 
-  // The program closed a descriptor.
+  // The program closed a descriptor. If a copy is open, what was added with it stays.
   void closed(int epoll_fd, int fd);
   // The socket is carried now.
   void carried(int epoll_fd, const Object* object);
@@ -49,7 +51,8 @@ class EpollSet {
 
  private:
   struct Item {
-    int fd = -1;
+    int fd = -1;    // it was added with
+    int alive = -1;  // one that still means the same: of several, that one may have been closed
     Reference object;
     std::uint32_t events = 0;  // as the program wants, with flags
     epoll_data_t data{};
@@ -65,6 +68,7 @@ class EpollSet {
   Item* marked(std::uint64_t data);
   int register_in_kernel(int epoll_fd, int operation, Item& item) const;
   void heat(Item& item);
+  void heat_orphans(std::uint64_t data);
   std::uint32_t take_ready(Item& item, bool consume);
   int collect(epoll_event* events, int most);
   int collect_new(epoll_event* events, int most, bool collected);
@@ -77,8 +81,12 @@ class EpollSet {
   const std::uint64_t mark_;
   detail::SpinLock lock_;
   std::unordered_map<int, std::unique_ptr<Item>> items_;
+  // Those whose own number was closed; the program can neither change nor remove them.
+  std::vector<std::unique_ptr<Item>> orphans_;
   std::vector<Item*> hot_;
   std::vector<epoll_event> kept_;  // of the kernel's, found by ready()
+  // Whether something in the kernel's own hands is told but once, so that ready() must keep it.
+  bool edges_ = false;
   unsigned rounds_ = 0;
   std::size_t looked_at_ = 0;  // how many were hot at the last collect()
   std::size_t next_ = 0;       // where collect() begins, so that all get their turn

@@ -139,10 +139,7 @@ void inherit() noexcept {
       } else {
         add_duplicate(first, fd);
       }
-      if (!find(fd).is(Kind::kConnection)) continue;
-      // The standard streams were made before us, and call the kernel past us.
-      if (fd == STDIN_FILENO) stdin = open_stream(fd, "r");
-      if (fd == STDOUT_FILENO) stdout = open_stream(fd, "w");
+      if (find(fd).is(Kind::kConnection)) replace_standard_stream(fd);
     }
     if (first < 0) close_hidden(one.hidden);
   }

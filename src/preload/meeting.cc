@@ -71,6 +71,18 @@ bool is_local(const Address& peer, const Address& own) {
   return peer.bytes == own.bytes || (peer.mapped() && peer.bytes[12] == 127);
 }
 
+// Whether the address is one of this host's, so that its SYN was not forged elsewhere.
+bool is_of_this_host(const sockaddr_storage& storage, const Address& own) {
+  if (is_local(Address::from(storage), own)) return true;
+  const int probe = real().socket(storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (probe < 0) return true;
+  sockaddr_storage any_port = storage;
+  reinterpret_cast<sockaddr_in&>(any_port).sin_port = 0;  // where that of IPv6 is too
+  const bool good = bind(probe, reinterpret_cast<sockaddr*>(&any_port), sizeof(any_port)) == 0;
+  real().close(probe);
+  return good;
+}
+
 // Why this connection cannot be carried, or null.
 const char* unsuitable(int fd) {
   if (option(fd, SOL_SOCKET, SO_ZEROCOPY) > 0) return "SO_ZEROCOPY is set";
@@ -223,8 +235,8 @@ bool trusted(const Object& listener, int fd, const Offer& offer, unsigned code) 
 enum class Taken { kOffer, kRefusal, kNothing };
 
 // Takes the offer for this connection from the queue, waiting for it if need be.
-Taken take_offer(const Object& listener, int fd, unsigned code, int& memfd) {
-  const Address connector = peer_address(fd);
+Taken take_offer(const Object& listener, int fd, const Address& connector, unsigned code,
+                 int& memfd) {
   const Address acceptor = local_address(fd);
   auto deadline = Clock::now() + kOfferTimeout;
   bool ended = false;
@@ -408,13 +420,13 @@ void after_connect(int fd, Reference& socket) noexcept {
   stay_with_tcp(fd, why);
 }
 
-bool after_accept(const Reference& listener, int fd) noexcept {
+bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept {
   const Undisturbed undisturbed;
   const int code = user_code_of_syn(fd);
   const int receive_buffer = listener->receive_buffer.load(std::memory_order_relaxed);
   if (receive_buffer > 0) set_option(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer);
-  if (code < 0) {
-    stay_with_tcp(fd, "the peer is not under leat-run");
+  if (code < 0 || !is_of_this_host(peer, local_address(fd))) {
+    stay_with_tcp(fd, code < 0 ? "the peer is not under leat-run" : "the peer is on another host");
     return true;
   }
   if (static_cast<unsigned>(code) != user_code(listener->owner) &&
@@ -423,7 +435,8 @@ bool after_accept(const Reference& listener, int fd) noexcept {
     return true;
   }
   int memfd = -1;
-  const Taken taken = take_offer(*listener, fd, static_cast<unsigned>(code), memfd);
+  const Address connector = Address::from(peer);
+  const Taken taken = take_offer(*listener, fd, connector, static_cast<unsigned>(code), memfd);
   if (taken == Taken::kRefusal) {
     stay_with_tcp(fd, "the peer cannot share memory");
     return true;
@@ -431,7 +444,7 @@ bool after_accept(const Reference& listener, int fd) noexcept {
   if (taken == Taken::kNothing) {
     log(Level::kWarn,
         "%s: announced shared memory, but never offered it; the connection is dropped",
-        peer_address(fd).text().c_str());
+        connector.text().c_str());
     return false;
   }
   Reference object = add(fd, Kind::kSocket);
@@ -439,7 +452,7 @@ bool after_accept(const Reference& listener, int fd) noexcept {
     forget(fd);
     real().close(memfd);
     log(Level::kWarn, "%s: the shared memory it offered cannot be used; the connection is dropped",
-        peer_address(fd).text().c_str());
+        connector.text().c_str());
     return false;
   }
   object->connection.attach(object->connection.memory(), 1, hide(memfd));
@@ -447,7 +460,7 @@ bool after_accept(const Reference& listener, int fd) noexcept {
   object->kind.store(Kind::kConnection, std::memory_order_release);
   if (log_enabled(Level::kInfo))
     log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
-        peer_address(fd).text().c_str());
+        connector.text().c_str());
   return true;
 }
 

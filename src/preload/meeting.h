@@ -25,9 +25,9 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
 // forgotten. While the handshake is still under way nothing changes. Keeps errno.
 void after_connect(int fd, Reference& socket) noexcept;
 
-// What the kernel's accept() gave. False: the offer that was announced never came, so that the
+// What the kernel's accept() gave, with the address of the peer. False: the offer that was announced never came, so that the
 // connection must not be used.
-bool after_accept(const Reference& listener, int fd) noexcept;
+bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept;
 
 // Whether it is a TCP socket.
 bool is_tcp(int fd) noexcept;

@@ -160,7 +160,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
     } else if (one.object.is(Kind::kConnection)) {
       const bool ours = !at_once && heard < listening.size() && listening[heard].ours();
       ++heard;
-      if ((rung & ~POLLPRI) != 0) {
+      if ((rung & ~POLLPRI) != 0 || !one.object->connection.bell_rings()) {
         one.object->connection.look_at_kernel(fd, ours);
         if ((rung & (POLLHUP | POLLERR)) != 0) one.object->connection.look_at_kernel(fd, ours);
       }

@@ -1,8 +1,10 @@
 #include "preload/stdio_streams.h"
 
+#include <stdio_ext.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -43,6 +45,11 @@ ssize_t write_stream(void* cookie, const char* bytes, size_t count) {
   return static_cast<ssize_t>(done);
 }
 
+int seek_stream(void*, off64_t*, int) {
+  errno = ESPIPE;
+  return -1;
+}
+
 int close_stream(void* cookie) {
   auto* stream = static_cast<Stream*>(cookie);
   {
@@ -62,7 +69,7 @@ FILE* open_stream(int fd, const char* mode) {
   stream->fd = fd;
   // Sockets can be read and written, whatever else is asked for.
   const char how[3] = {mode[0], std::strchr(mode, '+') != nullptr ? '+' : '\0', '\0'};
-  stream->file = fopencookie(stream, how, {read_stream, write_stream, nullptr, close_stream});
+  stream->file = fopencookie(stream, how, {read_stream, write_stream, seek_stream, close_stream});
   if (stream->file == nullptr) {
     delete stream;
     return nullptr;
@@ -76,6 +83,21 @@ int stream_descriptor(const FILE* file) {
   const std::lock_guard guard(streams().lock);
   const auto found = streams().descriptors.find(file);
   return found == streams().descriptors.end() ? -1 : found->second;
+}
+
+void replace_standard_stream(int fd) {
+  if (fd < STDIN_FILENO || fd > STDERR_FILENO) return;
+  FILE*& stream = fd == STDIN_FILENO ? stdin : (fd == STDOUT_FILENO ? stdout : stderr);
+  if (stream_descriptor(stream) == fd) return;
+  FILE* replacement = open_stream(fd, fd == STDIN_FILENO ? "r" : "w");
+  if (replacement == nullptr) return;
+  if (fd == STDERR_FILENO) setvbuf(replacement, nullptr, _IONBF, 0);
+  // What waits in the old one would go to the new descriptor at the next flush.
+  if (const size_t waiting = fd == STDIN_FILENO ? 0 : __fpending(stream); waiting != 0) {
+    fwrite(stream->_IO_write_base, 1, waiting, replacement);
+    __fpurge(stream);
+  }
+  stream = replacement;
 }
 
 void forget_stream_lock() noexcept { streams().lock.unlock(); }

@@ -10,6 +10,9 @@ namespace leat::preload {
 FILE* open_stream(int fd, const char* mode);
 // The descriptor of such a stream, or -1.
 int stream_descriptor(const FILE* file);
+// For stdin, stdout and stderr once their descriptor is a carried connection. The C library's own
+// object is left as it is; who kept a pointer to it does not notice.
+void replace_standard_stream(int fd);
 // In a forked child, where nobody holds the lock.
 void forget_stream_lock() noexcept;
 
