@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "preload/call.h"
+#include "preload/passing.h"
 #include "preload/stream.h"
 #include "preload/undisturbed.h"
 #include "preload/waiting.h"
@@ -130,7 +131,7 @@ LEAT_CALL ssize_t recvfrom(int fd, void* bytes, size_t count, int flags, sockadd
 
 LEAT_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
   const Reference object = carried(fd);
-  if (!object) return real().recvmsg(fd, message, flags);
+  if (!object) return receive_with_rights(fd, message, flags);
   return receive_message(fd, object->connection, message, flags);
 }
 
@@ -151,16 +152,21 @@ LEAT_CALL ssize_t sendto(int fd, const void* bytes, size_t count, int flags, con
 
 LEAT_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   const Reference object = carried(fd);
-  if (!object) return real().sendmsg(fd, message, flags);
+  if (!object) return send_with_rights(fd, message, flags);
   return send_message(fd, object->connection, message, flags);
 }
 
 LEAT_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   const Reference object = carried(fd);
-  if (!object) return real().sendmmsg(fd, messages, count, flags);
+  const bool passes = !object && std::any_of(messages, messages + count, [](const mmsghdr& one) {
+    return passes_ours(one.msg_hdr);
+  });
+  if (!object && !passes) return real().sendmmsg(fd, messages, count, flags);
   unsigned done = 0;
   for (; done < count; ++done) {
-    const ssize_t sent = send_message(fd, object->connection, &messages[done].msg_hdr, flags);
+    const msghdr* message = &messages[done].msg_hdr;
+    const ssize_t sent = object ? send_message(fd, object->connection, message, flags)
+                                : send_with_rights(fd, message, flags);
     if (sent < 0) return done != 0 ? static_cast<int>(done) : -1;
     messages[done].msg_len = static_cast<unsigned>(sent);
   }

@@ -22,6 +22,10 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
     return accepted;
   }
   for (;;) {
+    if (!keep_spare_numbers()) {
+      errno = EMFILE;
+      return -1;
+    }
     // Of one that was reset meanwhile nothing else tells the address.
     sockaddr_storage peer{};
     socklen_t size = sizeof(peer);

@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "base/spin_lock.h"
 #include "preload/epoll_set.h"
@@ -70,6 +72,28 @@ void set(int fd, Object* object) {
   }
   object->numbers.fetch_add(1, std::memory_order_relaxed);
   replace(fd, object);
+}
+
+// One for the meeting, one for the memory, one to move that out of the program's sight.
+constexpr std::size_t kSpareNumbers = 3;
+
+struct Spare {
+  detail::SpinLock lock;
+  int descriptors[kSpareNumbers] = {-1, -1, -1};
+  unsigned users = 0;
+  rlim_t limit = 0;  // the program's, while it is raised
+};
+constinit Spare spare;
+
+bool fill_spare() {
+  bool full = true;
+  for (int& fd : spare.descriptors) {
+    if (fd >= 0) continue;
+    const long number = syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    fd = number < 0 ? -1 : hide(static_cast<int>(number));
+    full &= fd >= 0;
+  }
+  return full;
 }
 
 }  // namespace
@@ -144,6 +168,49 @@ int hide(int fd) noexcept {
   return static_cast<int>(high);
 }
 
+bool number_is_free(int fd) noexcept {
+  const long copy = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0L);
+  if (copy < 0) return errno != EMFILE;
+  syscall(SYS_close, copy);
+  return true;
+}
+
+bool keep_spare_numbers() noexcept {
+  const std::lock_guard guard(spare.lock);
+  if (spare.users != 0 || fill_spare()) return true;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur < limit.rlim_max;
+}
+
+SpareNumbers::SpareNumbers() noexcept {
+  const std::lock_guard guard(spare.lock);
+  if (spare.users++ != 0) return;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < limit.rlim_max) {
+    spare.limit = std::exchange(limit.rlim_cur, limit.rlim_max);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return;
+  }
+  for (int& fd : spare.descriptors) {
+    if (fd >= 0) close_hidden(std::exchange(fd, -1));
+  }
+}
+
+SpareNumbers::~SpareNumbers() {
+  const std::lock_guard guard(spare.lock);
+  if (--spare.users != 0) return;
+  if (spare.limit == 0) {
+    fill_spare();
+    return;
+  }
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::exchange(spare.limit, 0);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 void close_hidden(int fd) noexcept {
   forget(fd);
   syscall(SYS_close, fd);
@@ -151,7 +218,10 @@ void close_hidden(int fd) noexcept {
 
 bool is_hidden(int fd) noexcept { return find(fd).is(Kind::kOwn); }
 
-void forget_pool_lock() noexcept { pool_lock.unlock(); }
+void forget_pool_lock() noexcept {
+  pool_lock.unlock();
+  spare.lock.unlock();
+}
 
 int highest_known() noexcept { return highest.load(std::memory_order_relaxed); }
 

@@ -94,6 +94,20 @@ int hide(int fd) noexcept;
 void close_hidden(int fd) noexcept;
 bool is_hidden(int fd) noexcept;
 
+// Whether a copy of the descriptor would find a number.
+bool number_is_free(int fd) noexcept;
+// For accepting though the program has used up its numbers: while it lives some are free, by raising
+// the limit if that is allowed, else those that were kept back.
+class SpareNumbers {
+ public:
+  SpareNumbers() noexcept;
+  ~SpareNumbers();
+  SpareNumbers(const SpareNumbers&) = delete;
+  SpareNumbers& operator=(const SpareNumbers&) = delete;
+};
+// Keeps some back, once and again where they had to be used. False: there will be none.
+bool keep_spare_numbers() noexcept;
+
 // Calls `visit(fd, object)` for every known descriptor in [first, last].
 template <typename Visit>
 void for_each(int first, int last, Visit visit);

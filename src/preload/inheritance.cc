@@ -14,23 +14,11 @@
 #include "preload/configuration.h"
 #include "preload/stdio_streams.h"
 
-#ifndef SO_COOKIE
-#define SO_COOKIE 57
-#endif
-
 namespace leat::preload {
 
 namespace {
 
 constexpr const char* kVariable = "LEAT_PRELOAD_INHERITED=";
-
-// Names a socket whatever its descriptors are.
-std::uint64_t cookie_of(int fd) {
-  std::uint64_t cookie = 0;
-  socklen_t bytes = sizeof(cookie);
-  if (real().getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) != 0) return 0;
-  return cookie;
-}
 
 struct Inherited {
   std::uint64_t cookie = 0;
@@ -53,25 +41,6 @@ std::vector<Inherited> parse(const char* text) {
     text += used;
   }
   return list;
-}
-
-void take_over(int fd, const Inherited& one, int hidden) {
-  Reference object = add(fd, Kind::kSocket);
-  if (!object) return;
-  if (one.kind == 'l') {
-    object->meeting_fd = hidden;
-    object->code = one.detail;
-    object->owner = one.owner;
-    object->port = static_cast<std::uint16_t>(one.port);
-    object->kind.store(Kind::kListener, std::memory_order_release);
-    return;
-  }
-  if (one.detail > 1 || !attach_memory(*object, hidden, one.detail)) {
-    forget(fd);
-    return;
-  }
-  object->connection.attach(object->connection.memory(), one.detail, hidden);
-  object->kind.store(Kind::kConnection, std::memory_order_release);
 }
 
 }  // namespace
@@ -112,6 +81,32 @@ Inheritance::~Inheritance() {
   errno = kept_errno;
 }
 
+bool take_over_listener(int fd, int hidden, unsigned code, unsigned owner, unsigned port) noexcept {
+  Reference object = add(fd, Kind::kSocket);
+  if (!object) {
+    close_hidden(hidden);
+    return false;
+  }
+  object->meeting_fd = hidden;
+  object->code = code;
+  object->owner = owner;
+  object->port = static_cast<std::uint16_t>(port);
+  object->kind.store(Kind::kListener, std::memory_order_release);
+  return true;
+}
+
+bool take_over_connection(int fd, int hidden, unsigned side) noexcept {
+  Reference object = add(fd, Kind::kSocket);
+  if (!object || side > 1 || !attach_memory(*object, hidden, side)) {
+    forget(fd);
+    close_hidden(hidden);
+    return false;
+  }
+  object->connection.attach(object->connection.memory(), side, hidden);
+  object->kind.store(Kind::kConnection, std::memory_order_release);
+  return true;
+}
+
 void inherit() noexcept {
   const std::string name(kVariable, strlen(kVariable) - 1);
   const char* text = getenv(name.c_str());
@@ -134,8 +129,11 @@ void inherit() noexcept {
     for (const int fd : descriptors) {
       if (one.cookie == 0 || cookie_of(fd) != one.cookie) continue;
       if (first < 0) {
-        take_over(fd, one, one.hidden);
         first = fd;
+        const bool good =
+            one.kind == 'l' ? take_over_listener(fd, one.hidden, one.detail, one.owner, one.port)
+                            : take_over_connection(fd, one.hidden, one.detail);
+        if (!good) break;
       } else {
         add_duplicate(first, fd);
       }

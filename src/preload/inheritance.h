@@ -24,6 +24,11 @@ class Inheritance {
   std::vector<int> opened_;  // close-on-exec taken off
 };
 
+// What a descriptor stands for that came from another program, or by a message. The hidden
+// descriptor belongs to it from then on. False: it is closed.
+bool take_over_connection(int fd, int hidden, unsigned side) noexcept;
+bool take_over_listener(int fd, int hidden, unsigned code, unsigned owner, unsigned port) noexcept;
+
 // In a program that was executed: finds what it inherited. Once, at the start.
 void inherit() noexcept;
 

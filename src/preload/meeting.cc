@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
@@ -126,6 +127,7 @@ void prepare_doorbell(int fd, Object& object) {
       value.l_linger == 0)
     object.connection.own().flags.fetch_or(kAbort, std::memory_order_relaxed);
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  object.connection.own().cookie.store(cookie_of(fd), std::memory_order_relaxed);
 }
 
 void stay_with_tcp(int fd, const char* why) {
@@ -241,9 +243,15 @@ Taken take_offer(const Object& listener, int fd, const Address& connector, unsig
   auto deadline = Clock::now() + kOfferTimeout;
   bool ended = false;
   HeldOffers held(listener.port, listener.code);
+  std::optional<SpareNumbers> spare;
   while (Clock::now() < deadline) {
     const int meeting =
         real().accept4(listener.meeting_fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (meeting < 0 && errno == EMFILE) {
+      if (spare) return Taken::kNothing;
+      spare.emplace();
+      continue;
+    }
     if (meeting < 0) {
       if (!held.empty()) {
         held.give_back();
@@ -262,6 +270,8 @@ Taken take_offer(const Object& listener, int fd, const Address& connector, unsig
       if (ended) usleep(1000);
       continue;
     }
+    // Memory that finds no number is lost with its message.
+    if (!spare && !number_is_free(meeting)) spare.emplace();
     Offer offer{};
     const bool good =
         receive_offer(meeting, offer, memfd) && trusted(listener, meeting, offer, code);
@@ -285,6 +295,18 @@ bool is_tcp(int fd) noexcept {
   if (option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return false;
   const int domain = option(fd, SOL_SOCKET, SO_DOMAIN);
   return domain == AF_INET || domain == AF_INET6;
+}
+
+bool is_listener_of(int fd, unsigned port, unsigned code) noexcept {
+  return is_tcp(fd) && option(fd, SOL_SOCKET, SO_ACCEPTCONN) > 0 && local_address(fd).port == port &&
+         option(fd, IPPROTO_TCP, TCP_MAXSEG) == kListenerBase + static_cast<int>(code) * kCodeStep;
+}
+
+std::uint64_t cookie_of(int fd) noexcept {
+  const Undisturbed undisturbed;
+  std::uint64_t cookie = 0;
+  socklen_t bytes = sizeof(cookie);
+  return real().getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) == 0 ? cookie : 0;
 }
 
 bool is_connectable(int fd) noexcept {
@@ -352,6 +374,7 @@ void after_listen(int fd, Reference& socket, int backlog) noexcept {
     socket->meeting_fd = hide(meeting);
     if (socket->meeting_fd >= 0) {
       socket->owner = geteuid();
+      keep_spare_numbers();
       socket->kind.store(Kind::kListener, std::memory_order_release);
       return;
     }

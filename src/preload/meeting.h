@@ -31,6 +31,10 @@ bool after_accept(const Reference& listener, int fd, const sockaddr_storage& pee
 
 // Whether it is a TCP socket.
 bool is_tcp(int fd) noexcept;
+// Names a socket whatever its descriptors are; 0 if there is none.
+std::uint64_t cookie_of(int fd) noexcept;
+// A listening TCP socket whose offers arrive at the place of that port and code.
+bool is_listener_of(int fd, unsigned port, unsigned code) noexcept;
 // A TCP socket that is neither connected nor listening.
 bool is_connectable(int fd) noexcept;
 

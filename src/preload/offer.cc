@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "preload/configuration.h"
 #include "preload/real.h"
@@ -41,6 +42,16 @@ int bind_to_meeting_place(int fd, std::uint16_t port, unsigned code) noexcept {
   socklen_t bytes = 0;
   const sockaddr_un place = meeting_place(port, code, bytes);
   return bind(fd, reinterpret_cast<const sockaddr*>(&place), bytes);
+}
+
+bool parse_meeting_place(const sockaddr_un& place, socklen_t bytes, unsigned& port,
+                         unsigned& code) noexcept {
+  constexpr std::size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
+  if (bytes <= kBegin || place.sun_path[0] != '\0') return false;
+  const std::string name(place.sun_path + 1, bytes - kBegin);
+  unsigned version = 0;
+  return sscanf(name.c_str(), "leat-run/%u/%u/%u", &version, &port, &code) == 3 &&
+         version == kMemoryVersion;
 }
 
 int unix_socket() noexcept {

@@ -1,6 +1,9 @@
 // What the connecting side leaves for who accepts, and where: see meeting.h.
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +23,9 @@ struct Offer {
 // Binds a unix socket to the place where offers for a listener (port and code) are taken; 0 or -1.
 int bind_to_meeting_place(int fd, std::uint16_t port, unsigned code) noexcept;
 int connect_to_meeting_place(int fd, std::uint16_t port, unsigned code) noexcept;
+// What the name of such a place says. False: it is none.
+bool parse_meeting_place(const sockaddr_un& place, socklen_t bytes, unsigned& port,
+                         unsigned& code) noexcept;
 // A socket to leave offers by, or -1.
 int unix_socket() noexcept;
 

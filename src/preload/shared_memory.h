@@ -59,6 +59,8 @@ struct Side {
   std::atomic<std::uint32_t> flags;
   std::atomic<std::int32_t> error;  // as SO_ERROR: told once
   std::atomic<std::uint32_t> note;  // CloseNote
+  // SO_COOKIE, by which a process finds this memory that gets the socket from another.
+  std::atomic<std::uint64_t> cookie;
   std::atomic<std::uint32_t> full;  // how often a sender found no room
 
   // Of all who sleep at this end one listens to the bell, and passes it on.
