@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cerrno>
+#include <utility>
 
 #include "leat/export.h"
 #include "preload/descriptors.h"
@@ -13,16 +14,23 @@
 
 namespace leat::preload {
 
-// The carried connection of a descriptor, if it is one; decides first about a socket whose
-// handshake has ended. `wait`: as a blocking call does, until it has; then a cancellation point.
-Reference carried(int fd, bool wait);
+// The carried connection of a descriptor, if it is one; decides first about a socket that can be.
+// With `wait`, as a blocking call does, until it is decided; then a cancellation point. An accepted
+// socket that still waits for its offer is given as it is, without memory: see undecided_error().
+Reference find_carried(int fd, bool wait);
 
-// For calls that transfer bytes.
-inline Reference carried(int fd) {
+// For calls that transfer bytes, with their flags.
+inline Reference carried(int fd, int flags = 0) {
   if (fd < 0 || fd >= kMostDescriptors ||
       descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) [[likely]]
     return {};
-  return carried(fd, true);
+  return find_carried(fd, (flags & MSG_DONTWAIT) == 0);
+}
+
+// For other calls: empty too where it is not decided.
+inline Reference known_carried(int fd) {
+  Reference object = find_carried(fd, false);
+  return object.is(Kind::kConnection) ? std::move(object) : Reference();
 }
 
 }  // namespace leat::preload

@@ -1,10 +1,12 @@
 // Calls that move bytes.
 #include <limits.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -16,22 +18,45 @@
 
 namespace leat::preload {
 
-Reference carried(int fd, bool wait) {
+namespace {
+
+// As a blocking call does until the offer has come.
+void await_decision(int fd, Reference& object) {
+  const auto deadline = socket_deadline(fd, SO_RCVTIMEO);
+  while (object.awaits_offer() && std::chrono::steady_clock::now() < deadline) {
+    if (real().poll(nullptr, 0, kDecisionNap) < 0) {
+      set_undecided_error(EINTR);
+      return;
+    }
+    decide(fd, object);
+  }
+}
+
+}  // namespace
+
+Reference find_carried(int fd, bool wait) {
   Reference object = find(fd);
   if (object.is(Kind::kConnection)) [[likely]]
     return object;
-  if (object.is(Kind::kSocket) && object->connecting.load(std::memory_order_acquire)) {
-    // Before the handshake's end the kernel would send our bytes with it.
-    if (wait && !is_nonblocking(fd)) {
-      pollfd ended{.fd = fd, .events = POLLOUT};
-      const int kept_errno = errno;
-      real().poll(&ended, 1, -1);
-      errno = kept_errno;
-    }
-    after_connect(fd, object);
-    if (object.is(Kind::kConnection)) return object;
+  if (!object.is_undecided()) return {};
+  if (object.awaits_offer()) {
+    decide(fd, object);
+    set_undecided_error(EAGAIN);
+    if (wait && object.awaits_offer() && !is_nonblocking(fd)) await_decision(fd, object);
+    if (object.is(Kind::kConnection) || object.awaits_offer()) return object;
+    return {};
   }
-  return {};
+  // Before the handshake's end the kernel would send our bytes with it.
+  if (wait && !is_nonblocking(fd)) {
+    pollfd ended{.fd = fd, .events = POLLOUT};
+    const int kept_errno = errno;
+    real().poll(&ended, 1, -1);
+    errno = kept_errno;
+  }
+  decide(fd, object);
+  // Another thread may be about to.
+  while (object.is_undecided() && object->deciding.load(std::memory_order_acquire)) sched_yield();
+  return object.is(Kind::kConnection) ? std::move(object) : Reference();
 }
 
 namespace {
@@ -113,7 +138,7 @@ LEAT_CALL ssize_t writev(int fd, const iovec* vectors, int count) {
 }
 
 LEAT_CALL ssize_t recv(int fd, void* bytes, size_t count, int flags) {
-  const Reference object = carried(fd);
+  const Reference object = carried(fd, flags);
   if (!object) return real().recv(fd, bytes, count, flags);
   const iovec vector = one(bytes, count);
   return receive(fd, object->connection, &vector, 1, flags);
@@ -121,7 +146,7 @@ LEAT_CALL ssize_t recv(int fd, void* bytes, size_t count, int flags) {
 
 LEAT_CALL ssize_t recvfrom(int fd, void* bytes, size_t count, int flags, sockaddr* from,
                            socklen_t* from_bytes) {
-  const Reference object = carried(fd);
+  const Reference object = carried(fd, flags);
   if (!object) return real().recvfrom(fd, bytes, count, flags, from, from_bytes);
   const iovec vector = one(bytes, count);
   const ssize_t got = receive(fd, object->connection, &vector, 1, flags);
@@ -130,13 +155,13 @@ LEAT_CALL ssize_t recvfrom(int fd, void* bytes, size_t count, int flags, sockadd
 }
 
 LEAT_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  const Reference object = carried(fd);
+  const Reference object = carried(fd, flags);
   if (!object) return receive_with_rights(fd, message, flags);
   return receive_message(fd, object->connection, message, flags);
 }
 
 LEAT_CALL ssize_t send(int fd, const void* bytes, size_t count, int flags) {
-  const Reference object = carried(fd);
+  const Reference object = carried(fd, flags);
   if (!object) return real().send(fd, bytes, count, flags);
   const iovec vector = one(bytes, count);
   return send(fd, object->connection, &vector, 1, flags);
@@ -144,20 +169,20 @@ LEAT_CALL ssize_t send(int fd, const void* bytes, size_t count, int flags) {
 
 LEAT_CALL ssize_t sendto(int fd, const void* bytes, size_t count, int flags, const sockaddr* to,
                          socklen_t to_bytes) {
-  const Reference object = carried(fd);
+  const Reference object = carried(fd, flags);
   if (!object) return real().sendto(fd, bytes, count, flags, to, to_bytes);
   const iovec vector = one(bytes, count);
   return send(fd, object->connection, &vector, 1, flags);
 }
 
 LEAT_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  const Reference object = carried(fd);
+  const Reference object = carried(fd, flags);
   if (!object) return send_with_rights(fd, message, flags);
   return send_message(fd, object->connection, message, flags);
 }
 
 LEAT_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
-  const Reference object = carried(fd);
+  const Reference object = carried(fd, flags);
   const bool passes = !object && std::any_of(messages, messages + count, [](const mmsghdr& one) {
     return passes_ours(one.msg_hdr);
   });
@@ -174,7 +199,7 @@ LEAT_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
 }
 
 LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  const Reference object = carried(fd);
+  const Reference object = carried(fd, flags);
   if (!object) return real().recvmmsg(fd, messages, count, flags, timeout);
   unsigned done = 0;
   for (; done < count; ++done) {
@@ -295,6 +320,7 @@ LEAT_CALL ssize_t sendfile64(int to, int from, off64_t* offset, size_t count) no
   const Uncancelled uncancelled;  // as the kernel's own
   const Reference object = carried(to);
   if (!object) return real().sendfile64(to, from, offset, count);
+  if (object.awaits_offer()) return fail(undecided_error());
   return send_file(to, object->connection, from, offset, count);
 }
 
@@ -305,11 +331,13 @@ LEAT_CALL ssize_t sendfile(int to, int from, off_t* offset, size_t count) noexce
 LEAT_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count,
                          unsigned flags) {
   if (const Reference object = carried(to)) {
+    if (object.awaits_offer()) return fail(undecided_error());
     if (const int error = splice_refuses(from, from_offset, to_offset, flags); error != 0)
       return fail(error);
     return count == 0 ? 0 : splice_out(from, to, object->connection, count, flags);
   }
   if (const Reference object = carried(from)) {
+    if (object.awaits_offer()) return fail(undecided_error());
     if (const int error = splice_refuses(to, to_offset, from_offset, flags); error != 0)
       return fail(error);
     return count == 0 ? 0 : splice_in(from, object->connection, to, count, flags);

@@ -23,7 +23,9 @@ void closing(int fd) {
 // After the kernel's dup2.
 void duplicated(int from, int to) {
   add_duplicate(from, to);
-  if (to <= STDERR_FILENO && find(to).is(Kind::kConnection)) replace_standard_stream(to);
+  if (to > STDERR_FILENO) return;
+  const Reference object = find(to);
+  if (object.is(Kind::kConnection) || object.awaits_offer()) replace_standard_stream(to);
 }
 
 // A number of ours is none to the program.

@@ -34,8 +34,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
     forget(accepted);
     const Reference listener = find(fd);
     if (listener.is(Kind::kListener) && !after_accept(listener, accepted, peer)) {
-      // As if the connection had been reset before it was accepted.
-      real().close(accepted);
+      real().close(accepted);  // memory is out
       continue;
     }
     if (address != nullptr && bytes != nullptr) {
@@ -130,13 +129,13 @@ LEAT_CALL int connect(int fd, const sockaddr* address, socklen_t bytes) {
   const int result = real().connect(fd, address, bytes);
   if (marked && (result == 0 || errno == EINPROGRESS || errno == EINTR))
     socket->connecting.store(true, std::memory_order_release);
-  if (socket.is(Kind::kSocket) && socket->connecting.load(std::memory_order_acquire))
-    after_connect(fd, socket);
+  if (socket.is_undecided()) decide(fd, socket);
   return result;
 }
 
 LEAT_CALL int shutdown(int fd, int how) noexcept {
-  const Reference object = carried(fd, false);
+  if (Reference socket = find(fd); socket.awaits_offer()) decide_now(fd, socket);
+  const Reference object = known_carried(fd);
   if (!object || how < SHUT_RD || how > SHUT_RDWR) return real().shutdown(fd, how);
   if ((object->connection.poll_mask() & POLLHUP) != 0) {
     errno = ENOTCONN;
@@ -155,7 +154,7 @@ LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* by
     *bytes = sizeof(doubled);
     return 0;
   }
-  const Reference object = carried(fd, false);
+  const Reference object = known_carried(fd);
   if (!object || value == nullptr || bytes == nullptr)
     return real().getsockopt(fd, level, name, value, bytes);
   Connection& connection = object->connection;
@@ -181,7 +180,7 @@ LEAT_CALL int setsockopt(int fd, int level, int name, const void* value, socklen
     known->receive_buffer.store(size, std::memory_order_relaxed);
     return 0;
   }
-  const Reference object = carried(fd, false);
+  const Reference object = known_carried(fd);
   if (!object) return real().setsockopt(fd, level, name, value, bytes);
   Connection& connection = object->connection;
   if (level == IPPROTO_TCP && name == TCP_NODELAY && value != nullptr)
@@ -209,7 +208,11 @@ LEAT_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
   va_start(arguments, request);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  const Reference object = carried(fd, false);
+  const Reference object = known_carried(fd);
+  if (request == FIONREAD && find(fd).awaits_offer()) {
+    *static_cast<int*>(argument) = 0;
+    return 0;
+  }
   if (object && request == FIONREAD) {
     *static_cast<int*>(argument) = static_cast<int>(object->connection.readable_bytes());
     return 0;

@@ -22,7 +22,8 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 
 LEAT_CALL FILE* fdopen(int fd, const char* mode) noexcept {
-  if (!carried(fd, false) || !good_mode(mode)) return real().fdopen(fd, mode);
+  const bool ours = known_carried(fd) || find(fd).awaits_offer();
+  if (!ours || !good_mode(mode)) return real().fdopen(fd, mode);
   return open_stream(fd, mode);
 }
 

@@ -112,8 +112,7 @@ LEAT_CALL int epoll_ctl(int epoll_fd, int operation, int fd, epoll_event* event)
   // A socket may connect while it is in the set.
   if (!object && operation == EPOLL_CTL_ADD && event != nullptr && is_connectable(fd))
     object = add(fd, Kind::kSocket);
-  if (object.is(Kind::kSocket) && object->connecting.load(std::memory_order_acquire))
-    after_connect(fd, object);
+  if (object.is_undecided()) decide(fd, object);
   if (object.is(Kind::kOwn)) {
     errno = EBADF;
     return -1;

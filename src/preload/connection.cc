@@ -1,6 +1,7 @@
 #include "preload/connection.h"
 
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -241,7 +242,13 @@ void Connection::arm(unsigned events) noexcept {
 void Connection::look_at_kernel(int fd, bool listening) noexcept {
   const int kept_errno = errno;
   const Listening ours(listening ? nullptr : &own());
-  const int peek = listening || ours.ours() ? 0 : MSG_PEEK;
+  // An urgent byte that the program has not read yet would be lost if rings beyond it were taken.
+  char urgent = 0;
+  int at_mark = 0;
+  const bool keep = syscall(SYS_recvfrom, fd, &urgent, 1, MSG_OOB | MSG_PEEK | MSG_DONTWAIT,
+                            nullptr, nullptr) == 1 &&
+                    real().ioctl(fd, SIOCATMARK, &at_mark) == 0 && at_mark != 0;
+  const int peek = (listening || ours.ours()) && !keep ? 0 : MSG_PEEK;
   // MSG_TRUNC: TCP throws the bytes away without copying them.
   const long got = syscall(SYS_recvfrom, fd, nullptr, std::size_t{1} << 20,
                            MSG_DONTWAIT | MSG_TRUNC | peek, nullptr, nullptr);

@@ -34,6 +34,7 @@ void release(Object* object) {
   if (object->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   switch (object->kind.load(std::memory_order_relaxed)) {
     case Kind::kConnection:
+      if (object->awaited_at != nullptr) release(std::exchange(object->awaited_at, nullptr));
       if (object->connection.memfd() >= 0) close_hidden(object->connection.memfd());
       object->connection.detach();
       break;
@@ -41,6 +42,7 @@ void release(Object* object) {
     case Kind::kSocket:
       if (object->meeting_fd >= 0) close_hidden(object->meeting_fd);
       object->meeting_fd = -1;
+      if (object->awaited_at != nullptr) release(std::exchange(object->awaited_at, nullptr));
       break;
     case Kind::kEpoll:
       delete object->set;

@@ -28,13 +28,18 @@ struct Object {
   std::atomic<std::uint32_t> references{0};
   std::atomic<int> numbers{0};  // how many descriptors mean it
   std::atomic<Kind> kind{Kind::kFree};
-  std::atomic<bool> connecting{false};  // kSocket: connect() is under way
+  std::atomic<bool> connecting{false};  // kSocket: not decided yet whether it is carried
   int meeting_fd = -1;                  // kListener: where offers arrive; kSocket: to offer by
   unsigned code = 0;                    // kListener
   uid_t owner = 0;                      // kListener: who called listen()
   std::uint16_t port = 0;               // kListener
   std::atomic<int> receive_buffer{0};   // kListener: what the program set since listen()
-  Connection connection;                // kConnection
+  // kSocket, accepted: a counted listener where its offer will come, from whom, and of which user.
+  Object* awaited_at = nullptr;
+  Address connector;
+  unsigned connector_code = 0;
+  std::atomic<bool> deciding{false};  // a thread looks for the offer
+  Connection connection;              // kConnection
   EpollSet* set = nullptr;              // kEpoll
   Object* next_free = nullptr;
 };
@@ -60,6 +65,12 @@ class Reference {
     return object_ == nullptr ? Kind::kFree : object_->kind.load(std::memory_order_acquire);
   }
   bool is(Kind kind_) const noexcept { return kind() == kind_; }
+  // Of TCP, but not decided yet.
+  bool is_undecided() const noexcept {
+    return is(Kind::kSocket) && object_->connecting.load(std::memory_order_acquire);
+  }
+  // The same, and accepted: the program takes it for connected, but no byte may go to the kernel.
+  bool awaits_offer() const noexcept { return is_undecided() && object_->awaited_at != nullptr; }
 
  private:
   Object* object_ = nullptr;

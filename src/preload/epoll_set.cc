@@ -81,6 +81,8 @@ int EpollSet::register_in_kernel(int epoll_fd, int operation, Item& item) const 
   event.events = item.object.is(Kind::kConnection)
                      ? EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET | (item.events & EPOLLPRI)
                      : item.events;
+  // As if there were no room yet.
+  if (item.object.awaits_offer()) event.events &= ~std::uint32_t{EPOLLOUT};
   return real().epoll_ctl(epoll_fd, operation, item.fd, &event);
 }
 
@@ -121,6 +123,7 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event, R
   item->seen_arrivals = ~std::uint64_t{0};  // whatever is there is new
   if (register_in_kernel(epoll_fd, operation, *item) != 0) return -1;
   if (item->object.is(Kind::kSocket)) edges_ |= (event->events & (EPOLLET | EPOLLONESHOT)) != 0;
+  if (item->object.awaits_offer()) waiting_.push_back(fd);
   if (found != items_.end()) std::erase(hot_, found->second.get());
   Item& kept = *item;
   items_[fd] = std::move(item);
@@ -152,7 +155,7 @@ void EpollSet::closed(int epoll_fd, int fd) {
   std::erase(hot_, item.get());
 }
 
-void EpollSet::carried(int epoll_fd, const Object* object) {
+void EpollSet::decided(int epoll_fd, const Object* object) {
   const std::lock_guard guard(lock_);
   for (auto& [fd, item] : items_) {
     if (item->object.get() != object) continue;
@@ -161,7 +164,7 @@ void EpollSet::carried(int epoll_fd, const Object* object) {
   }
 }
 
-void EpollSet::socket_is_carried(const Object* object) {
+void EpollSet::socket_is_decided(const Object* object) {
   std::vector<std::pair<EpollSet*, int>> sets;
   {
     const std::lock_guard guard(registry().lock);
@@ -170,7 +173,7 @@ void EpollSet::socket_is_carried(const Object* object) {
   for (const auto& [set, fd] : sets) {
     // Still there: its descriptor holds it.
     const Reference holder = find(fd);
-    if (holder.is(Kind::kEpoll) && holder->set == set) set->carried(fd, object);
+    if (holder.is(Kind::kEpoll) && holder->set == set) set->decided(fd, object);
   }
 }
 
@@ -266,6 +269,7 @@ int EpollSet::from_kernel(epoll_event* events, int count) {
       if ((events[i].data.u64 & ~std::uint64_t{0xffffffff}) != mark_) events[kept++] = events[i];
       continue;
     }
+    if (item->object.awaits_offer()) continue;  // settle_waiting() decides
     if (item->object.is(Kind::kSocket)) {
       if ((item->events & EPOLLONESHOT) != 0) item->disabled = false;
       events[kept] = events[i];
@@ -337,8 +341,27 @@ void EpollSet::settle(const epoll_event* events, int count) {
     if ((events[i].data.u64 & ~std::uint64_t{0xffffffff}) != mark_) continue;
     const int fd = static_cast<int>(events[i].data.u64 & 0xffffffff);
     Reference object = find(fd);
-    if (object.is(Kind::kSocket)) after_connect(fd, object);
+    if (object.is_undecided()) decide(fd, object);
   }
+}
+
+// Looks for offers that were late. Whether some still have not come: nothing wakes who waits for
+// them.
+bool EpollSet::settle_waiting() {
+  std::vector<int> waiting;
+  {
+    const std::lock_guard guard(lock_);
+    if (waiting_.empty()) return false;
+    waiting.swap(waiting_);
+  }
+  std::erase_if(waiting, [](int fd) {
+    Reference object = find(fd);
+    if (object.awaits_offer()) decide(fd, object);
+    return !object.awaits_offer();
+  });
+  const std::lock_guard guard(lock_);
+  waiting_.insert(waiting_.end(), waiting.begin(), waiting.end());
+  return !waiting_.empty();
 }
 
 int EpollSet::spin(int epoll_fd, epoll_event* events, int most) {
@@ -366,6 +389,7 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
     deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
   bool spun = at_once;
   for (;;) {
+    const bool waiting = settle_waiting();
     bool armed = at_once;
     int count = 0;
     {
@@ -393,13 +417,17 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
       continue;
     }
     if (!armed) continue;
+    auto until = deadline;
+    if (waiting)
+      until = std::min(deadline, Clock::now() + std::chrono::milliseconds(kDecisionNap));
     timespec left{};
-    if (deadline != Clock::time_point::max()) {
-      const auto rest = std::max(nanoseconds(0), nanoseconds(deadline - Clock::now()));
+    if (until != Clock::time_point::max()) {
+      const auto rest = std::max(nanoseconds(0), nanoseconds(until - Clock::now()));
       left = {.tv_sec = rest.count() / 1'000'000'000, .tv_nsec = rest.count() % 1'000'000'000};
     }
     const int got = real().epoll_pwait2(
-        epoll_fd, events, most, deadline == Clock::time_point::max() ? nullptr : &left, mask);
+        epoll_fd, events, most, until == Clock::time_point::max() ? nullptr : &left, mask);
+    if (got == 0 && until != deadline) continue;
     if (got <= 0) return got;
     // A connect() may have ended: then it is decided before the program hears of it.
     settle(events, got);

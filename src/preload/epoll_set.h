@@ -37,15 +37,15 @@ class EpollSet {
 
   // The program closed a descriptor. If a copy is open, what was added with it stays.
   void closed(int epoll_fd, int fd);
-  // The socket is carried now.
-  void carried(int epoll_fd, const Object* object);
+  // It is decided now whether the socket is carried.
+  void decided(int epoll_fd, const Object* object);
   bool empty();
 
   // For a set within a set, or within poll(): whether it would be readable; arming before sleeping.
   bool ready(int epoll_fd);
   void arm_all();
 
-  static void socket_is_carried(const Object* object);
+  static void socket_is_decided(const Object* object);
   static void descriptor_is_closed(int fd);
   static void after_fork_in_child();
 
@@ -76,6 +76,7 @@ class EpollSet {
   bool arm_hot();
   int spin(int epoll_fd, epoll_event* events, int most);
   void settle(const epoll_event* events, int count);
+  bool settle_waiting();
 
   const pid_t process_;  // that made it
   const std::uint64_t mark_;
@@ -83,6 +84,7 @@ class EpollSet {
   std::unordered_map<int, std::unique_ptr<Item>> items_;
   // Those whose own number was closed; the program can neither change nor remove them.
   std::vector<std::unique_ptr<Item>> orphans_;
+  std::vector<int> waiting_;  // descriptors of accepted sockets whose offers have not come
   std::vector<Item*> hot_;
   std::vector<epoll_event> kept_;  // of the kernel's, found by ready()
   // Whether something in the kernel's own hands is told but once, so that ready() must keep it.

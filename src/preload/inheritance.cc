@@ -48,6 +48,7 @@ std::vector<Inherited> parse(const char* text) {
 Inheritance::Inheritance(char* const* environment, bool all) : variable_(kVariable) {
   std::vector<const Object*> seen;
   for_each(0, highest_known(), [&](int fd, const Reference& object) {
+    if (Reference socket = find(fd); socket.awaits_offer()) decide_now(fd, socket);
     const bool connection = object.is(Kind::kConnection);
     if (!connection && !object.is(Kind::kListener)) return;
     if (std::find(seen.begin(), seen.end(), object.get()) != seen.end()) return;

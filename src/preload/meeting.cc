@@ -37,6 +37,8 @@ static_assert(kListenerBase + static_cast<int>(kCodes) * kCodeStep < kConnectorB
 // A listener that opens with a smaller window makes the connector's kernel cut the size that tells.
 constexpr int kLeastReceiveBuffer = 131'072;
 
+// How long accept() waits for an offer, and how long what cannot go on without.
+constexpr auto kAcceptPatience = std::chrono::milliseconds(10);
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
 
@@ -234,17 +236,16 @@ bool trusted(const Object& listener, int fd, const Offer& offer, unsigned code) 
          (offer.refused != 0 && user_code(sender.uid) == code);
 }
 
-enum class Taken { kOffer, kRefusal, kNothing };
+enum class Taken { kOffer, kRefusal, kNothing, kEnded };
 
 // Takes the offer for this connection from the queue, waiting for it if need be.
-Taken take_offer(const Object& listener, int fd, const Address& connector, unsigned code,
-                 int& memfd) {
+Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::duration patience,
+                 int& memfd, std::optional<SpareNumbers>& spare) {
   const Address acceptor = local_address(fd);
-  auto deadline = Clock::now() + kOfferTimeout;
+  auto deadline = Clock::now() + patience;
   bool ended = false;
   HeldOffers held(listener.port, listener.code);
-  std::optional<SpareNumbers> spare;
-  while (Clock::now() < deadline) {
+  for (bool first = true; first || Clock::now() < deadline; first = false) {
     const int meeting =
         real().accept4(listener.meeting_fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (meeting < 0 && errno == EMFILE) {
@@ -261,7 +262,7 @@ Taken take_offer(const Object& listener, int fd, const Address& connector, unsig
       }
       pollfd waits[2] = {{.fd = listener.meeting_fd, .events = POLLIN},
                          {.fd = fd, .events = POLLRDHUP}};
-      real().poll(waits, 2, 10);
+      real().poll(waits, 2, patience == Clock::duration::zero() ? 0 : 10);
       // Closed, or killed before its offer. The offer may still be in another acceptor's hand.
       if (!ended && (waits[1].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
         ended = true;
@@ -274,9 +275,9 @@ Taken take_offer(const Object& listener, int fd, const Address& connector, unsig
     if (!spare && !number_is_free(meeting)) spare.emplace();
     Offer offer{};
     const bool good =
-        receive_offer(meeting, offer, memfd) && trusted(listener, meeting, offer, code);
+        receive_offer(meeting, offer, memfd) && trusted(listener, meeting, offer, socket.connector_code);
     real().close(meeting);
-    const bool right = good && offer.connector == connector && offer.acceptor == acceptor;
+    const bool right = good && offer.connector == socket.connector && offer.acceptor == acceptor;
     if (right && offer.refused != 0) return Taken::kRefusal;
     if (right && memfd >= 0) return Taken::kOffer;
     if (good && !right) {
@@ -285,7 +286,74 @@ Taken take_offer(const Object& listener, int fd, const Address& connector, unsig
       real().close(memfd);
     }
   }
-  return Taken::kNothing;
+  return ended ? Taken::kEnded : Taken::kNothing;
+}
+
+bool accept_memory(int fd, Object& object, int memfd) {
+  if (!attach_memory(object, memfd, 1)) {
+    real().close(memfd);
+    return false;
+  }
+  object.connection.attach(object.connection.memory(), 1, hide(memfd));
+  prepare_doorbell(fd, object);
+  object.kind.store(Kind::kConnection, std::memory_order_release);
+  if (log_enabled(Level::kInfo))
+    log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
+        object.connector.text().c_str());
+  return true;
+}
+
+// Shuts a connection down that can neither be carried nor be TCP.
+void give_up(int fd, Object& object, const char* why) {
+  log(Level::kWarn, "%s: %s; the connection is shut down", object.connector.text().c_str(), why);
+  real().shutdown(fd, SHUT_RDWR);
+  // Bytes that are no program's.
+  syscall(SYS_recvfrom, fd, nullptr, kRingBytes, MSG_DONTWAIT | MSG_TRUNC, nullptr, nullptr);
+  object.connecting.store(false, std::memory_order_release);
+}
+
+// Of several threads only one decides; the others go on as if it were not decided yet.
+class Deciding {
+ public:
+  explicit Deciding(Object& object) noexcept
+      : flag_(object.deciding), ours_(!flag_.exchange(true, std::memory_order_acq_rel)) {}
+  ~Deciding() {
+    if (ours_) flag_.store(false, std::memory_order_release);
+  }
+  Deciding(const Deciding&) = delete;
+  Deciding& operator=(const Deciding&) = delete;
+  bool ours() const noexcept { return ours_; }
+
+ private:
+  std::atomic<bool>& flag_;
+  bool ours_;
+};
+
+// Whether it is decided now, one way or the other.
+bool await_offer(int fd, Reference& socket, Clock::duration patience) {
+  const Deciding deciding(*socket);
+  if (!deciding.ours()) return false;
+  if (!socket.awaits_offer()) return true;
+  int memfd = -1;
+  std::optional<SpareNumbers> spare;
+  switch (take_offer(*socket->awaited_at, fd, *socket, patience, memfd, spare)) {
+    case Taken::kNothing:
+      return false;
+    case Taken::kOffer:
+      if (!accept_memory(fd, *socket, memfd))
+        give_up(fd, *socket, "the shared memory that it offered cannot be used");
+      break;
+    case Taken::kRefusal:
+      stay_with_tcp(fd, "the peer cannot share memory");
+      socket->connecting.store(false, std::memory_order_release);
+      break;
+    case Taken::kEnded:  // as the kernel will tell the program
+      socket->connecting.store(false, std::memory_order_release);
+      break;
+  }
+  const Reference listener(std::exchange(socket->awaited_at, nullptr));
+  EpollSet::socket_is_decided(socket.get());
+  return true;
 }
 
 }  // namespace
@@ -410,26 +478,29 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
   return true;
 }
 
-void after_connect(int fd, Reference& socket) noexcept {
+void decide(int fd, Reference& socket) noexcept {
   const Undisturbed undisturbed;
-  if (!socket.is(Kind::kSocket) || socket->meeting_fd < 0) return;
+  if (socket.awaits_offer()) {
+    await_offer(fd, socket, Clock::duration::zero());
+    return;
+  }
+  if (!socket.is_undecided() || socket->meeting_fd < 0) return;
   tcp_info info{};
   socklen_t bytes = sizeof(info);
   if (real().getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
   if (info.tcpi_state == TCP_SYN_SENT || info.tcpi_state == TCP_SYN_RECV) return;
-  // Only one of several threads that notice it together.
-  if (!socket->connecting.exchange(false, std::memory_order_acq_rel)) return;
+  const Deciding deciding(*socket);
+  if (!deciding.ours() || !socket.is_undecided()) return;
   const int place = std::exchange(socket->meeting_fd, -1);
-  if (info.tcpi_state == TCP_CLOSE) {  // refused: the socket may be used for another attempt
-    close_hidden(place);
-    return;
-  }
-  const int code = listener_code(info);
+  const int code = info.tcpi_state == TCP_CLOSE ? -1 : listener_code(info);
   const char* why = "the peer is not under leat-run";
-  if (code >= 0 && offer_memory(fd, *socket, place, static_cast<unsigned>(code), why)) {
+  // Who accepted shuts nothing down before it has the offer, so then nobody is there any more.
+  const bool closed = info.tcpi_state == TCP_CLOSE_WAIT;
+  if (closed) why = "the peer has closed it";
+  if (code >= 0 && !closed && offer_memory(fd, *socket, place, static_cast<unsigned>(code), why)) {
     prepare_doorbell(fd, *socket);
     socket->kind.store(Kind::kConnection, std::memory_order_release);
-    EpollSet::socket_is_carried(socket.get());
+    EpollSet::socket_is_decided(socket.get());
     if (log_enabled(Level::kInfo))
       log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
           peer_address(fd).text().c_str());
@@ -438,9 +509,20 @@ void after_connect(int fd, Reference& socket) noexcept {
   }
   close_hidden(place);
   const int size = static_cast<int>(info.tcpi_snd_mss);
-  if (code < 0 && size < kListenerBase && is_local(peer_address(fd), local_address(fd)))
+  const bool refused = info.tcpi_state == TCP_CLOSE;  // it may be used for another attempt
+  if (!refused && code < 0 && size < kListenerBase && is_local(peer_address(fd), local_address(fd)))
     refuse_everywhere(fd);
-  stay_with_tcp(fd, why);
+  socket->connecting.store(false, std::memory_order_release);
+  if (!refused) stay_with_tcp(fd, why);
+}
+
+void decide_now(int fd, Reference& socket) noexcept {
+  const Undisturbed undisturbed;
+  decide(fd, socket);
+  if (!socket.awaits_offer() || await_offer(fd, socket, kOfferTimeout)) return;
+  const Deciding deciding(*socket);
+  if (deciding.ours() && socket.awaits_offer())
+    give_up(fd, *socket, "it announced shared memory, but has not offered it");
 }
 
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept {
@@ -457,33 +539,14 @@ bool after_accept(const Reference& listener, int fd, const sockaddr_storage& pee
     stay_with_tcp(fd, "the peer belongs to another user");
     return true;
   }
-  int memfd = -1;
-  const Address connector = Address::from(peer);
-  const Taken taken = take_offer(*listener, fd, connector, static_cast<unsigned>(code), memfd);
-  if (taken == Taken::kRefusal) {
-    stay_with_tcp(fd, "the peer cannot share memory");
-    return true;
-  }
-  if (taken == Taken::kNothing) {
-    log(Level::kWarn,
-        "%s: announced shared memory, but never offered it; the connection is dropped",
-        connector.text().c_str());
-    return false;
-  }
-  Reference object = add(fd, Kind::kSocket);
-  if (!object || !attach_memory(*object, memfd, 1)) {
-    forget(fd);
-    real().close(memfd);
-    log(Level::kWarn, "%s: the shared memory it offered cannot be used; the connection is dropped",
-        connector.text().c_str());
-    return false;
-  }
-  object->connection.attach(object->connection.memory(), 1, hide(memfd));
-  prepare_doorbell(fd, *object);
-  object->kind.store(Kind::kConnection, std::memory_order_release);
-  if (log_enabled(Level::kInfo))
-    log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
-        connector.text().c_str());
+  Reference socket = add(fd, Kind::kSocket);
+  if (!socket) return false;
+  listener->references.fetch_add(1, std::memory_order_relaxed);  // we hold one
+  socket->awaited_at = listener.get();
+  socket->connector = Address::from(peer);
+  socket->connector_code = static_cast<unsigned>(code);
+  socket->connecting.store(true, std::memory_order_release);
+  await_offer(fd, socket, kAcceptPatience);
   return true;
 }
 

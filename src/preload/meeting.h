@@ -6,7 +6,9 @@
 // SYN to one that says "I shall offer, as this user". So when connect() or accept() returns both
 // ends know what the other is, whichever process accepts. The connecting side then leaves its offer
 // (a memfd and the two addresses) in the unix socket's queue, before its connect() returns, or says
-// there that it stays with TCP; who accepts takes it from there by the addresses.
+// there that it stays with TCP; who accepts takes it from there by the addresses. An offer that is
+// late (connect() did not block, and the program has not come back to it) holds up nobody: until it
+// comes the accepted socket is one on which nothing has arrived yet and nothing can be sent.
 #pragma once
 
 #include <sys/socket.h>
@@ -21,12 +23,15 @@ void after_listen(int fd, Reference& socket, int backlog) noexcept;
 
 // Before the kernel's connect(): true if the socket was marked.
 bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept;
-// When the kernel says that it is connected (or may be): decides, and becomes a kConnection or is
-// forgotten. While the handshake is still under way nothing changes. Keeps errno.
-void after_connect(int fd, Reference& socket) noexcept;
+// When the kernel says that it is connected (or may be): decides, and becomes a kConnection or stays
+// with TCP. While the handshake is still under way, or an accepted socket's offer has not come,
+// nothing changes. Keeps errno.
+void decide(int fd, Reference& socket) noexcept;
+// For what cannot be undone: waits for it, but not for ever. Afterwards it is decided: without an
+// offer the connection is shut down.
+void decide_now(int fd, Reference& socket) noexcept;
 
-// What the kernel's accept() gave, with the address of the peer. False: the offer that was announced never came, so that the
-// connection must not be used.
+// What the kernel's accept() gave, with the address of the peer. False: it cannot be used.
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept;
 
 // Whether it is a TCP socket.

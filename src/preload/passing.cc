@@ -159,8 +159,9 @@ bool passes_ours(const msghdr& message) {
   if (message.msg_control == nullptr || message.msg_controllen < CMSG_LEN(sizeof(int))) return false;
   bool any = false;
   for_each_right(message, [&](int fd) {
-    const Reference object = carried(fd, true);
-    any |= object.is(Kind::kConnection) || find(fd).is(Kind::kListener);
+    Reference object = find(fd);
+    if (object.is_undecided()) decide_now(fd, object);
+    any |= object.is(Kind::kConnection) || object.is(Kind::kListener);
   });
   return any;
 }

@@ -36,8 +36,7 @@ class Poll {
   Poll(pollfd* fds, nfds_t count) : fds_(fds), count_(count) {
     for (nfds_t i = 0; i < count; ++i) {
       Reference object = find(fds[i].fd);
-      if (object.is(Kind::kSocket) && object->connecting.load(std::memory_order_acquire))
-        after_connect(fds[i].fd, object);
+      if (object.is_undecided()) decide(fds[i].fd, object);
       if (object.is(Kind::kConnection) || object.is(Kind::kSocket) ||
           (object.is(Kind::kEpoll) && !object->set->empty()))
         ours_.push_back({i, std::move(object), fds[i].events});
@@ -110,6 +109,9 @@ bool Poll::spin() {
 void Poll::ask_kernel_for_rings(std::vector<pollfd>& asked) const {
   asked.assign(fds_, fds_ + count_);
   for (const Ours& one : ours_) {
+    // As if there were no room yet.
+    if (one.object.awaits_offer())
+      asked[one.index].events = static_cast<short>(one.events & ~(POLLOUT | POLLWRNORM));
     if (!one.object.is(Kind::kConnection)) continue;
     const int bell = one.object->connection.bell_rings() ? POLLIN : 0;
     asked[one.index].events = static_cast<short>(bell | (one.events & POLLPRI));
@@ -126,6 +128,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
   bool at_once = left != nullptr && left->tv_sec == 0 && left->tv_nsec == 0;
   for (const Ours& one : ours_) {
     if (one.object.is(Kind::kEpoll) && !at_once) one.object->set->arm_all();
+    alone &= !one.object.awaits_offer();
     if (!one.object.is(Kind::kConnection)) continue;
     Connection& connection = one.object->connection;
     if (!at_once) {
@@ -141,7 +144,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
     limit = &time;
   } else if (!alone &&
              (left == nullptr || left->tv_sec > 0 || left->tv_nsec > nanoseconds(kNap).count())) {
-    // Another hears the bell of one of these, or nobody does, so look again soon.
+    // Another hears the bell of one of these, or nobody does, or an offer is to come.
     time = to_timespec(kNap);
     limit = &time;
   }
@@ -154,8 +157,9 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
     const short rung = asked[one.index].revents;
     if (one.object.is(Kind::kSocket)) {
       // The handshake ended while we slept: decide before the program hears of it.
-      if (rung != 0 && one.object->connecting.load(std::memory_order_acquire))
-        after_connect(fd, one.object);
+      if (one.object.awaits_offer() || (rung != 0 && one.object.is_undecided()))
+        decide(fd, one.object);
+      if (one.object.awaits_offer()) fds_[one.index].revents = 0;
       if (!one.object.is(Kind::kConnection)) continue;
     } else if (one.object.is(Kind::kConnection)) {
       const bool ours = !at_once && heard < listening.size() && listening[heard].ours();

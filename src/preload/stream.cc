@@ -56,6 +56,8 @@ class Rest {
   std::size_t left_ = 0;
 };
 
+thread_local int undecided = EAGAIN;
+
 ssize_t fail(int error) {
   errno = error;
   return -1;
@@ -69,8 +71,12 @@ ssize_t broken_pipe(int error, int flags) {
 
 }  // namespace
 
+int undecided_error() noexcept { return undecided; }
+void set_undecided_error(int error) noexcept { undecided = error; }
+
 ssize_t receive(int fd, Connection& connection, const iovec* vectors, std::size_t count,
                 int flags) {
+  if (connection.memory() == nullptr) return fail(undecided_error());
   if ((flags & MSG_OOB) != 0 || (flags & MSG_ERRQUEUE) != 0) {
     // Urgent data goes its own way, through the kernel.
     msghdr message{};
@@ -111,6 +117,7 @@ ssize_t receive(int fd, Connection& connection, const iovec* vectors, std::size_
 }
 
 ssize_t send(int fd, Connection& connection, const iovec* vectors, std::size_t count, int flags) {
+  if (connection.memory() == nullptr) return fail(undecided_error());
   if ((flags & MSG_OOB) != 0) {
     msghdr message{};
     message.msg_iov = const_cast<iovec*>(vectors);

@@ -12,4 +12,8 @@ namespace leat::preload {
 ssize_t receive(int fd, Connection& connection, const iovec* vectors, std::size_t count, int flags);
 ssize_t send(int fd, Connection& connection, const iovec* vectors, std::size_t count, int flags);
 
+// What they give on an accepted socket whose offer has not come: of this thread's last wait.
+int undecided_error() noexcept;
+void set_undecided_error(int error) noexcept;
+
 }  // namespace leat::preload

@@ -35,6 +35,9 @@ int wait_for(int fd, Connection& connection, Want want, std::size_t bytes);
 // When a socket timeout (SO_RCVTIMEO, SO_SNDTIMEO) passes; time_point::max(): never.
 std::chrono::steady_clock::time_point socket_deadline(int fd, int option) noexcept;
 
+// Milliseconds after which who waits for an offer looks again.
+inline constexpr int kDecisionNap = 5;
+
 bool is_nonblocking(int fd) noexcept;
 
 }  // namespace leat::preload
