@@ -24,11 +24,17 @@ namespace {
 void await_decision(int fd, Reference& object) {
   const auto deadline = socket_deadline(fd, SO_RCVTIMEO);
   while (object.awaits_offer() && std::chrono::steady_clock::now() < deadline) {
-    if (real().poll(nullptr, 0, kDecisionNap) < 0) {
+    auto came = SignalWatch::Came::kNothing;
+    {
+      const SignalWatch watch;
+      real().poll(nullptr, 0, kDecisionNap);
+      came = watch.look();
+    }
+    decide(fd, object);
+    if (came == SignalWatch::Came::kInterrupts) {
       set_undecided_error(EINTR);
       return;
     }
-    decide(fd, object);
   }
 }
 

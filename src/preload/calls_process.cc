@@ -24,7 +24,7 @@ void in_child() {
 
 [[gnu::constructor]] void start() {
   real();
-  pthread_atfork(nullptr, nullptr, in_child);
+  pthread_atfork(decide_before_fork, nullptr, in_child);
   inherit();
 }
 

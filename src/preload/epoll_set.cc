@@ -124,6 +124,7 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event, R
   if (register_in_kernel(epoll_fd, operation, *item) != 0) return -1;
   if (item->object.is(Kind::kSocket)) edges_ |= (event->events & (EPOLLET | EPOLLONESHOT)) != 0;
   if (item->object.awaits_offer()) waiting_.push_back(fd);
+  has_sets_ |= item->object.is(Kind::kEpoll);
   if (found != items_.end()) std::erase(hot_, found->second.get());
   Item& kept = *item;
   items_[fd] = std::move(item);
@@ -145,7 +146,8 @@ void EpollSet::closed(int epoll_fd, int fd) {
   items_.erase(found);
   item->alive = another(*item->object, fd);
   // As in the kernel, but only for what is carried: else it needs nothing of us.
-  if (item->alive >= 0 && item->object.is(Kind::kConnection)) {
+  if (item->alive >= 0 && (item->object.is(Kind::kConnection) || item->object.awaits_offer())) {
+    if (item->object.awaits_offer()) waiting_.push_back(item->alive);
     orphans_.push_back(std::move(item));
     return;
   }
@@ -161,6 +163,9 @@ void EpollSet::decided(int epoll_fd, const Object* object) {
     if (item->object.get() != object) continue;
     register_in_kernel(epoll_fd, EPOLL_CTL_MOD, *item);
     heat(*item);
+  }
+  for (const std::unique_ptr<Item>& item : orphans_) {
+    if (item->object.get() == object) heat(*item);
   }
 }
 
@@ -345,14 +350,21 @@ void EpollSet::settle(const epoll_event* events, int count) {
   }
 }
 
-// Looks for offers that were late. Whether some still have not come: nothing wakes who waits for
-// them.
 bool EpollSet::settle_waiting() {
   std::vector<int> waiting;
+  std::vector<int> sets;
   {
     const std::lock_guard guard(lock_);
-    if (waiting_.empty()) return false;
+    if (waiting_.empty() && !has_sets_) return false;
     waiting.swap(waiting_);
+    for (const Item* item : hot_) {
+      if (item->object.is(Kind::kEpoll)) sets.push_back(item->alive);
+    }
+  }
+  bool inside = false;
+  for (const int fd : sets) {
+    const Reference set = find(fd);
+    if (set.is(Kind::kEpoll)) inside |= set->set->settle_waiting();
   }
   std::erase_if(waiting, [](int fd) {
     Reference object = find(fd);
@@ -361,7 +373,7 @@ bool EpollSet::settle_waiting() {
   });
   const std::lock_guard guard(lock_);
   waiting_.insert(waiting_.end(), waiting.begin(), waiting.end());
-  return !waiting_.empty();
+  return inside || !waiting_.empty();
 }
 
 int EpollSet::spin(int epoll_fd, epoll_event* events, int most) {
@@ -378,7 +390,9 @@ int EpollSet::spin(int epoll_fd, epoll_event* events, int most) {
       if (const int count = from_kernel(events, got); count > 0) return count;
     }
   }
-  return 0;
+  if (spin.signal() == SignalWatch::Came::kNothing) return 0;
+  errno = EINTR;
+  return -1;
 }
 
 int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* timeout,

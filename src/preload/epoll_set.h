@@ -41,6 +41,9 @@ class EpollSet {
   void decided(int epoll_fd, const Object* object);
   bool empty();
 
+  // Looks for offers that were late. Whether some still have not come: nothing wakes who waits for
+  // them, so look again soon.
+  bool settle_waiting();
   // For a set within a set, or within poll(): whether it would be readable; arming before sleeping.
   bool ready(int epoll_fd);
   void arm_all();
@@ -76,7 +79,6 @@ class EpollSet {
   bool arm_hot();
   int spin(int epoll_fd, epoll_event* events, int most);
   void settle(const epoll_event* events, int count);
-  bool settle_waiting();
 
   const pid_t process_;  // that made it
   const std::uint64_t mark_;
@@ -84,6 +86,7 @@ class EpollSet {
   std::unordered_map<int, std::unique_ptr<Item>> items_;
   // Those whose own number was closed; the program can neither change nor remove them.
   std::vector<std::unique_ptr<Item>> orphans_;
+  bool has_sets_ = false;
   std::vector<int> waiting_;  // descriptors of accepted sockets whose offers have not come
   std::vector<Item*> hot_;
   std::vector<epoll_event> kept_;  // of the kernel's, found by ready()

@@ -245,12 +245,14 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
   auto deadline = Clock::now() + patience;
   bool ended = false;
   HeldOffers held(listener.port, listener.code);
-  for (bool first = true; first || Clock::now() < deadline; first = false) {
+  for (bool again = true; again || Clock::now() < deadline;) {
+    again = false;
     const int meeting =
         real().accept4(listener.meeting_fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (meeting < 0 && errno == EMFILE) {
       if (spare) return Taken::kNothing;
       spare.emplace();
+      again = true;
       continue;
     }
     if (meeting < 0) {
@@ -312,6 +314,9 @@ void give_up(int fd, Object& object, const char* why) {
   object.connecting.store(false, std::memory_order_release);
 }
 
+// How many accepted sockets may await theirs; those that were closed before are counted too.
+std::atomic<int> awaiting{0};
+
 // Of several threads only one decides; the others go on as if it were not decided yet.
 class Deciding {
  public:
@@ -352,6 +357,7 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
       break;
   }
   const Reference listener(std::exchange(socket->awaited_at, nullptr));
+  awaiting.fetch_sub(1, std::memory_order_relaxed);
   EpollSet::socket_is_decided(socket.get());
   return true;
 }
@@ -546,8 +552,18 @@ bool after_accept(const Reference& listener, int fd, const sockaddr_storage& pee
   socket->connector = Address::from(peer);
   socket->connector_code = static_cast<unsigned>(code);
   socket->connecting.store(true, std::memory_order_release);
+  awaiting.fetch_add(1, std::memory_order_relaxed);
   await_offer(fd, socket, kAcceptPatience);
   return true;
+}
+
+void decide_before_fork() noexcept {
+  if (awaiting.load(std::memory_order_relaxed) == 0) return;
+  const Undisturbed undisturbed;
+  for_each(0, highest_known(), [](int fd, const Reference&) {
+    Reference socket = find(fd);
+    if (socket.awaits_offer()) await_offer(fd, socket, kOfferTimeout);
+  });
 }
 
 }  // namespace leat::preload

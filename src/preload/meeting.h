@@ -31,6 +31,9 @@ void decide(int fd, Reference& socket) noexcept;
 // offer the connection is shut down.
 void decide_now(int fd, Reference& socket) noexcept;
 
+// Both processes may use a socket after a fork, but only one would get its offer.
+void decide_before_fork() noexcept;
+
 // What the kernel's accept() gave, with the address of the peer. False: it cannot be used.
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept;
 

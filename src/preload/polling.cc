@@ -58,6 +58,8 @@ class Poll {
   pollfd* fds_;
   nfds_t count_;
   std::vector<Ours> ours_;
+  bool interrupted_ = false;
+  bool waiting_ = false;  // a set of epoll waits for an offer
 };
 
 short Poll::answer(const Ours& one) const {
@@ -102,6 +104,7 @@ bool Poll::spin() {
       if (real().poll(asked.data(), count_, 0) > 0) return true;
     }
   }
+  interrupted_ = spin.signal() != SignalWatch::Came::kNothing;
   return false;
 }
 
@@ -124,7 +127,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
   ask_kernel_for_rings(asked);
   std::vector<Listening> listening;
   listening.reserve(ours_.size());
-  bool alone = true;
+  bool alone = !waiting_;
   bool at_once = left != nullptr && left->tv_sec == 0 && left->tv_nsec == 0;
   for (const Ours& one : ours_) {
     if (one.object.is(Kind::kEpoll) && !at_once) one.object->set->arm_all();
@@ -183,7 +186,14 @@ int Poll::run(const timespec* timeout, const sigset_t* mask) {
   const bool at_once = timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_nsec == 0;
   bool found = !at_once && ready_now() != 0;
   if (!at_once && !found && mask == nullptr) found = spin();
+  if (interrupted_) {
+    errno = EINTR;
+    return -1;
+  }
   for (;;) {
+    for (const Ours& one : ours_) {
+      if (one.object.is(Kind::kEpoll)) waiting_ |= one.object->set->settle_waiting();
+    }
     if (found && ours_.size() == count_ && all_answered_here()) return ready_now();
     timespec left{};
     if (deadline != Clock::time_point::max() && !found)

@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
 constexpr unsigned kRoundsPerLookAtClock = 32;
+constexpr unsigned kRoundsPerLookAtSignals = 8 * kRoundsPerLookAtClock;
 constexpr auto kLeastSpin = std::chrono::microseconds(2);
 // Who is not the one that listens to the bell looks for itself so often, should that one be killed.
 constexpr auto kNap = std::chrono::milliseconds(10);
@@ -33,6 +34,8 @@ constexpr auto kNap = std::chrono::milliseconds(10);
 // for something else. Then sleeping at once is better for a while: who sleeps is woken before
 // others.
 constexpr auto kCoreWasTaken = std::chrono::microseconds(15);
+// One that comes earlier might as well have come before the call.
+constexpr auto kWatchSignals = std::chrono::microseconds(50);
 constexpr auto kLeaveCore = std::chrono::milliseconds(5);
 
 thread_local nanoseconds spin_limit{-1};
@@ -120,9 +123,19 @@ bool Spin::again() noexcept {
   const bool taken = now - looked_ > kCoreWasTaken && spin_time() < std::chrono::seconds(1);
   looked_ = now;
   if (taken) spin_again_at = now + kLeaveCore;
-  if (!taken && now - start_ < limit_) return true;
+  if (!taken && now - start_ < limit_) {
+    if (now - start_ < kWatchSignals) return true;
+    if (!watch_) watch_.emplace();
+    signal_ = rounds_ % kRoundsPerLookAtSignals == 0 ? watch_->look() : signal_;
+    if (signal_ == SignalWatch::Came::kNothing) return true;
+  }
   spin_limit = std::max(limit_ / 2, std::min<nanoseconds>(kLeastSpin, spin_time()));
   return false;
+}
+
+SignalWatch::Came Spin::signal() noexcept {
+  watch_.reset();
+  return signal_;
 }
 
 void Spin::found() noexcept {
@@ -154,11 +167,16 @@ int wait_for(int fd, Connection& connection, Want want, std::size_t bytes) {
     }
     if (connection.peer().note.load(std::memory_order_relaxed) != kNotClosed) break;
   }
+  const SignalWatch::Came came = spin.signal();
   Side& own = connection.own();
   own.sleeps.store(own.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   std::optional<Counted> asleep;
   if (want == Want::kRoom) asleep.emplace(own.senders_asleep);
   const auto deadline = socket_deadline(fd, want == Want::kData ? SO_RCVTIMEO : SO_SNDTIMEO);
+  const bool restarts = deadline == Clock::time_point::max();
+  if (came == SignalWatch::Came::kInterrupts ||
+      (came == SignalWatch::Came::kRestarts && !restarts))
+    return EINTR;
   for (;;) {
     const Listening listening(&own);
     const std::uint32_t turn = own.turn.load(std::memory_order_seq_cst);

@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 
 #include "preload/connection.h"
+#include "preload/signal_watch.h"
 
 namespace leat::preload {
 
@@ -17,12 +19,16 @@ class Spin {
   // Whether to look once more.
   bool again() noexcept;
   void found() noexcept;
+  // What ended it, if it was a signal; afterwards its handler has run.
+  SignalWatch::Came signal() noexcept;
 
  private:
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point looked_;  // at the clock
   std::chrono::nanoseconds limit_;
   unsigned rounds_ = 0;
+  std::optional<SignalWatch> watch_;  // once it takes long
+  SignalWatch::Came signal_ = SignalWatch::Came::kNothing;
 };
 
 enum class Want { kData, kRoom };
