@@ -266,8 +266,7 @@ ssize_t fail(int error) {
 // The errno of the kernel's splice() between a socket and what should be a pipe, or 0.
 int splice_refuses(int pipe, const off64_t* pipe_offset, const off64_t* socket_offset,
                    unsigned flags) {
-  constexpr unsigned kFlags =
-      SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
+  constexpr unsigned kFlags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
   struct stat status {};
   if ((flags & ~kFlags) != 0) return EINVAL;
   if (fstat(pipe, &status) != 0) return EBADF;

@@ -7,6 +7,7 @@
 #include "preload/call.h"
 #include "preload/epoll_set.h"
 #include "preload/polling.h"
+#include "preload/socket_facts.h"
 
 namespace leat::preload {
 namespace {

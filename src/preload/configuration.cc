@@ -51,7 +51,7 @@ bool parse_number(std::string_view text, unsigned most, unsigned& value) {
 
 bool parse_ports(std::string_view text, Rule& rule) {
   const std::size_t dash = text.find('-');
-  const std::string_view last = dash == text.npos ? text : text.substr(dash + 1);
+  const std::string_view last = dash == std::string_view::npos ? text : text.substr(dash + 1);
   return parse_number(text.substr(0, dash), 65535, rule.first_port) &&
          parse_number(last, 65535, rule.last_port) && rule.first_port <= rule.last_port;
 }
@@ -70,7 +70,8 @@ bool parse_address(std::string_view text, Rule& rule) {
     return false;
   }
   rule.prefix = most;
-  if (slash != text.npos && !parse_number(text.substr(slash + 1), most, rule.prefix)) return false;
+  if (slash != std::string_view::npos && !parse_number(text.substr(slash + 1), most, rule.prefix))
+    return false;
   rule.prefix += 128 - most;
   return true;
 }
@@ -83,10 +84,10 @@ bool parse_rule(std::string_view text, Rule& rule) {
   std::string_view ports;
   if (text.starts_with('[')) {
     const std::size_t end = text.find(']');
-    if (end == text.npos) return false;
+    if (end == std::string_view::npos) return false;
     host = text.substr(1, end - 1);
     ports = text.substr(end + 1);
-  } else if (const std::size_t colon = text.find(':'); colon != text.npos) {
+  } else if (const std::size_t colon = text.find(':'); colon != std::string_view::npos) {
     host = text.substr(0, colon);
     ports = text.substr(colon);
   }
@@ -96,6 +97,8 @@ bool parse_rule(std::string_view text, Rule& rule) {
   return parse_address(host, rule);
 }
 
+// Before the program has other threads, as a rule.
+// NOLINTBEGIN(concurrency-mt-unsafe)
 Configuration read() {
   Configuration result;
   const char* text = getenv("LEAT_LOG_LEVEL");
@@ -125,10 +128,11 @@ Configuration read() {
               "[^]ADDRESS[/BITS][:PORT[-PORT]], separated by commas\n",
               match, static_cast<int>(rest.substr(0, comma).size()), rest.data());
     }
-    rest = comma == rest.npos ? std::string_view() : rest.substr(comma + 1);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
   return result;
 }
+// NOLINTEND(concurrency-mt-unsafe)
 
 Configuration& configuration() {
   static Configuration* const kept = new Configuration(read());  // outlives every destructor

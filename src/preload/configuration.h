@@ -18,6 +18,6 @@ void log(Level level, const char* format, ...) noexcept __attribute__((format(pr
 std::chrono::nanoseconds spin_time() noexcept;
 
 // Whether LEAT_PRELOAD_MATCH allows to carry connections to (or accepted at) this address.
-bool matches(const sockaddr_storage& address) noexcept;
+bool matches(const sockaddr_storage& storage) noexcept;
 
 }  // namespace leat::preload

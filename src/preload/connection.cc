@@ -256,9 +256,8 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
     // The end; but after our own SHUT_RD the kernel says that too.
     tcp_info info{};
     socklen_t bytes = sizeof(info);
-    if (bell_rings() ||
-        (syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
-         info.tcpi_state != TCP_ESTABLISHED))
+    if (bell_rings() || (syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+                         info.tcpi_state != TCP_ESTABLISHED))
       peer_gone();
   } else if (got < 0 && errno != EAGAIN && errno != EINTR && errno != EBADF) {
     peer_gone();
@@ -306,7 +305,7 @@ void Connection::shutdown(int fd, int how) noexcept {
   }
 }
 
-void Connection::wake_senders(int fd) noexcept {
+void Connection::wake_senders(int fd) const noexcept {
   own().turn.fetch_add(1, std::memory_order_seq_cst);
   syscall(SYS_futex, &own().turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   // One may sleep in the kernel's recv(), and nothing else ends that. From then on nobody at this

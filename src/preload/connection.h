@@ -57,7 +57,8 @@ class Connection {
   Side& own() const noexcept { return memory_->sides[side_]; }
   Side& peer() const noexcept { return memory_->sides[1 - side_]; }
   SharedMemory* memory() const noexcept { return memory_; }
-  // Whether who sleeps at the kernel's socket is woken by the bell; if not, it is always awake there.
+  // Whether who sleeps at the kernel's socket is woken by the bell; if not, it is always awake
+  // there.
   bool bell_rings() const noexcept { return !flag(kReadShut | kBellShut); }
   unsigned side() const noexcept { return side_; }
   int memfd() const noexcept { return memfd_; }
@@ -70,7 +71,7 @@ class Connection {
   Direction& in() const noexcept { return memory_->directions[1 - side_]; }
   std::byte* ring(unsigned direction) const noexcept;
   void ring_bell(int fd, std::atomic<std::uint32_t>& armed) noexcept;
-  void wake_senders(int fd) noexcept;
+  void wake_senders(int fd) const noexcept;
   void broken() noexcept;
   bool flag(std::uint32_t wanted) const noexcept {
     return (own().flags.load(std::memory_order_acquire) & wanted) != 0;

@@ -40,7 +40,7 @@ struct Object {
   unsigned connector_code = 0;
   std::atomic<bool> deciding{false};  // a thread looks for the offer
   Connection connection;              // kConnection
-  EpollSet* set = nullptr;              // kEpoll
+  EpollSet* set = nullptr;            // kEpoll
   Object* next_free = nullptr;
 };
 
@@ -107,8 +107,8 @@ bool is_hidden(int fd) noexcept;
 
 // Whether a copy of the descriptor would find a number.
 bool number_is_free(int fd) noexcept;
-// For accepting though the program has used up its numbers: while it lives some are free, by raising
-// the limit if that is allowed, else those that were kept back.
+// For accepting though the program has used up its numbers: while it lives some are free, by
+// raising the limit if that is allowed, else those that were kept back.
 class SpareNumbers {
  public:
   SpareNumbers() noexcept;

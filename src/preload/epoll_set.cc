@@ -341,7 +341,7 @@ bool EpollSet::ready(int epoll_fd) {
 }
 
 // Decides connections whose handshake has ended.
-void EpollSet::settle(const epoll_event* events, int count) {
+void EpollSet::settle(const epoll_event* events, int count) const {
   for (int i = 0; i < count; ++i) {
     if ((events[i].data.u64 & ~std::uint64_t{0xffffffff}) != mark_) continue;
     const int fd = static_cast<int>(events[i].data.u64 & 0xffffffff);
@@ -432,15 +432,14 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
     }
     if (!armed) continue;
     auto until = deadline;
-    if (waiting)
-      until = std::min(deadline, Clock::now() + std::chrono::milliseconds(kDecisionNap));
+    if (waiting) until = std::min(deadline, Clock::now() + std::chrono::milliseconds(kDecisionNap));
     timespec left{};
     if (until != Clock::time_point::max()) {
       const auto rest = std::max(nanoseconds(0), nanoseconds(until - Clock::now()));
       left = {.tv_sec = rest.count() / 1'000'000'000, .tv_nsec = rest.count() % 1'000'000'000};
     }
-    const int got = real().epoll_pwait2(
-        epoll_fd, events, most, until == Clock::time_point::max() ? nullptr : &left, mask);
+    const int got = real().epoll_pwait2(epoll_fd, events, most,
+                                        until == Clock::time_point::max() ? nullptr : &left, mask);
     if (got == 0 && until != deadline) continue;
     if (got <= 0) return got;
     // A connect() may have ended: then it is decided before the program hears of it.

@@ -54,7 +54,7 @@ class EpollSet {
 
  private:
   struct Item {
-    int fd = -1;    // it was added with
+    int fd = -1;     // it was added with
     int alive = -1;  // one that still means the same: of several, that one may have been closed
     Reference object;
     std::uint32_t events = 0;  // as the program wants, with flags
@@ -78,7 +78,7 @@ class EpollSet {
   int from_kernel(epoll_event* events, int count);
   bool arm_hot();
   int spin(int epoll_fd, epoll_event* events, int most);
-  void settle(const epoll_event* events, int count);
+  void settle(const epoll_event* events, int count) const;
 
   const pid_t process_;  // that made it
   const std::uint64_t mark_;

@@ -12,6 +12,7 @@
 
 #include "preload/call.h"
 #include "preload/configuration.h"
+#include "preload/socket_facts.h"
 #include "preload/stdio_streams.h"
 
 namespace leat::preload {
@@ -108,6 +109,8 @@ bool take_over_connection(int fd, int hidden, unsigned side) noexcept {
   return true;
 }
 
+// Before the program has other threads.
+// NOLINTBEGIN(concurrency-mt-unsafe)
 void inherit() noexcept {
   const std::string name(kVariable, strlen(kVariable) - 1);
   const char* text = getenv(name.c_str());
@@ -131,9 +134,9 @@ void inherit() noexcept {
       if (one.cookie == 0 || cookie_of(fd) != one.cookie) continue;
       if (first < 0) {
         first = fd;
-        const bool good =
-            one.kind == 'l' ? take_over_listener(fd, one.hidden, one.detail, one.owner, one.port)
-                            : take_over_connection(fd, one.hidden, one.detail);
+        const bool good = one.kind == 'l'
+                              ? take_over_listener(fd, one.hidden, one.detail, one.owner, one.port)
+                              : take_over_connection(fd, one.hidden, one.detail);
         if (!good) break;
       } else {
         add_duplicate(first, fd);
@@ -143,5 +146,6 @@ void inherit() noexcept {
     if (first < 0) close_hidden(one.hidden);
   }
 }
+// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace leat::preload

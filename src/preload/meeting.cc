@@ -17,6 +17,7 @@
 #include "preload/offer.h"
 #include "preload/real.h"
 #include "preload/side_lock.h"
+#include "preload/socket_facts.h"
 #include "preload/undisturbed.h"
 
 namespace leat::preload {
@@ -42,76 +43,13 @@ constexpr auto kAcceptPatience = std::chrono::milliseconds(10);
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
 
-int option(int fd, int level, int name) {
-  int value = -1;
-  socklen_t bytes = sizeof(value);
-  if (real().getsockopt(fd, level, name, &value, &bytes) != 0) return -1;
-  return value;
-}
-
-void set_option(int fd, int level, int name, int value) {
-  real().setsockopt(fd, level, name, &value, sizeof(value));
-}
-
 unsigned user_code(uid_t user) { return (user ^ (user >> 8)) % kUserCodes; }
-
-Address local_address(int fd) {
-  sockaddr_storage storage{};
-  socklen_t bytes = sizeof(storage);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return {};
-  return Address::from(storage);
-}
-
-Address peer_address(int fd) {
-  sockaddr_storage storage{};
-  socklen_t bytes = sizeof(storage);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return {};
-  return Address::from(storage);
-}
-
-// Whether a connection between them stays on this host.
-bool is_local(const Address& peer, const Address& own) {
-  return peer.bytes == own.bytes || (peer.mapped() && peer.bytes[12] == 127);
-}
-
-// Whether the address is one of this host's, so that its SYN was not forged elsewhere.
-bool is_of_this_host(const sockaddr_storage& storage, const Address& own) {
-  if (is_local(Address::from(storage), own)) return true;
-  const int probe = real().socket(storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (probe < 0) return true;
-  sockaddr_storage any_port = storage;
-  reinterpret_cast<sockaddr_in&>(any_port).sin_port = 0;  // where that of IPv6 is too
-  const bool good = bind(probe, reinterpret_cast<sockaddr*>(&any_port), sizeof(any_port)) == 0;
-  real().close(probe);
-  return good;
-}
 
 // Why this connection cannot be carried, or null.
 const char* unsuitable(int fd) {
   if (option(fd, SOL_SOCKET, SO_ZEROCOPY) > 0) return "SO_ZEROCOPY is set";
   if (option(fd, SOL_SOCKET, SO_RCVLOWAT) > 1) return "SO_RCVLOWAT is set";
   return nullptr;
-}
-
-int new_memory(const Address& connector, const Address& acceptor) {
-  const int memfd = memfd_create("leat-connection", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (memfd < 0) return -1;
-  if (ftruncate(memfd, kMemoryBytes) == 0 &&
-      real().fcntl(memfd, F_ADD_SEALS,
-                   reinterpret_cast<void*>(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) == 0) {
-    void* memory = mmap(nullptr, kHeaderBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-    if (memory != MAP_FAILED) {
-      auto* header = static_cast<SharedMemory*>(memory);
-      header->magic = kMemoryMagic;
-      header->version = kMemoryVersion;
-      header->connector = connector;
-      header->acceptor = acceptor;
-      munmap(memory, kHeaderBytes);
-      return memfd;
-    }
-  }
-  real().close(memfd);
-  return -1;
 }
 
 // What every carried connection's kernel socket needs.
@@ -276,8 +214,8 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
     // Memory that finds no number is lost with its message.
     if (!spare && !number_is_free(meeting)) spare.emplace();
     Offer offer{};
-    const bool good =
-        receive_offer(meeting, offer, memfd) && trusted(listener, meeting, offer, socket.connector_code);
+    const bool good = receive_offer(meeting, offer, memfd) &&
+                      trusted(listener, meeting, offer, socket.connector_code);
     real().close(meeting);
     const bool right = good && offer.connector == socket.connector && offer.acceptor == acceptor;
     if (right && offer.refused != 0) return Taken::kRefusal;
@@ -364,32 +302,10 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
 
 }  // namespace
 
-bool is_tcp(int fd) noexcept {
-  const Undisturbed undisturbed;
-  if (option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return false;
-  const int domain = option(fd, SOL_SOCKET, SO_DOMAIN);
-  return domain == AF_INET || domain == AF_INET6;
-}
-
 bool is_listener_of(int fd, unsigned port, unsigned code) noexcept {
-  return is_tcp(fd) && option(fd, SOL_SOCKET, SO_ACCEPTCONN) > 0 && local_address(fd).port == port &&
+  return is_tcp(fd) && option(fd, SOL_SOCKET, SO_ACCEPTCONN) > 0 &&
+         local_address(fd).port == port &&
          option(fd, IPPROTO_TCP, TCP_MAXSEG) == kListenerBase + static_cast<int>(code) * kCodeStep;
-}
-
-std::uint64_t cookie_of(int fd) noexcept {
-  const Undisturbed undisturbed;
-  std::uint64_t cookie = 0;
-  socklen_t bytes = sizeof(cookie);
-  return real().getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) == 0 ? cookie : 0;
-}
-
-bool is_connectable(int fd) noexcept {
-  if (!is_tcp(fd)) return false;
-  const Undisturbed undisturbed;
-  tcp_info info{};
-  socklen_t bytes = sizeof(info);
-  return real().getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
-         info.tcpi_state == TCP_CLOSE;
 }
 
 bool attach_memory(Object& object, int memfd, unsigned side) noexcept {

@@ -23,9 +23,9 @@ void after_listen(int fd, Reference& socket, int backlog) noexcept;
 
 // Before the kernel's connect(): true if the socket was marked.
 bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept;
-// When the kernel says that it is connected (or may be): decides, and becomes a kConnection or stays
-// with TCP. While the handshake is still under way, or an accepted socket's offer has not come,
-// nothing changes. Keeps errno.
+// When the kernel says that it is connected (or may be): decides, and becomes a kConnection or
+// stays with TCP. While the handshake is still under way, or an accepted socket's offer has not
+// come, nothing changes. Keeps errno.
 void decide(int fd, Reference& socket) noexcept;
 // For what cannot be undone: waits for it, but not for ever. Afterwards it is decided: without an
 // offer the connection is shut down.
@@ -37,14 +37,8 @@ void decide_before_fork() noexcept;
 // What the kernel's accept() gave, with the address of the peer. False: it cannot be used.
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept;
 
-// Whether it is a TCP socket.
-bool is_tcp(int fd) noexcept;
-// Names a socket whatever its descriptors are; 0 if there is none.
-std::uint64_t cookie_of(int fd) noexcept;
 // A listening TCP socket whose offers arrive at the place of that port and code.
 bool is_listener_of(int fd, unsigned port, unsigned code) noexcept;
-// A TCP socket that is neither connected nor listening.
-bool is_connectable(int fd) noexcept;
 
 // Maps the memory of a connection. False if it is not what it should be.
 bool attach_memory(Object& object, int memfd, unsigned side) noexcept;

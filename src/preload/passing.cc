@@ -16,16 +16,19 @@
 #include "preload/configuration.h"
 #include "preload/inheritance.h"
 #include "preload/offer.h"
+#include "preload/socket_facts.h"
 #include "preload/undisturbed.h"
 
 namespace leat::preload {
 namespace {
 
-constexpr std::size_t kMostRights = 253;       // of the kernel, in one message
-constexpr std::size_t kControlBytes = 4096;    // more than a unix socket ever gives
+constexpr std::size_t kMostRights = 253;     // of the kernel, in one message
+constexpr std::size_t kControlBytes = 4096;  // more than a unix socket ever gives
 using Numbers = std::array<int, kMostRights>;
 
-std::size_t count_of(const cmsghdr& header) { return (header.cmsg_len - CMSG_LEN(0)) / sizeof(int); }
+std::size_t count_of(const cmsghdr& header) {
+  return (header.cmsg_len - CMSG_LEN(0)) / sizeof(int);
+}
 
 bool has_rights(const cmsghdr& header) {
   return header.cmsg_level == SOL_SOCKET && header.cmsg_type == SCM_RIGHTS;
@@ -52,7 +55,8 @@ bool companions(const msghdr& message, Numbers& hidden, std::size_t& count) {
     if (!object.is(Kind::kConnection) && !object.is(Kind::kListener)) return;
     const int one = object.is(Kind::kConnection) ? object->connection.memfd() : object->meeting_fd;
     if (one < 0 || count == hidden.size()) {
-      log(Level::kError, "descriptor %d cannot be passed on: no number was free for its memory", fd);
+      log(Level::kError, "descriptor %d cannot be passed on: no number was free for its memory",
+          fd);
       good = false;
     } else if (std::find(hidden.begin(), hidden.begin() + count, one) == hidden.begin() + count) {
       hidden[count++] = one;
@@ -83,9 +87,8 @@ class Control {
 
   // Those that have no room are closed.
   void append_rights(const cmsghdr& header, const int* fds, std::size_t count) {
-    const std::size_t room = room_ - used_ < CMSG_LEN(sizeof(int))
-                                 ? 0
-                                 : (room_ - used_ - CMSG_LEN(0)) / sizeof(int);
+    const std::size_t room =
+        room_ - used_ < CMSG_LEN(sizeof(int)) ? 0 : (room_ - used_ - CMSG_LEN(0)) / sizeof(int);
     const std::size_t fitting = std::min(room, count);
     for (std::size_t i = fitting; i < count; ++i) real().close(fds[i]);
     if (fitting != 0) append(header, fds, fitting * sizeof(int));
@@ -156,7 +159,8 @@ bool settle(int hidden, const int* fds, std::size_t count) {
 }  // namespace
 
 bool passes_ours(const msghdr& message) {
-  if (message.msg_control == nullptr || message.msg_controllen < CMSG_LEN(sizeof(int))) return false;
+  if (message.msg_control == nullptr || message.msg_controllen < CMSG_LEN(sizeof(int)))
+    return false;
   bool any = false;
   for_each_right(message, [&](int fd) {
     Reference object = find(fd);

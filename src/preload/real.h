@@ -32,6 +32,7 @@ using LeatIoctlCall = int (*)(int, unsigned long, void*);
 namespace leat::preload {
 
 struct Real {
+  // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define LEAT_MEMBER(name) decltype(&::name) name;
   LEAT_REAL_FUNCTIONS(LEAT_MEMBER)
 #undef LEAT_MEMBER

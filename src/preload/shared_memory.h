@@ -91,4 +91,7 @@ struct SharedMemory {
 static_assert(sizeof(SharedMemory) <= kHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
+// A memfd with nothing in it but the header; -1 if there is none to be had.
+int new_memory(const Address& connector, const Address& acceptor) noexcept;
+
 }  // namespace leat::preload

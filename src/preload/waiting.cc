@@ -174,8 +174,7 @@ int wait_for(int fd, Connection& connection, Want want, std::size_t bytes) {
   if (want == Want::kRoom) asleep.emplace(own.senders_asleep);
   const auto deadline = socket_deadline(fd, want == Want::kData ? SO_RCVTIMEO : SO_SNDTIMEO);
   const bool restarts = deadline == Clock::time_point::max();
-  if (came == SignalWatch::Came::kInterrupts ||
-      (came == SignalWatch::Came::kRestarts && !restarts))
+  if (came == SignalWatch::Came::kInterrupts || (came == SignalWatch::Came::kRestarts && !restarts))
     return EINTR;
   for (;;) {
     const Listening listening(&own);

@@ -33,9 +33,9 @@ class Spin {
 
 enum class Want { kData, kRoom };
 
-// Blocks until there may be `bytes` of data, or room for them (or part). Returns 0: look again; or an
-// errno: EINTR, EAGAIN (the descriptor does not block, or its timeout has passed). A cancellation
-// point.
+// Blocks until there may be `bytes` of data, or room for them (or part). Returns 0: look again; or
+// an errno: EINTR, EAGAIN (the descriptor does not block, or its timeout has passed). A
+// cancellation point.
 int wait_for(int fd, Connection& connection, Want want, std::size_t bytes);
 
 // When a socket timeout (SO_RCVTIMEO, SO_SNDTIMEO) passes; time_point::max(): never.

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstring>
+#include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -144,4 +145,11 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace leat::tools
 
-int main(int argc, char** argv) { return leat::tools::run(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return leat::tools::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "leat-stat: " << error.what() << "\n";
+    return leat::tools::kCannotLook;
+  }
+}
