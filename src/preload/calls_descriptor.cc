@@ -15,8 +15,13 @@ namespace {
 void closing(int fd) {
   Reference object = find(fd);
   if (!object) return;
-  if (object.is(Kind::kConnection)) object->connection.note_closing();
   EpollSet::descriptor_is_closed(fd);
+  if (object.is(Kind::kConnection)) {
+    // References: each number's, ours, and those of calls.
+    const int numbers = object->numbers.load(std::memory_order_relaxed);
+    const auto references = static_cast<int>(object->references.load(std::memory_order_relaxed));
+    object->connection.note_closing(references > numbers + 1);
+  }
   forget(fd);
 }
 

@@ -49,7 +49,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
 int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t bytes) {
   Connection& connection = object->connection;
   connection.own().flags.fetch_or(kAbort, std::memory_order_acq_rel);
-  connection.note_closing();
+  connection.note_closing(false);
   const int result = real().connect(fd, address, bytes);
   if (result != 0) return result;
   for_each(0, highest_known(), [&](int known, const Reference& other) {

@@ -263,7 +263,8 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
     peer_gone();
   } else if (!flag(kPeerGone)) {
     // A process closed its descriptor, but another still has one.
-    peer().note.store(kNotClosed, std::memory_order_relaxed);
+    if (peer().note.load(std::memory_order_relaxed) != kClosedInUse)
+      peer().note.store(kNotClosed, std::memory_order_relaxed);
   }
   errno = kept_errno;
 }
@@ -271,7 +272,7 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
 void Connection::peer_gone() noexcept {
   const std::uint32_t note = peer().note.load(std::memory_order_acquire);
   // What was sent after an orderly close is no reason for the peer to reset what it sent before.
-  const bool unread = unread_by_peer() != 0 && note != kClosedInOrder;
+  const bool unread = unread_by_peer() != 0 && note != kClosedInOrder && note != kClosedInUse;
   const bool reset = unread || (peer().flags.load(std::memory_order_relaxed) & kAbort) != 0;
   // Release: who sees the flag sees the error.
   if (flag(kPeerGone)) return;
@@ -314,9 +315,10 @@ void Connection::wake_senders(int fd) const noexcept {
   real().shutdown(fd, SHUT_RD);
 }
 
-void Connection::note_closing() const noexcept {
+void Connection::note_closing(bool in_use) const noexcept {
   const bool unread = readable_bytes() != 0;
-  own().note.store(unread ? kClosedUnread : kClosedInOrder, std::memory_order_release);
+  const CloseNote note = in_use ? kClosedInUse : kClosedInOrder;
+  own().note.store(unread ? kClosedUnread : note, std::memory_order_release);
 }
 
 }  // namespace leat::preload

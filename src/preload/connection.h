@@ -51,8 +51,9 @@ class Connection {
   void peer_gone() noexcept;
 
   void shutdown(int fd, int how) noexcept;
-  // The program closes a descriptor; if it is the last, the peer finds this.
-  void note_closing() const noexcept;
+  // The program closes a descriptor; if it is the last, the peer finds this. `in_use`: by a call of
+  // another thread.
+  void note_closing(bool in_use) const noexcept;
 
   Side& own() const noexcept { return memory_->sides[side_]; }
   Side& peer() const noexcept { return memory_->sides[1 - side_]; }

@@ -39,7 +39,12 @@ struct Direction {
 };
 
 // How the last process that closed its descriptor left.
-enum CloseNote : std::uint32_t { kNotClosed = 0, kClosedInOrder = 1, kClosedUnread = 2 };
+enum CloseNote : std::uint32_t {
+  kNotClosed = 0,
+  kClosedInOrder = 1,
+  kClosedUnread = 2,
+  kClosedInUse = 3,  // in order, but a thread is still in a call, at whose end the kernel closes
+};
 
 enum SideFlag : std::uint32_t {
   kReadShut = 1,   // shutdown(SHUT_RD)

@@ -2,6 +2,8 @@
 #include "preload/connection.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,11 +18,11 @@
 namespace leat::preload {
 namespace {
 
-// Both ends in one process; a unix socket pair is the doorbell, which TCP is otherwise.
+// Both ends in one process.
 class CarriedConnection : public testing::Test {
  protected:
   CarriedConnection() {
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds_), 0);
+    connect_doorbell();
     void* memory =
         mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     EXPECT_NE(memory, MAP_FAILED);
@@ -31,6 +33,25 @@ class CarriedConnection : public testing::Test {
   ~CarriedConnection() override {
     munmap(memory_, kMemoryBytes);
     for (const int fd : fds_) close(fd);
+  }
+
+  void connect_doorbell() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* name = reinterpret_cast<sockaddr*>(&address);
+    socklen_t bytes = sizeof(address);
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(bind(listener, name, bytes), 0);
+    EXPECT_EQ(listen(listener, 1), 0);
+    EXPECT_EQ(getsockname(listener, name, &bytes), 0);
+    fds_[0] = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(connect(fds_[0], name, bytes), 0);
+    fds_[1] = accept(listener, nullptr, nullptr);
+    EXPECT_GE(fds_[1], 0);
+    close(listener);
+    const int one = 1;
+    for (const int fd : fds_) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   }
 
   std::size_t put(unsigned end, const std::vector<char>& bytes) {
@@ -108,13 +129,13 @@ TEST_F(CarriedConnection, ImpossiblePositionsResetIt) {
 
 TEST_F(CarriedConnection, APeerThatClosesWithBytesUnreadResets) {
   put(0, {'a', 'b'});
-  ends_[1].note_closing();
+  ends_[1].note_closing(false);
   close(std::exchange(fds_[1], -1));
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), -ECONNRESET);
 }
 
 TEST_F(CarriedConnection, AfterAnOrderlyCloseOneSendVanishesAndTheNextFails) {
-  ends_[1].note_closing();
+  ends_[1].note_closing(false);
   close(std::exchange(fds_[1], -1));
   EXPECT_EQ(ends_[0].send_state(fds_[0]), 1);
   EXPECT_EQ(ends_[0].send_state(fds_[0]), -EPIPE);
