@@ -22,7 +22,7 @@ Reference find_carried(int fd, bool wait);
 // For calls that transfer bytes, with their flags.
 inline Reference carried(int fd, int flags = 0) {
   if (fd < 0 || fd >= kMostDescriptors ||
-      descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) [[likely]]
+      descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) [[likely]]
     return {};
   return find_carried(fd, (flags & MSG_DONTWAIT) == 0);
 }

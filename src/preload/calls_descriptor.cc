@@ -50,7 +50,7 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 
 LEAT_CALL int close(int fd) {
   if (fd >= 0 && fd < kMostDescriptors &&
-      descriptor_table[fd].load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
+      descriptor_entry(fd).load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
     if (refuse_hidden(fd)) return -1;
     closing(fd);
   }
@@ -108,7 +108,7 @@ LEAT_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
   unsigned from = first;
   for (int fd = static_cast<int>(first < INT_MAX ? first : INT_MAX - 1U);
        fd <= end && fd <= highest_known(); ++fd) {
-    if (descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) continue;
+    if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) continue;
     const auto number = static_cast<unsigned>(fd);
     if (!is_hidden(fd)) {
       if ((flags & CLOSE_RANGE_CLOEXEC) == 0) closing(fd);

@@ -40,7 +40,7 @@ int wait(int fd, epoll_event* events, int most, const timespec* timeout, const s
 // Whether one of them is nothing that the kernel can answer for.
 bool any_known(int count, const fd_set* reads, const fd_set* writes, const fd_set* excepts) {
   for (int fd = 0; fd < count && fd <= highest_known(); ++fd) {
-    if (descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) continue;
+    if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) continue;
     if ((reads != nullptr && FD_ISSET(fd, reads)) || (writes != nullptr && FD_ISSET(fd, writes)) ||
         (excepts != nullptr && FD_ISSET(fd, excepts)))
       return true;

@@ -62,7 +62,7 @@ void release(Object* object) {
 
 void replace(int fd, Object* object) {
   // Release: who finds the object sees its fields.
-  Object* old = descriptor_table[fd].exchange(object, std::memory_order_acq_rel);
+  Object* old = descriptor_entry(fd).exchange(object, std::memory_order_acq_rel);
   if (old == nullptr) return;
   old->numbers.fetch_sub(1, std::memory_order_relaxed);
   release(old);
@@ -100,7 +100,7 @@ bool fill_spare() {
 
 }  // namespace
 
-constinit std::atomic<Object*> descriptor_table[kMostDescriptors] = {};
+Object* descriptor_table[kMostDescriptors] = {};
 
 Reference::~Reference() {
   if (object_ != nullptr) release(object_);
@@ -108,7 +108,7 @@ Reference::~Reference() {
 
 Reference acquire(int fd) noexcept {
   for (;;) {
-    Object* object = descriptor_table[fd].load(std::memory_order_acquire);
+    Object* object = descriptor_entry(fd).load(std::memory_order_acquire);
     if (object == nullptr) return {};
     std::uint32_t count = object->references.load(std::memory_order_relaxed);
     while (count != 0 &&
@@ -116,7 +116,7 @@ Reference acquire(int fd) noexcept {
     }
     if (count == 0) continue;  // just being freed; the table no longer has it
     Reference reference(object);
-    if (descriptor_table[fd].load(std::memory_order_acquire) == object) return reference;
+    if (descriptor_entry(fd).load(std::memory_order_acquire) == object) return reference;
   }
 }
 
@@ -143,15 +143,15 @@ void add_duplicate(int from, int to) noexcept {
 
 void forget(int fd) noexcept {
   if (fd < 0 || fd >= kMostDescriptors) return;
-  if (descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) return;
+  if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) return;
   replace(fd, nullptr);
 }
 
 int another(const Object& object, int fd) noexcept {
-  const bool alone = descriptor_table[fd].load(std::memory_order_relaxed) == &object;
+  const bool alone = descriptor_entry(fd).load(std::memory_order_relaxed) == &object;
   if (object.numbers.load(std::memory_order_relaxed) <= (alone ? 1 : 0)) return -1;
   for (int other = 0; other <= highest_known(); ++other) {
-    if (other != fd && descriptor_table[other].load(std::memory_order_acquire) == &object)
+    if (other != fd && descriptor_entry(other).load(std::memory_order_acquire) == &object)
       return other;
   }
   return -1;

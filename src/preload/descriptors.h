@@ -78,7 +78,10 @@ class Reference {
 
 inline constexpr int kMostDescriptors = 1 << 20;
 // Zero from the start, also for constructors of other libraries; untouched pages cost nothing.
-extern constinit std::atomic<Object*> descriptor_table[kMostDescriptors];
+extern Object* descriptor_table[kMostDescriptors];
+inline std::atomic_ref<Object*> descriptor_entry(int fd) noexcept {
+  return std::atomic_ref<Object*>(descriptor_table[fd]);
+}
 
 Reference acquire(int fd) noexcept;
 
@@ -86,7 +89,7 @@ Reference acquire(int fd) noexcept;
 inline Reference find(int fd) noexcept {
   if (fd < 0 || fd >= kMostDescriptors) return {};
   // Relaxed: acquire() looks again with order.
-  if (descriptor_table[fd].load(std::memory_order_relaxed) == nullptr) [[likely]]
+  if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) [[likely]]
     return {};
   return acquire(fd);
 }
