@@ -113,19 +113,28 @@ void Report::add_ratio(const std::string& name, double ratio) {
   std::printf("%s %s: %.3f\n", kRule, name.c_str(), ratio);
 }
 
+void Report::add_published(const std::string& what, double value, const std::string& unit,
+                           const std::string& source) {
+  published_.push_back(
+      {{"what", what}, {"value", value}, {"unit", unit}, {"another_machine", source}});
+  if (json_) return;
+  std::printf(" %-40s %10.2f %s\n", what.c_str(), value, unit.c_str());
+}
+
 void Report::finish() {
   if (!json_) {
     std::fputs(kRule, stdout);
     return;
   }
   const Machine machine = this_machine();
-  const nlohmann::ordered_json object{
+  nlohmann::ordered_json object{
       {"bench", header_.bench},
       {"device", header_.device},
       {"transport", header_.transport},
       {"host", {{"cpu", machine.cpu}, {"cores", machine.cores}, {"kernel", machine.kernel}}},
       {"results", results_},
       {"ratios", ratios_}};
+  if (!published_.empty()) object["published"] = published_;
   std::cout << object.dump(2) << '\n';
 }
 

@@ -31,6 +31,9 @@ class Report {
   void add(const Bandwidth& bandwidth);
   // A figure of this run through another of it.
   void add_ratio(const std::string& name, double ratio);
+  // What somebody published of their system, on their machine; `source` says where.
+  void add_published(const std::string& what, double value, const std::string& unit,
+                     const std::string& source);
   void finish();
 
  private:
@@ -44,6 +47,7 @@ class Report {
   std::string columns_;
   std::string limit_;
   nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
+  nlohmann::ordered_json published_ = nlohmann::ordered_json::array();
   nlohmann::ordered_json ratios_ = nlohmann::ordered_json::object();
 };
 

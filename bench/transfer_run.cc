@@ -87,21 +87,21 @@ class Watch {
 };
 
 // From the receiver to the sender: the next transfer may begin. Made before both are.
-class Gate {
+class Turns {
  public:
-  Gate() {
+  Turns() {
     if (pipe2(ends_, O_CLOEXEC) != 0)
       throw std::system_error(errno, std::generic_category(), "pipe");
   }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-  ~Gate() {
+  Turns(const Turns&) = delete;
+  Turns& operator=(const Turns&) = delete;
+  ~Turns() {
     for (const int end : ends_) close(end);
   }
-  void open() const {
+  void give() const {
     if (write(ends_[1], "", 1) != 1) throw std::runtime_error("the sender ended early");
   }
-  void pass() const {
+  void take() const {
     char byte = 0;
     if (read(ends_[0], &byte, 1) != 1) throw std::runtime_error("the receiver ended early");
   }
@@ -125,7 +125,7 @@ void run_side(const ForkedPeer::Tell& tell, const RunOptions& options, std::size
   }
 }
 
-void send_all(const TransferCase& transfer, const RunOptions& options, const Gate& gate,
+void send_all(const TransferCase& transfer, const RunOptions& options, const Turns& turns,
               const std::string& address, const ForkedPeer::Tell& tell) {
   std::vector<std::byte> payload(transfer.bytes);
   fill_pattern(payload, kSeed, 0);
@@ -139,7 +139,7 @@ void send_all(const TransferCase& transfer, const RunOptions& options, const Gat
   std::vector<double> seconds;
   double cpu = 0;
   for (unsigned i = 0; i < options.iterations; ++i) {
-    gate.pass();
+    turns.take();
     const double cpu_before = cpu_seconds();
     const auto start = Steady::now();
     end->send(payload);
@@ -156,7 +156,7 @@ void send_all(const TransferCase& transfer, const RunOptions& options, const Gat
   end->stay();  // the parent ends us when the receiver too has said what it has
 }
 
-void receive_all(const TransferCase& transfer, const RunOptions& options, const Gate& gate,
+void receive_all(const TransferCase& transfer, const RunOptions& options, const Turns& turns,
                  const ForkedPeer::Tell& tell) {
   std::vector<std::byte> place;
   if (needs_place(transfer.carrier)) place.resize(transfer.bytes);
@@ -170,7 +170,7 @@ void receive_all(const TransferCase& transfer, const RunOptions& options, const 
   json digests = json::array();
   double cpu = 0;
   for (unsigned i = 0; i < options.iterations; ++i) {
-    gate.open();
+    turns.give();
     const double cpu_before = cpu_seconds();
     const std::span<const std::byte> bytes = end->receive();
     if (i >= warmups(options)) cpu += cpu_seconds() - cpu_before;
@@ -208,18 +208,18 @@ double TransferResult::median_seconds() const { return median_of(seconds); }
 
 TransferResult run_transfer(const TransferCase& transfer, const RunOptions& options) {
   TransferResult result;
-  const Gate gate;
+  const Turns turns;
   const auto start = Steady::now();
   const std::uint64_t segments = tcp_segments_resent();
   std::uint64_t packets = 0;
   try {
     ForkedPeer receiver([&](const ForkedPeer::Tell& tell) {
-      run_side(tell, options, 1, [&] { receive_all(transfer, options, gate, tell); });
+      run_side(tell, options, 1, [&] { receive_all(transfer, options, turns, tell); });
     });
     const std::string address = receiver.listen();
     if (address.front() == '{') throw std::runtime_error(json::parse(address).at("error"));
     ForkedPeer sender([&](const ForkedPeer::Tell& tell) {
-      run_side(tell, options, 0, [&] { send_all(transfer, options, gate, address, tell); });
+      run_side(tell, options, 0, [&] { send_all(transfer, options, turns, address, tell); });
     });
     const json begun = hear(sender);
     result.device = begun.at("device");

@@ -11,8 +11,15 @@ namespace leat::bench {
 namespace {
 
 void run(const TrustedArguments& arguments) {
-  if (const auto cores = choose_cores({})) pin_to_core((*cores)[0]);
-  const TrustedResult result = measure_a2m(arguments);
+  TrustedResult result;
+  if (arguments.system == "peer-review") {
+    result = measure_peer_review(arguments);
+  } else if (arguments.system != "a2m") {
+    result = measure_replicated(arguments);
+  } else {
+    if (const auto cores = choose_cores({})) pin_to_core((*cores)[0]);
+    result = measure_a2m(arguments);
+  }
   if (!arguments.json) return;
   const Machine machine = this_machine();
   const nlohmann::ordered_json object{
@@ -29,16 +36,31 @@ void run(const TrustedArguments& arguments) {
 
 Run declare_trusted(CLI::App& command) {
   const auto arguments = std::make_shared<TrustedArguments>();
-  command.add_option("--system", arguments->system, "What to measure: a2m")
-      ->check(CLI::IsMember({"a2m"}))
+  command
+      .add_option("--system", arguments->system,
+                  "What to measure: a2m, counter, chain, peer-review")
+      ->check(CLI::IsMember({"a2m", "counter", "chain", "peer-review"}))
       ->capture_default_str();
   command
       .add_option("--entries", arguments->entries,
-                  "Of 64 bytes, to be appended and looked up; the paper has 100 million")
+                  "a2m: of 64 bytes, to be appended and looked up; the paper has 100 million")
       ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1} << 32))
       ->capture_default_str();
-  command.add_option("--folder", arguments->folder,
-                     "Keep the log in a file there, which is new and stays; default: in memory");
+  command.add_option(
+      "--folder", arguments->folder,
+      "a2m: keep the log in a file there, which is new and stays; default: in memory");
+  command
+      .add_option("--batch", arguments->batch,
+                  "All but a2m: commands in one attested record; default: 1, 8 and 16 in turn")
+      ->check(CLI::Range(1U, 1024U));
+  command
+      .add_option("--request", arguments->request,
+                  "All but a2m: commands that a client signs at once")
+      ->check(CLI::Range(1U, 4096U))
+      ->capture_default_str();
+  command.add_option("--commands", arguments->commands, "All but a2m: how many for each batch")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->capture_default_str();
   command.add_flag("--json", arguments->json, "One JSON object instead of the table");
   command.footer(
       "The kernel is in this process (LocalKernel, HMAC-SHA-256). Lookups copy the whole attested "

@@ -10,7 +10,10 @@ namespace leat::bench {
 struct TrustedArguments {
   std::string system = "a2m";
   std::uint64_t entries = 2'000'000;
-  std::string folder;  // empty: in memory
+  std::string folder;          // empty: in memory
+  unsigned batch = 0;          // commands in an attested record; 0: 1, 8 and 16 one after the other
+  std::size_t request = 2048;  // commands under one signature of a client
+  std::uint64_t commands = 400'000;
   bool json = false;
 };
 
@@ -21,5 +24,7 @@ struct TrustedResult {
 };
 
 TrustedResult measure_a2m(const TrustedArguments& arguments);
+TrustedResult measure_replicated(const TrustedArguments& arguments);
+TrustedResult measure_peer_review(const TrustedArguments& arguments);
 
 }  // namespace leat::bench

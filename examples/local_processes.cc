@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <system_error>
 
 LocalProcesses::~LocalProcesses() {
@@ -19,11 +20,13 @@ LocalProcesses::~LocalProcesses() {
 
 void LocalProcesses::start(const std::function<int()>& body) {
   const pid_t parent = getpid();
+  std::fflush(nullptr);  // or the child writes it again
   const pid_t child = fork();
   if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    _exit(getppid() == parent ? body() : 1);
+    // Not _exit(): closed channels may still have something to send.
+    std::exit(getppid() == parent ? body() : 1);
   }
   children_.push_back(child);
 }

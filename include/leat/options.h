@@ -72,7 +72,12 @@ struct LEAT_EXPORT Options {
   // How long a failed queue pair is tried to be made anew. 0: not at all.
   std::optional<std::chrono::milliseconds> resume_timeout;
 
-  // Transports attested+X: the key that both sides have, a file as of tls_psk_file with 64 to 128
+  // Transports attested+X: who holds keys and counters, "in-process" (default) or the absolute path
+  // of leat-attestd's socket; and which of the sessions that it was provisioned with, 0 (default)
+  // meaning its key file.
+  std::optional<std::string> attest_kernel;
+  std::optional<std::size_t> attest_session;
+  // In process, the key that both sides have, a file as of tls_psk_file with 64 to 128
   // digits; and the MAC: "hmac-sha256" (default), "hmac-sha384", "hmac-sha512" or "aes256-gmac".
   std::optional<std::string> attest_key_file;
   std::optional<std::string> attest_algorithm;

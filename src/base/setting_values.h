@@ -117,6 +117,20 @@ struct AlgorithmCodec {
   static std::string format(const std::string& value) { return value; }  // as Options has it
 };
 
+struct KernelCodec {
+  static constexpr const char* kType = "in-process|path";
+  static constexpr const char* kAllowed = "in-process, or the absolute path of a socket";
+  static std::optional<std::string> parse(std::string_view text) {
+    if (text != kInProcess && !text.starts_with('/')) return std::nullopt;
+    return std::string(text);
+  }
+  static std::string format(const std::string& value) { return value; }
+};
+
+struct SessionCodec : RangeCodec<0, 0xffff'ffff> {
+  static constexpr const char* kAllowed = "a number from 0 to 4294967295";
+};
+
 struct ChunkBytesCodec : BytesCodec {
   static constexpr const char* kAllowed = "a number of bytes from 4K to 1G";
   static std::optional<std::size_t> parse(std::string_view text);

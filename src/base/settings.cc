@@ -113,6 +113,14 @@ constexpr Row kTable[] = {
     row<MillisecondsCodec, &Settings::resume_timeout, &Options::resume_timeout>(
         "resume_timeout_ms",
         "transport chunked: how long a failed queue pair is tried to be made anew; 0: not at all"),
+    row<KernelCodec, &Settings::attest_kernel, &Options::attest_kernel>(
+        "attest_kernel",
+        "transports attested+X: who holds keys and counters: in-process, or the leat-attestd whose "
+        "socket is at this path"),
+    row<SessionCodec, &Settings::attest_session, &Options::attest_session>(
+        "attest_session",
+        "transports attested+X with leat-attestd: the pair session that it was provisioned with, "
+        "the peer's too; 0: its key file"),
     row<PathCodec, &Settings::attest_key_file, &Options::attest_key_file>(
         "attest_key_file",
         "transports attested+X: the key of both sides, a file of one line, at least 64 hex digits"),

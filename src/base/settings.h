@@ -18,6 +18,9 @@ enum class Fallback { kNever, kWarn, kAllow };
 enum class ChunkMode { kInPlace, kHeader };
 enum class LinkEnable { kOff, kOn, kAuto };
 
+// Of attest_kernel, beside paths.
+inline constexpr const char* kInProcess = "in-process";
+
 // All settings of one connection with their final values. Field names are the settings' names.
 struct Settings {
   std::string device = "auto";
@@ -44,6 +47,8 @@ struct Settings {
   std::size_t region_count = 4;
   bool verify = false;
   std::chrono::milliseconds resume_timeout{20'000};
+  std::string attest_kernel = kInProcess;
+  std::size_t attest_session = 0;  // 0: leat-attestd's key file
   std::string attest_key_file;
   trusted::Algorithm attest_algorithm = trusted::Algorithm::kHmacSha256;
   std::string plan_digest;  // hexadecimal digits in lower case

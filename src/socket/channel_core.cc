@@ -208,7 +208,7 @@ ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
 // The lifeline has ended: what came before still counts.
 ReceiveResult ChannelCore::receive_the_rest(unsigned context, Delivery& delivery) {
   const ReceiveResult result = transport_.try_receive(context, delivery);
-  if (result == ReceiveResult::kNothing)
+  if (result == ReceiveResult::kNothing && lifeline_ended())
     throw Error(ErrorCode::kPeerDied, "receive from " + where() + ": the peer went away");
   return result;
 }
@@ -315,7 +315,9 @@ void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
   if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
 }
 
-bool ChannelCore::lifeline_ended() const noexcept { return connection_.stream->peer_closed(); }
+bool ChannelCore::lifeline_ended() const noexcept {
+  return connection_.stream->peer_closed() && !transport_.resuming();
+}
 
 // --- both
 

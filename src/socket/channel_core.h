@@ -58,6 +58,8 @@ class ChannelCore {
   void reset() noexcept;
 
   std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }
+  // The peer is gone. What it had sent before may still be there: look for that after this, and if
+  // nothing is found ask again, because the look may have begun to resume.
   bool lifeline_ended() const noexcept;
 
   const Connection& connection() const { return connection_; }

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "base/pause.h"
 #include "leat/error.h"
 #include "socket/channel_core.h"
 
@@ -29,14 +30,6 @@ inline constexpr auto kLongestNap = std::chrono::milliseconds(1);
 inline constexpr std::uint64_t kMessagesPerNap = 64;
 inline constexpr unsigned kNapsWithoutMany = 3;
 inline constexpr auto kBriefNap = kFirstNap;
-
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // Tries without a look at the clock, which costs as much as a message; not where waits are to sleep
 // at once.
@@ -112,7 +105,7 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
     if (attempt()) return;
     if (watches_lifeline_ && lifeline_ended()) {
       if (attempt()) return;  // what came before the end still counts
-      if (closed()) continue;
+      if (closed() || !lifeline_ended()) continue;
       peer_gone_.store(true, std::memory_order_relaxed);  // for try_receive, which does not look
       throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
     }

@@ -275,7 +275,7 @@ bool GroupCore::take(Member& member, Message& message, bool closely) {
     if (taken) {
       member.exhausted = true;
       settle(member, true, ErrorCode::kPeerDied, "ended in order");
-    } else if (gone) {
+    } else if (gone && member.core.lifeline_ended()) {
       lose_receiving(member, went_away());
     }
   } catch (const Error& error) {

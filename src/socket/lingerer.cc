@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
-#include <thread>
 
 #include "base/log.h"
 #include "socket/channel_core.h"
@@ -23,8 +22,8 @@ Lingerer& Lingerer::instance() {
   static std::once_flag once;
   static Lingerer* current = nullptr;
   std::call_once(once, [] {
-    current = new Lingerer;
-    pthread_atfork(nullptr, nullptr, [] { current = new Lingerer; });
+    current = new Lingerer(nullptr);
+    pthread_atfork(nullptr, nullptr, [] { current = new Lingerer(current); });
     std::atexit([] { current->wait_for_all(); });
   });
   return *current;
@@ -65,7 +64,8 @@ void Lingerer::add(ChannelCore& core) {
   guests_.push_back({&core, deadline_after(core.settings().linger)});
   if (running_) return;
   try {
-    std::thread([this] { run(); }).detach();
+    if (thread_.joinable()) thread_.join();  // it no longer needs the mutex
+    thread_ = std::thread([this] { run(); });
   } catch (...) {
     guests_.pop_back();
     throw;
@@ -100,9 +100,12 @@ void Lingerer::run() {
   changed_.notify_all();
 }
 
+// Until the thread itself is gone: what libraries keep for it (OpenSSL its errors) is freed then,
+// and not after they have been.
 void Lingerer::wait_for_all() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !running_; });
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace leat::detail

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
+#include <thread>
 
 #include "base/clock.h"
 
@@ -30,7 +31,7 @@ class Lingerer {
     bool free = false;  // when finished
   };
 
-  Lingerer() = default;
+  explicit Lingerer(Lingerer* parents) : parents_(parents) {}
   static Lingerer& instance();
   static bool drained(ChannelCore& core) noexcept;
   static void end(ChannelCore& core) noexcept;
@@ -39,10 +40,14 @@ class Lingerer {
   void run();
   void wait_for_all();  // at exit, within their limits
 
+  // Of the process that this one was forked from: left alone, and not lost.
+  [[maybe_unused]] Lingerer* const parents_;
+
   std::mutex mutex_;  // all below
   std::condition_variable changed_;
   std::list<Guest> guests_;
-  bool running_ = false;  // the thread that lives while there are guests
+  bool running_ = false;
+  std::thread thread_;  // lives while there are guests
 };
 
 }  // namespace leat::detail

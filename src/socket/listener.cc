@@ -5,7 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -49,6 +49,7 @@ class ListenerCore {
     if (!made_here_) {
       // The handshakes and their threads are the parent's; freeing a connection would end it.
       for (auto& core : ready_) static_cast<void>(core.release());
+      for (Handshake& handshake : handshakes_) static_cast<void>(handshake.thread.release());
       return;
     }
     close();
@@ -57,7 +58,8 @@ class ListenerCore {
       if (handshake.stream != nullptr) handshake.stream->abort();
       if (handshake.socket >= 0) ::shutdown(handshake.socket, SHUT_RDWR);
     }
-    ended_.wait(lock, [&] { return handshakes_.empty(); });
+    ended_.wait(lock, [&] { return std::ranges::all_of(handshakes_, &Handshake::ended); });
+    forget_ended_handshakes();
   }
 
   std::unique_ptr<ChannelCore> accept(Deadline deadline) {
@@ -79,6 +81,7 @@ class ListenerCore {
                       " belongs to the process that this one was forked from",
                   "Listen after fork().");
     const std::lock_guard lock(mutex_);
+    forget_ended_handshakes();
     if (closed_)
       throw Error(ErrorCode::kClosed, "accept: the listener at " + address_ + " was closed");
     eventfd_t events = 0;
@@ -112,8 +115,10 @@ class ListenerCore {
 
  private:
   struct Handshake {
+    std::unique_ptr<std::thread> thread;
     Stream* stream = nullptr;  // while it can be aborted
     int socket = -1;           // before there is a stream
+    bool ended = false;        // the thread does nothing more here
   };
 
   // False: nobody knocks. Throws if descriptors or memory run out; the newcomer stays in the
@@ -128,33 +133,43 @@ class ListenerCore {
       if (error == EMFILE && poll(&knocks, 1, 0) == 0) return false;
       throw system_error("accept at " + address_, error);
     }
-    handshakes_.push_back({nullptr, socket.get()});
-    const auto handshake = std::prev(handshakes_.end());
+    Handshake& handshake = handshakes_.emplace_back();
+    handshake.socket = socket.get();
     try {
-      std::thread([this, handshake, fd = socket.get()] { run(Fd(fd), handshake); }).detach();
+      handshake.thread = std::make_unique<std::thread>(
+          [this, &handshake, fd = socket.get()] { run(Fd(fd), handshake); });
       socket.release();
-    } catch (const std::system_error& error) {
-      handshakes_.erase(handshake);
+    } catch (const std::exception& error) {
+      handshakes_.pop_back();
       throw Error(ErrorCode::kResource,
                   std::string("accept: cannot start a thread: ") + error.what());
     }
     return true;
   }
 
-  void run(Fd socket, std::list<Handshake>::iterator handshake) noexcept {
+  // Joins their threads, so that none is still on its way out when the program ends: what libraries
+  // keep for a thread (OpenSSL its errors) goes with it.
+  void forget_ended_handshakes() {
+    handshakes_.remove_if([](Handshake& handshake) {
+      if (handshake.ended) handshake.thread->join();
+      return handshake.ended;
+    });
+  }
+
+  void run(Fd socket, Handshake& handshake) noexcept {
     std::unique_ptr<ChannelCore> core;
     std::string peer = "a newcomer";
     try {
       peer = peer_address(socket.get());  // throws if it has hung up already
       Connection connection = accept_connection(std::move(socket), settings_, [&](Stream* stream) {
         const std::lock_guard lock(mutex_);
-        handshake->stream = stream;
-        handshake->socket = -1;
+        handshake.stream = stream;
+        handshake.socket = -1;
         if (closed_ && stream != nullptr) stream->abort();
       });
       {
         const std::lock_guard lock(mutex_);
-        handshake->stream = nullptr;  // nothing blocks any more, and a failure would destroy it
+        handshake.stream = nullptr;  // nothing blocks any more, and a failure would destroy it
       }
       core = std::make_unique<ChannelCore>(std::move(connection), settings_);
     } catch (const std::exception& error) {
@@ -162,13 +177,13 @@ class ListenerCore {
           "the handshake with " + peer + " at " + address_ + " failed: " + error.what());
     }
     const std::lock_guard lock(mutex_);
-    handshakes_.erase(handshake);
+    handshake.ended = true;
     if (core != nullptr && !closed_) {
       ready_.push_back(std::move(core));
     }
     // Also after a failure: the next in the backlog may start now.
     eventfd_write(done_.get(), 1);
-    ended_.notify_all();  // with the mutex held: the destructor may free us right after
+    ended_.notify_all();
   }
 
   const MadeHere made_here_;

@@ -23,7 +23,10 @@ AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
     }
     for (Channel* channel : channels_) ChannelCore::of(*channel).transport_.arm(how_.side);
     if (done()) return End::kDone;
-    if (find_gone()) return done() ? End::kDone : End::kGone;
+    if (find_gone()) {
+      if (done()) return End::kDone;
+      if (find_gone()) return End::kGone;
+    }
     if (passed(how_.deadline)) return End::kDeadline;
     if (how_.side == Side::kSend && took_part()) {
       if (spin()) return End::kDone;

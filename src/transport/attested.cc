@@ -81,7 +81,7 @@ bool AttestedTransport::send(std::span<const std::byte> message, Context context
   }
   if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
   const std::size_t record_bytes = message.size() + kRecordOverheadBytes;
-  const bool in_place = record_bytes <= inner_->max_in_place_bytes(context);
+  const bool in_place = !in_place_ && record_bytes <= inner_->max_in_place_bytes(context);
   std::span<std::byte> place;
   if (in_place) {
     place = inner_->try_reserve(record_bytes, context);
@@ -100,8 +100,9 @@ bool AttestedTransport::send(std::span<const std::byte> message, Context context
   // What is attested is the caller's message, not what stands in memory that the peer can write.
   if (in_place) {
     put_together(proof, message, place);
-    if (commit_place(record_bytes)) [[likely]]
+    if (commit_place(place, context)) [[likely]]
       return true;
+    if (in_place_) return false;
   }
   const auto record = waiting.buffer.take(record_bytes);
   put_together(proof, message, record);
@@ -109,20 +110,29 @@ bool AttestedTransport::send(std::span<const std::byte> message, Context context
   return !in_place && send_waiting(context);
 }
 
-// Holds no place of the inner transport when it returns or throws.
-bool AttestedTransport::commit_place(std::size_t bytes) try {
-  if (inner_->try_commit(bytes)) [[likely]]
+// Gives the place back when it returns false or throws, unless a part of the record has left it.
+bool AttestedTransport::commit_place(std::span<const std::byte> record, Context context) try {
+  if (inner_->try_commit(record.size())) [[likely]]
     return true;
-  inner_->abandon();
+  if (inner_->took_part()) {
+    waiting_[context].record = record;
+    in_place_ = context;
+  } else {
+    inner_->abandon();
+  }
   return false;
 } catch (...) {
-  inner_->abandon();
+  if (!inner_->took_part()) inner_->abandon();
   throw;
 }
 
 bool AttestedTransport::send_waiting(Context context) {
   Waiting& waiting = waiting_[context];
-  if (!inner_->try_send(waiting.record, context)) return false;
+  const bool in_place = in_place_ == context;
+  if (!(in_place ? inner_->try_commit(waiting.record.size())
+                 : inner_->try_send(waiting.record, context)))
+    return false;
+  if (in_place) in_place_.reset();
   waiting.record = {};
   waiting.buffer.shrink();
   return true;
@@ -269,7 +279,7 @@ std::size_t AttestedTransport::max_in_place_bytes(Context context) const {
 }
 
 std::size_t AttestedTransport::max_message_bytes() const {
-  return std::min(inner_->max_message_bytes() - kRecordOverheadBytes, trusted::kMaxPayloadBytes);
+  return std::min(inner_->max_message_bytes() - kRecordOverheadBytes, session_.max_payload_bytes());
 }
 
 std::string AttestedTransport::describe() const {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,6 +50,8 @@ class AttestedTransport final : public Transport {
   int event_fd(Side side) const override { return inner_->event_fd(side); }
   bool room_comes_silently() const override { return inner_->room_comes_silently(); }
   bool receiving_waits_for_room() const override { return inner_->receiving_waits_for_room(); }
+  bool resuming() const override { return inner_->resuming(); }
+  std::uint64_t found_by_looking() const override { return inner_->found_by_looking(); }
   std::size_t max_in_place_bytes(Context context) const override;
   std::size_t max_message_bytes() const override;
   std::string describe() const override;
@@ -66,14 +69,14 @@ class AttestedTransport final : public Transport {
     std::span<std::byte> memory;
     Context context = 0;
   };
-  // A record that has its counter, and no place at the peer yet.
+  // A record that has its counter, and is not at the peer yet.
   struct Waiting {
     Buffer buffer;
     std::span<const std::byte> record;  // empty: none
   };
 
   bool send(std::span<const std::byte> message, Context context, trusted::Kind kind);
-  bool commit_place(std::size_t bytes);
+  bool commit_place(std::span<const std::byte> record, Context context);
   bool send_waiting(Context context);
   void check_same(std::span<const std::byte> message, const Waiting& waiting) const;
   bool admit(std::span<const std::byte> record, Context context, trusted::RecordHeader& header);
@@ -86,6 +89,8 @@ class AttestedTransport final : public Transport {
   std::array<Waiting, kContextCount> waiting_;
   Buffer reservation_buffer_;
   Reservation reserved_;
+  // Whose record waits in the inner transport's reservation, because a part of it has left.
+  std::optional<Context> in_place_;
   unsigned ends_sent_ = 0;  // of contexts, in their order
 
   // --- receive side

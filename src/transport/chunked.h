@@ -61,6 +61,8 @@ class ChunkedTransport final : public Transport {
   ReceiveResult try_receive(Context context, Delivery& delivery) override;
   bool pending() const override;
   void release(Delivery& delivery) noexcept override;
+  // Acquire: who sees the end sees what it left.
+  bool resuming() const override { return resuming_.load(std::memory_order_acquire); }
   void arm(Side side) override;
   int event_fd(Side side) const override;
   bool room_comes_silently() const override { return true; }

@@ -51,14 +51,26 @@ class Setup {
   std::unique_ptr<Transport> make(Link& link) const {
     const std::string& name = link.transport;
     if (!name.starts_with(kAttested)) return make_plain(name, link, settings_.max_message_bytes);
-    trusted::detail::ChannelSession session(settings_.attest_key_file, settings_.attest_algorithm,
-                                            link.active);
+    trusted::detail::ChannelSession session(attest_home(), settings_.attest_algorithm, link.active);
     // Records are longer than their messages.
     return std::make_unique<AttestedTransport>(
         make_plain(name.substr(kAttested.size()), link,
                    std::min(settings_.max_message_bytes, trusted::kMaxPayloadBytes) +
                        trusted::kRecordOverheadBytes),
         std::move(session));
+  }
+
+  std::unique_ptr<trusted::detail::ChannelHome> attest_home() const {
+    if (settings_.attest_kernel == kInProcess)
+      return trusted::detail::make_local_home(settings_.attest_key_file,
+                                              settings_.attest_algorithm);
+    if (!settings_.attest_key_file.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "attest_key_file is set, and attest_kernel names a leat-attestd",
+                  "Set one of them: a key that this process can read is not isolated.");
+    return trusted::detail::make_isolated_home(settings_.attest_kernel,
+                                               static_cast<std::uint32_t>(settings_.attest_session),
+                                               settings_.attest_algorithm, settings_.spin);
   }
 
   std::unique_ptr<Transport> make_plain(const std::string& name, Link& link,

@@ -84,6 +84,11 @@ class Transport {
   // next call.
   virtual void release(Delivery& delivery) noexcept = 0;
 
+  // Whether it replaces what has failed underneath. Until it is over, which an event tells, calls
+  // say that they would block, although messages may wait here; a peer that has gone ends it soon.
+  // Any thread.
+  virtual bool resuming() const { return false; }
+
   // --- waiting: as in QueuePair
   virtual void arm(Side side) = 0;
   virtual int event_fd(Side side) const = 0;

@@ -36,7 +36,15 @@ std::size_t mac_bytes(Algorithm algorithm) noexcept {
 
 Verdict read_header(std::span<const std::byte> record, RecordHeader& header) noexcept {
   if (record.size() < kRecordOverheadBytes) return Verdict::kLength;
-  leat::detail::WireReader reader(record.first(kHeaderBytes));
+  const Verdict verdict = parse_header(record.first<kHeaderBytes>(), header);
+  if (verdict != Verdict::kOk) return verdict;
+  return header.payload_bytes == record.size() - kRecordOverheadBytes ? Verdict::kOk
+                                                                      : Verdict::kLength;
+}
+
+Verdict parse_header(std::span<const std::byte, kHeaderBytes> bytes,
+                     RecordHeader& header) noexcept {
+  leat::detail::WireReader reader(bytes);
   if (reader.number<std::uint32_t>() != kMagic || reader.number<std::uint8_t>() != kVersion)
     return Verdict::kFormat;
   header.algorithm = static_cast<Algorithm>(reader.number<std::uint8_t>());
@@ -52,8 +60,7 @@ Verdict read_header(std::span<const std::byte> record, RecordHeader& header) noe
   if (!is_algorithm(header.algorithm)) return Verdict::kAlgorithm;
   if (!is_kind(header.kind) || header.stream >= kStreams || !reader.zeros(kReservedBytes))
     return Verdict::kFormat;
-  return header.payload_bytes == record.size() - kRecordOverheadBytes ? Verdict::kOk
-                                                                      : Verdict::kLength;
+  return Verdict::kOk;
 }
 
 void write_header(const RecordHeader& header, std::span<std::byte, kHeaderBytes> bytes) noexcept {

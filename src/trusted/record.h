@@ -10,6 +10,8 @@ namespace leat::trusted::detail {
 
 // Reads the header of `record`; kLength or kFormat if it is no record.
 Verdict read_header(std::span<const std::byte> record, RecordHeader& header) noexcept;
+// The same of the header alone, whose length of the payload is not compared with anything.
+Verdict parse_header(std::span<const std::byte, kHeaderBytes> bytes, RecordHeader& header) noexcept;
 void write_header(const RecordHeader& header, std::span<std::byte, kHeaderBytes> bytes) noexcept;
 
 // Bytes of the MAC slot that the algorithm uses.

@@ -4,12 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "base/fd.h"
 #include "base/random.h"
+#include "base/unix_socket.h"
 
 namespace leat::detail::shm {
 
@@ -31,6 +30,7 @@ struct Welcome {
   std::uint32_t reserved = 0;
 };
 inline constexpr std::size_t kWelcomeFds = 5;
+static_assert(kWelcomeFds <= kMaxPassedFds);
 
 // Any time after: a region came (with its descriptor) or went.
 struct RegionNotice {
@@ -49,15 +49,5 @@ Fd listen_at(const std::string& name);
 Fd connect_to(const std::string& name);
 // The effective user of the process at the other end, as it was when it connected.
 bool same_user(int socket);
-
-// One message with descriptors. False: no room now. Throws kPeerDied, kSystem.
-bool send_message(int socket, std::span<const std::byte> message, std::span<const int> fds);
-
-enum class ReceiveMessage { kMessage, kNothing, kPeerGone };
-// Fills all of `message`; a message of another size or with more than `max_fds` descriptors counts
-// as kPeerGone, because a peer that sends one is not leat. Throws kResource if this process has no
-// room for the descriptors.
-ReceiveMessage receive_message(int socket, std::span<std::byte> message, std::size_t max_fds,
-                               std::vector<Fd>& fds);
 
 }  // namespace leat::detail::shm

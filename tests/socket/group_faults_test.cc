@@ -19,24 +19,10 @@ namespace {
 using testing::HasSubstr;
 
 // Workers are killed, so only as processes.
-class GroupFaultsTest : public GroupTest {
- protected:
-  void SetUp() override {
-    if (!has_processes()) GTEST_SKIP() << "a thread cannot be killed";
-  }
-};
-
-// Without chunked on ib: there the others' messages are not noticed once in ten or so deaths.
-std::vector<ChannelKind> fault_kinds() {
-  std::vector<ChannelKind> kinds = group_kinds();
-  std::erase_if(kinds, [](const ChannelKind& kind) {
-    return kind.transport == "chunked" && kind.device != "shm";
-  });
-  return kinds;
-}
+class GroupFaultsTest : public GroupTest {};
 
 INSTANTIATE_TEST_SUITE_P(Groups, GroupFaultsTest,
-                         testing::Combine(testing::ValuesIn(fault_kinds()),
+                         testing::Combine(testing::ValuesIn(group_kinds()),
                                           testing::Values(PeerMode::kProcesses),
                                           testing::Values(Spin::kDefault, Spin::kZero)),
                          group_test_name);

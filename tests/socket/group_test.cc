@@ -440,8 +440,15 @@ TEST_P(GroupTest, OneThreadSendsWhileAnotherReceives) {
       });
 }
 
-TEST_P(GroupTest, CloseWakesWhoeverWaits) {
-  if (has_processes()) GTEST_SKIP() << "about threads of the master";
+class GroupThreads : public GroupTest {};  // of the master
+
+INSTANTIATE_TEST_SUITE_P(Groups, GroupThreads,
+                         testing::Combine(testing::ValuesIn(group_kinds()),
+                                          testing::Values(PeerMode::kThreads),
+                                          testing::Values(Spin::kDefault, Spin::kZero)),
+                         group_test_name);
+
+TEST_P(GroupThreads, CloseWakesWhoeverWaits) {
   const std::vector<std::function<void(GroupMaster&)>> calls{
       [](GroupMaster& master) { (void)master.receive(); },
       [](GroupMaster& master) { (void)master.gather(); },

@@ -15,12 +15,13 @@ declare -rA may_include=(
   [src/proto]="base" # pure: no I/O
   [src/trusted]="base conn" # the attestation kernel: of conn the bytes of numbers (wire.h)
   [src/attestd]="base conn trusted" # the kernel's own process
+  [src/systems]="base conn" # on leat's public headers; of conn the bytes of numbers (wire.h)
   [src/transport]="base verbs conn proto trusted"
   [src/socket]="base verbs conn proto trusted transport"
   [src/preload]="base" # a library of its own, of base only headers
   [src/scml]="" # a library of its own on leat's public headers
   [src/tools]="base verbs conn transport trusted preload" # what leat-info lists and checks has no public header
-  [bench]="tools verbs" # the bare write that leat-bench planned compares with
+  [bench]="tools verbs trusted attestd" # the bare write that leat-bench planned compares with; the kernels of leat-bench attest
   [examples]="tools" # the progress bar
 )
 readonly max_lines_header=220 max_lines_source=500

@@ -32,6 +32,8 @@ class Program {
   // line; empty if it ended or a minute passed before.
   std::string wait_for(const std::string& text);
   void kill();
+  // 0 once it was waited for.
+  pid_t pid() const { return pid_ > 0 ? pid_ : 0; }
   // Blocks for the end; after five minutes kills the program.
   ProgramResult wait();
 

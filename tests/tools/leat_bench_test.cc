@@ -289,11 +289,21 @@ TEST(LeatBench, LimitsAreACacheLineAndMemcpy) {
 }
 
 TEST(LeatBench, AttestHasEveryAlgorithmBesideTheBareMac) {
-  const json report = bench_json({"attest", "-s", "128"});
-  expect_frame(report, "attest", 12);
-  EXPECT_GT(report.at("ratios").at("attest_verify_128B_us"), 0);
-  for (const char* name : {"hmac_sha256", "hmac_sha384", "hmac_sha512", "aes256_gmac"})
-    EXPECT_GT(report.at("ratios").at(std::string("mac_vs_openssl_") + name), 0) << name;
+  for (const std::string kernel : {"in-process", "isolated"}) {
+    const json report = bench_json({"attest", "-s", "128,32K", "--kernel", kernel});
+    expect_frame(report, "attest", 2 * (4 * 4 + 2 * 5));
+    const json& ratios = report.at("ratios");
+    const std::string home = kernel == "isolated" ? "isolated_" : "";
+    EXPECT_GT(ratios.at(home + "attest_verify_128B_us"), 0);
+    EXPECT_GT(ratios.at(home + "attest_128B_us"), 0);
+    EXPECT_GT(ratios.at("throughput_32KiB_mbytes_ring"), 0);
+    for (const char* name : {"hmac_sha256", "hmac_sha384", "hmac_sha512", "aes256_gmac"}) {
+      EXPECT_GT(ratios.at(home + "mac_vs_openssl_" + name), 0) << name;
+      EXPECT_GT(ratios.at(home + "throughput_32KiB_mbytes_" + name), 0) << name;
+    }
+    EXPECT_THAT(report.at("published")[0].at("another_machine").get<std::string>(),
+                testing::HasSubstr("TNIC"));
+  }
 }
 
 TEST(LeatBench, PlannedIsSetAgainstTheBareWrite) {

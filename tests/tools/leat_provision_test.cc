@@ -2,14 +2,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "leat/channel.h"
+#include "leat/listener.h"
+#include "leat/trusted/isolated_kernel.h"
 #include "support/free_port.h"
 #include "support/program.h"
+#include "support/scale.h"
 #include "support/scratch.h"
 
 namespace leat::detail {
@@ -50,13 +57,29 @@ std::vector<std::string> sessions_of(const std::string& out, unsigned device) {
   return sessions;
 }
 
+// The script with the programs of this build.
+std::string walk_through_with(const std::string& kernel) {
+  return "export PATH=" LEAT_BUILD_FOLDER "/src/tools:$PATH KERNEL=" + kernel +
+         " ADDRESS1=127.0.0.1:" + std::to_string(free_port()) +
+         " ADDRESS2=127.0.0.1:" + std::to_string(free_port()) + "\n" + walk_through();
+}
+
+// Ends the kernels that the walk-through leaves running.
+struct KernelsOf {
+  explicit KernelsOf(const std::string& printed) : out(printed) {}
+  KernelsOf(const KernelsOf&) = delete;
+  KernelsOf& operator=(const KernelsOf&) = delete;
+  ~KernelsOf() {
+    const std::string before = "kernel is process ";
+    for (std::size_t at = out.find(before); at != std::string::npos; at = out.find(before, at + 1))
+      kill(std::stoi(out.substr(at + before.size())), SIGTERM);
+  }
+  const std::string& out;
+};
+
 TEST(LeatProvision, WalkThroughEndsWithTheSameSessionsOnBothSides) {
   const ScratchFolder folder;
-  const std::string script = folder.write(
-      "walk.sh", "export PATH=" LEAT_BUILD_FOLDER "/src/tools:$PATH KERNEL=" LEAT_REMOTE_KERNEL
-                 " ADDRESS1=127.0.0.1:" +
-                     std::to_string(free_port()) +
-                     " ADDRESS2=127.0.0.1:" + std::to_string(free_port()) + "\n" + walk_through());
+  const std::string script = folder.write("walk.sh", walk_through_with(LEAT_REMOTE_KERNEL));
   const ProgramResult result = run_program("/bin/bash", {script}, folder.path());
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out,
@@ -68,6 +91,54 @@ TEST(LeatProvision, WalkThroughEndsWithTheSameSessionsOnBothSides) {
   EXPECT_THAT(first[1], HasSubstr("session 2 group"));
   EXPECT_EQ(first, sessions_of(result.out, 2));
   EXPECT_THAT(result.err, AllOf(HasSubstr("certificate revoked"), HasSubstr("device 2 at")));
+}
+
+TEST(LeatProvision, WalkThroughLeavesTwoKernelsThatAttestForEachOther) {
+  const ScratchFolder folder;
+  const std::string script =
+      folder.write("walk.sh", walk_through_with(LEAT_BUILD_FOLDER "/src/attestd/leat-attestd"));
+  const ProgramResult result = run_program("/bin/bash", {script}, folder.path());
+  const KernelsOf kernels(result.out);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+
+  const auto options = [&](unsigned device) {
+    Options made;
+    made.device = "shm";
+    made.transport = "attested+ring";
+    made.attest_kernel = folder.path() + "/kernel" + std::to_string(device);
+    made.attest_session = 1;
+    made.timeout = hang_limit();
+    return made;
+  };
+  Listener listener("127.0.0.1:0", options(1));
+  std::thread sends([&] {
+    Channel channel = Channel::connect(listener.address(), options(2));
+    channel.send("from device 2");
+    channel.shutdown();
+    EXPECT_FALSE(channel.receive());
+  });
+  Channel channel = listener.accept();
+  EXPECT_EQ(channel.receive().text(), "from device 2");
+  channel.shutdown();
+  EXPECT_FALSE(channel.receive());
+  sends.join();
+  // The group session, by the kernels themselves.
+  trusted::IsolatedKernel first(*options(1).attest_kernel), second(*options(2).attest_kernel);
+  EXPECT_EQ(first.device(), 1U);
+  EXPECT_EQ(second.session(2).value_or(trusted::Session{}).role, trusted::Role::kGroupReceiver);
+  EXPECT_FALSE(first.session(3));
+  const std::string text = "to all";
+  const auto payload = std::as_bytes(std::span(text));
+  trusted::Proof proof;
+  EXPECT_EQ(second.attest({.session = 2}, payload, proof), trusted::Verdict::kRole);
+  ASSERT_EQ(first.attest({.session = 2}, payload, proof), trusted::Verdict::kOk);
+  std::vector<std::byte> record(proof.header.begin(), proof.header.end());
+  record.insert(record.end(), payload.begin(), payload.end());
+  record.insert(record.end(), proof.mac.begin(), proof.mac.end());
+  EXPECT_EQ(second.verify(record, trusted::Kind::kSend), trusted::Verdict::kOk);
+  EXPECT_EQ(second.verify(record, trusted::Kind::kSend), trusted::Verdict::kCounter);
+  EXPECT_EQ(second.verify_stateless(record, trusted::Kind::kSend), trusted::Verdict::kOk);
+  EXPECT_EQ(second.counters(2, 0).value_or(trusted::Counters{}).next_received, 1U);
 }
 
 TEST(LeatProvision, JsonOfARunAndEpochsThatRise) {

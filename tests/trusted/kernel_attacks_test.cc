@@ -174,11 +174,11 @@ TEST_P(KernelAttacks, bytes_shifted_between_the_parts_are_refused) {
   expect_next_accepted(pair_, good);
 }
 
-TEST_P(KernelAttacks, a_mac_slot_that_is_not_padded_with_zeros_is_refused) {
+// SHA-512's MAC fills the slot; the others' is padded.
+TEST_P(KernelAttacks, another_last_byte_of_the_mac_slot_is_refused) {
   const Record good = attested(pair_.a, "padded");
-  if (GetParam() == Algorithm::kHmacSha512) GTEST_SKIP() << "its MAC fills the slot";
   Record bad = good;
-  bad.back() = std::byte{1};
+  bad.back() ^= std::byte{1};
   EXPECT_EQ(pair_.b.verify(bad, Kind::kSend), Verdict::kMac);
   expect_next_accepted(pair_, good);
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "support/channel_side.h"
+#include "support/devices.h"
 #include "support/errors.h"
 #include "trusted/kernel_support.h"
 
@@ -125,10 +126,16 @@ TEST_F(Recipe, a_message_too_large_for_a_record_is_refused) {
 
 class KeptRecords : public leat::detail::ChannelTest {};
 
+std::vector<leat::detail::ChannelKind> kept_kinds() {
+  std::vector<leat::detail::ChannelKind> kinds;
+  for (const std::string& device : leat::detail::test_devices())
+    kinds.push_back({"attested+ring", device});
+  return kinds;
+}
+
 INSTANTIATE_TEST_SUITE_P(Channels, KeptRecords,
-                         testing::Combine(testing::Values(leat::detail::ChannelKind{"attested+ring",
-                                                                                    "shm"}),
-                                          testing::Values(leat::detail::PeerMode::kThreads)),
+                         testing::Combine(testing::ValuesIn(kept_kinds()),
+                                          testing::Values(leat::detail::PeerMode::kProcesses)),
                          leat::detail::channel_test_name);
 
 TEST_P(KeptRecords, a_message_of_an_attested_channel_has_its_record) {

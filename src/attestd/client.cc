@@ -1,0 +1,111 @@
+#include "attestd/client.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "base/system_error.h"
+#include "base/unix_socket.h"
+#include "leat/error.h"
+
+namespace leat::attestd {
+
+using leat::detail::check;
+using leat::detail::Fd;
+using leat::detail::MappedMemory;
+using trusted::Verdict;
+using trusted::detail::Reply;
+using trusted::detail::Request;
+using trusted::detail::RingSlot;
+
+namespace {
+
+// A client's turn ends after so many requests, or so many bytes of them.
+constexpr int kTurnRequests = 8;
+constexpr std::size_t kTurnBytes = std::size_t{64} << 10;
+
+// Nobody can take memory away from it, so reading it cannot fail.
+Fd make_file(std::size_t bytes) {
+  Fd file(check(memfd_create("leat-attestd", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create"));
+  check(ftruncate(file.get(), static_cast<off_t>(bytes)), "ftruncate");
+  check(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+        "fcntl(F_ADD_SEALS)");
+  return file;
+}
+
+}  // namespace
+
+Client::Client(Fd socket, uid_t user, const trusted::detail::RingShape& shape, Requests requests)
+    : socket_(std::move(socket)),
+      user_(user),
+      shape_(shape),
+      requests_(std::move(requests)),
+      file_(make_file(shape.bytes())),
+      wake_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+      memory_(MappedMemory::of_file(file_.get(), shape.bytes(),
+                                    MappedMemory::Protection::kReadWrite)) {}
+
+bool Client::welcome(const trusted::detail::Welcome& welcome) noexcept try {
+  const int descriptors[trusted::detail::kWelcomeDescriptors] = {file_.get(), wake_.get()};
+  const bool sent =
+      leat::detail::send_message(socket_.get(), trusted::detail::encode(welcome), descriptors);
+  file_.reset();
+  return sent;
+} catch (const Error&) {
+  return false;
+}
+
+bool Client::has_request() const noexcept {
+  const RingSlot slot = shape_.slot(memory_.data(), next_);
+  return slot.request->sequence.load(std::memory_order_acquire) == next_ + 1;
+}
+
+bool Client::serve(std::span<std::byte> scratch) noexcept {
+  std::size_t bytes = 0;
+  int served = 0;
+  while (served < kTurnRequests && bytes < kTurnBytes && has_request()) {
+    bytes += serve_next(scratch);
+    ++served;
+  }
+  return served > 0;
+}
+
+std::size_t Client::serve_next(std::span<std::byte> scratch) noexcept {
+  const RingSlot slot = shape_.slot(memory_.data(), next_);
+  // The client may write while we read: what counts is our copy.
+  Request request;
+  std::memcpy(&request, &slot.request->body, sizeof request);
+  Reply reply;
+  if (request.bytes > shape_.max_data_bytes()) {
+    reply.verdict = static_cast<std::uint32_t>(Verdict::kTooLarge);
+    request.bytes = 0;
+  } else {
+    const auto data = scratch.first(request.bytes);
+    if (!data.empty()) std::memcpy(data.data(), slot.data, data.size());
+    reply = requests_.answer(request, data);
+  }
+  slot.reply->body = reply;
+  // Release: who sees the sequence sees the reply.
+  slot.reply->sequence.store(++next_, std::memory_order_release);
+  // With the client's between its word that it sleeps and its last look.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (slot.request->sleeping.load(std::memory_order_relaxed) != 0) {
+    slot.request->sleeping.store(0, std::memory_order_relaxed);
+    syscall(SYS_futex, &slot.reply->sequence, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  }
+  return request.bytes;
+}
+
+void Client::set_sleeping(bool sleeping) noexcept {
+  trusted::detail::RingShape::daemon_sleeps(memory_.data())
+      .store(sleeping ? 1 : 0, std::memory_order_relaxed);
+}
+
+}  // namespace leat::attestd

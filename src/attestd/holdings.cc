@@ -1,0 +1,114 @@
+#include "attestd/holdings.h"
+
+#include <pwd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/key_file.h"
+#include "base/quote.h"
+#include "base/setting_values.h"
+#include "conn/wire.h"
+#include "leat/error.h"
+#include "trusted/mac.h"
+
+namespace leat::attestd {
+
+using trusted::Session;
+using trusted::Verdict;
+
+namespace {
+
+constexpr std::uint32_t kKeyFile = 0;  // as a session
+
+void require(Verdict verdict, const std::string& what) {
+  if (verdict != Verdict::kOk)
+    throw Error(ErrorCode::kInvalidArgument, what + ": " + std::string(to_string(verdict)));
+}
+
+}  // namespace
+
+void Holdings::take_key_file(const std::string& path) {
+  auto key = leat::detail::read_key_file(
+      {"--key-file", path, trusted::kMinKeyBytes, trusted::kMaxKeyBytes});
+  keep(kKeyFile, std::as_bytes(std::span(key)), std::nullopt);
+  explicit_bzero(key.data(), key.size());
+}
+
+void Holdings::begin(std::uint32_t device, std::uint64_t epoch) {
+  device_ = std::make_unique<trusted::LocalKernel>(device, epoch);
+}
+
+void Holdings::provision(const Session& session) {
+  require(device_->provision(session), "session " + std::to_string(session.id));
+  if (session.role != trusted::Role::kPair || session.id == kKeyFile) return;
+  // Apart from what the session itself is derived of, and of its epoch.
+  std::array<std::byte, 32> purpose;
+  leat::detail::WireWriter writer(purpose);
+  writer.text("leat connections", 16);
+  writer.number(device_->epoch());
+  writer.number(std::uint64_t{session.id});
+  const leat::detail::SecretMemory key(trusted::kMinKeyBytes);
+  trusted::detail::derive_key(session.key, purpose, key.span());
+  keep(session.id, key.span(), session.algorithm);
+}
+
+void Holdings::enable() { require(device_->enable(), "enable"); }
+
+void Holdings::keep(std::uint32_t session, std::span<const std::byte> key,
+                    std::optional<trusted::Algorithm> algorithm) {
+  leat::detail::SecretMemory memory(key.size());
+  std::ranges::copy(key, memory.span().begin());
+  channel_keys_.emplace(session, ChannelKey{key.size(), std::move(memory), algorithm});
+}
+
+std::span<const std::byte> Holdings::channel_key(std::uint32_t session,
+                                                 trusted::Algorithm algorithm) const {
+  const auto found = channel_keys_.find(session);
+  if (found == channel_keys_.end()) return {};
+  const ChannelKey& key = found->second;
+  if (key.algorithm && key.algorithm != algorithm) return {};
+  return key.memory.span().first(key.bytes);
+}
+
+void AccessRules::add(const std::string& rule) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::kInvalidArgument, "--allow " + leat::detail::quoted(rule) + ": " + why,
+                "USER for every session, or USER:1,2 for those; 0 is the key file.");
+  };
+  const std::size_t colon = rule.find(':');
+  const std::string user = rule.substr(0, colon);
+  uid_t uid = 0;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): before there is another thread
+  if (const passwd* entry = getpwnam(user.c_str())) {
+    uid = entry->pw_uid;
+  } else if (const auto number = leat::detail::parse_number(user);
+             number && *number < 0xffff'ffff) {
+    uid = static_cast<uid_t>(*number);
+  } else {
+    refuse("no such user");
+  }
+  auto& sessions = rules_[uid];
+  sessions.reset();
+  if (colon == std::string::npos) return;
+  sessions.emplace();
+  for (std::size_t start = colon + 1; start <= rule.size();) {
+    const std::size_t end = std::min(rule.find(',', start), rule.size());
+    const auto number =
+        leat::detail::parse_number(std::string_view(rule).substr(start, end - start));
+    if (!number || *number > 0xffff'ffff) refuse("sessions are numbers with commas between");
+    sessions->insert(static_cast<std::uint32_t>(*number));
+    start = end + 1;
+  }
+}
+
+bool AccessRules::allows(uid_t user, std::uint32_t session) const {
+  if (rules_.empty()) return true;
+  const auto found = rules_.find(user);
+  if (found == rules_.end()) return false;
+  return !found->second || found->second->contains(session);
+}
+
+}  // namespace leat::attestd

@@ -1,0 +1,64 @@
+// What leat-attestd holds for its clients, and which of them may use what.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+
+#include "base/secret_memory.h"
+#include "leat/trusted/attestation.h"
+
+namespace leat::attestd {
+
+// Keys and counters. Made before the first client is served, and not changed after that.
+class Holdings {
+ public:
+  // A key from which the sessions of connections are derived, from a file as attest_key_file.
+  // Throws kInvalidArgument.
+  void take_key_file(const std::string& path);
+  // The device's own sessions; their pair sessions serve connections too. Throws kInvalidArgument
+  // for sessions that the kernel refuses.
+  void begin(std::uint32_t device, std::uint64_t epoch);
+  void provision(const trusted::Session& session);
+  void enable();
+
+  // Null: no sessions of its own.
+  trusted::LocalKernel* device() const { return device_.get(); }
+  // The key of connections on that session, empty if there is none; 0 is the key file's.
+  std::span<const std::byte> channel_key(std::uint32_t session, trusted::Algorithm algorithm) const;
+
+ private:
+  struct ChannelKey {
+    std::size_t bytes;
+    leat::detail::SecretMemory memory;
+    std::optional<trusted::Algorithm> algorithm;  // none: any
+  };
+  void keep(std::uint32_t session, std::span<const std::byte> key,
+            std::optional<trusted::Algorithm> algorithm);
+
+  std::unique_ptr<trusted::LocalKernel> device_;
+  std::map<std::uint32_t, ChannelKey> channel_keys_;
+};
+
+// Which sessions a user may use. Without any rule everybody whom the socket's permissions let in
+// may use all.
+class AccessRules {
+ public:
+  // "USER" for all sessions, "USER:1,2" for some; 0 is the key file. A user is a name or a number.
+  // Throws kInvalidArgument.
+  void add(const std::string& rule);
+
+  bool allows(uid_t user) const { return rules_.empty() || rules_.contains(user); }
+  bool allows(uid_t user, std::uint32_t session) const;
+
+ private:
+  std::map<uid_t, std::optional<std::set<std::uint32_t>>> rules_;  // no set: all
+};
+
+}  // namespace leat::attestd

@@ -1,0 +1,157 @@
+// leat-attestd: the attestation kernel as a process of its own.
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attestd/provisioned.h"
+#include "attestd/sandbox.h"
+#include "attestd/server.h"
+#include "base/settings.h"
+#include "base/system_error.h"
+#include "leat/error.h"
+#include "leat/version.h"
+#include "trusted/remote/kernel_process.h"
+
+namespace leat::attestd {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+constexpr const char* kFooter =
+    R"(With a key that the other side's leat-attestd, or the other side itself, has too:
+  openssl rand -hex 32 > key; chmod 600 key
+  leat-attestd --socket /run/leat-attestd/socket --key-file key --user leat-attestd --allow alice
+and for the programs, instead of attest_key_file:
+  leat://host:port?transport=attested+ring&attest_kernel=/run/leat-attestd/socket
+
+With sessions that a vendor provisions (docs/remote_attestation.md):
+  leat-provision device FOLDER --vendor-key FILE -- /usr/bin/leat-attestd --controller --socket PATH
+
+LEAT_SPIN_US says how long it spins before it sleeps.
+Exit code: 0 after SIGTERM or SIGINT; 1 if it cannot serve; 2 for wrong arguments. See leat-attestd(8).)";
+
+struct Arguments {
+  ServerOptions server;
+  std::string key_file;
+  bool controller = false;
+  std::string user;
+  std::vector<std::string> allow;
+};
+
+std::optional<Arguments> parse(int argc, char** argv, int& exit_code) {
+  Arguments arguments;
+  ServerOptions& server = arguments.server;
+  server.path = "/run/leat-attestd/socket";
+  std::string mode = "600";
+  CLI::App app("Holds keys and counters of attested sessions, and attests for its clients.",
+               "leat-attestd");
+  app.footer(kFooter);
+  app.set_version_flag("-v,--version", std::string("leat ") + leat::version());
+  app.add_option("--socket", server.path, "Where clients come to")
+      ->capture_default_str()
+      ->type_name("PATH");
+  app.add_option("--mode", mode, "The socket's permissions: who may connect")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"600", "660", "666"}));
+  auto* keys = app.add_option_group("keys");
+  keys->add_option("--key-file", arguments.key_file,
+                   "The key of connections' sessions: one line of 64 to 128 hexadecimal digits")
+      ->type_name("FILE");
+  keys->add_flag("--controller", arguments.controller,
+                 "Sessions come from the controller that started this program, on descriptor 3");
+  keys->require_option(1, 2);
+  app.add_option("--user", arguments.user, "Started by root: the user to become")
+      ->type_name("NAME");
+  app.add_option("--allow", arguments.allow,
+                 "A user who may be a client, and of which sessions (default: all whom the "
+                 "socket lets in); may be repeated")
+      ->type_name("USER[:SESSION,...]");
+  app.add_option("--max-clients", server.max_clients, "Clients at a time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--max-clients-per-user", server.max_clients_per_user, "Of one user")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--max-payload", server.shape.max_payload_bytes,
+                 "The largest payload attested, in bytes; each client has memory for eight")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint32_t{64}, trusted::detail::RingShape::kMostPayloadBytes));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_code = app.exit(error) == 0 ? 0 : kUsage;
+    return std::nullopt;
+  }
+  server.mode = static_cast<unsigned>(std::stoul(mode, nullptr, 8));
+  server.spin = leat::detail::resolve_settings({}, {}).spin;
+  return arguments;
+}
+
+// SIGTERM and SIGINT as something to read.
+leat::detail::Fd stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // fails only for another first argument
+  return leat::detail::Fd(
+      leat::detail::check(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
+}
+
+// Root's own rights are more than it needs.
+void check_user(const std::string& user) {
+  if (geteuid() == 0 && user.empty())
+    throw Error(ErrorCode::kInvalidArgument, "started by root without --user",
+                "Name a user who does nothing else, or say --user root.");
+}
+
+void run(const Arguments& arguments) {
+  check_user(arguments.user);
+  const leat::detail::Fd stop = stop_signals();
+  AccessRules rules;
+  for (const std::string& rule : arguments.allow) rules.add(rule);
+  const bool locked = lock_memory();
+
+  Holdings holdings;
+  if (!arguments.key_file.empty()) holdings.take_key_file(arguments.key_file);
+  std::optional<trusted::remote::KernelEnd> controller;
+  if (arguments.controller) {
+    controller.emplace(leat::detail::Fd(trusted::remote::kKernelDescriptor));
+    take_sessions(*controller, holdings);
+  }
+  Server server(arguments.server, holdings, rules);
+  if (!arguments.user.empty()) become(arguments.user);
+  hide_memory();
+  std::printf("leat-attestd: serving at %s, device %u%s\n", arguments.server.path.c_str(),
+              holdings.device() == nullptr ? 0 : holdings.device()->device(),
+              locked ? "" : ", memory not locked: ulimit -l");
+  const bool filtered = restrict_system_calls();
+  std::printf("leat-attestd: system calls %s\n", filtered ? "restricted" : "not restricted");
+  std::fflush(stdout);
+  if (controller) controller->enabled();
+  server.run(stop.get());
+}
+
+}  // namespace
+}  // namespace leat::attestd
+
+int main(int argc, char** argv) {
+  try {
+    leat::attestd::hide_memory();
+    int exit_code = 0;
+    const auto arguments = leat::attestd::parse(argc, argv, exit_code);
+    if (!arguments) return exit_code;
+    leat::attestd::run(*arguments);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "leat-attestd: %s\n", error.what());
+    return leat::attestd::kFailed;
+  }
+}

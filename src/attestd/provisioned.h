@@ -1,0 +1,12 @@
+// Sessions as a controller provisions them.
+#pragma once
+
+#include "attestd/holdings.h"
+#include "trusted/remote/kernel_process.h"
+
+namespace leat::attestd {
+
+// Blocks until the controller has given the keys and said ENABLE. Throws leat::Error.
+void take_sessions(trusted::remote::KernelEnd& controller, Holdings& holdings);
+
+}  // namespace leat::attestd

@@ -1,0 +1,32 @@
+// Messages and descriptors over SOCK_SEQPACKET unix sockets, and who is at the other end. None
+// blocks.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/fd.h"
+
+namespace leat::detail {
+
+inline constexpr std::size_t kMaxPassedFds = 5;
+
+// The process at the other end, as it was when it connected.
+std::optional<ucred> peer_of(int socket) noexcept;
+
+// One message with at most kMaxPassedFds descriptors. False: no room now. Throws kPeerDied,
+// kSystem.
+bool send_message(int socket, std::span<const std::byte> message, std::span<const int> fds);
+
+enum class ReceiveMessage { kMessage, kNothing, kPeerGone };
+// Fills all of `message`; a message of another size or with more than `max_fds` descriptors counts
+// as kPeerGone, because a peer that sends one is not leat. Throws kResource if this process has no
+// room for the descriptors.
+ReceiveMessage receive_message(int socket, std::span<std::byte> message, std::size_t max_fds,
+                               std::vector<Fd>& fds);
+
+}  // namespace leat::detail

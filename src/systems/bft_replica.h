@@ -1,0 +1,67 @@
+// The state of a BFT replica: algorithm 3, both its sides.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "leat/trusted/counter.h"
+#include "systems/history.h"
+#include "systems/ledger.h"
+#include "systems/orderer.h"
+#include "systems/replies.h"
+
+namespace leat::trusted {
+
+struct BftReplica::State {
+  State(AttestationKernel& kernel, const Directory& directory, const SigningKey& key,
+        const MachineFactory& make_machine, const BftOptions& options, FaultHook hook);
+
+  void on_request(PartyId from, std::span<const std::byte> request, Time now, Outbox& outbox);
+  void on_order(std::span<const std::byte> record, Outbox& outbox);
+  void on_executed(std::span<const std::byte> record, Outbox& outbox);
+  void on_evidence(PartyId from, std::span<const std::byte> evidence, Outbox& outbox);
+
+  // The leader: attests what waits, full batches only or the rest too.
+  void order(bool also_short, Outbox& outbox);
+  // A follower: tells if a complaint has waited too long.
+  void look_at_complaints(Time now);
+
+  bool leads() const { return self == 0; }
+  PartyId id(std::size_t index) const { return options.replicas[index]; }
+  bool is_checkpoint(std::uint64_t counter) const {
+    return (counter + 1) % options.checkpoint_records == 0;
+  }
+
+  AttestationKernel& kernel;
+  const Directory& directory;
+  const SigningKey& key;
+  const MachineFactory make_machine;
+  const BftOptions options;
+  const FaultHook hook;
+  std::size_t self = 0;  // index in options.replicas
+
+  detail::Ledger ledger;
+  detail::History history;
+  detail::Replies replies;
+  std::uint64_t executed = 0;  // records of the leader
+
+ private:
+  struct Peer {
+    std::uint64_t acknowledged = 0;  // records that its proofs of execution cover
+    bool accused = false;            // nothing that it says counts any more
+    bool was_judge = false;          // it has sent evidence
+  };
+  std::uint64_t acknowledged_by_quorum() const;
+  void finish_step(std::span<const std::byte> record, detail::Result result, Bytes* snapshot);
+  void reply_acknowledged(Outbox& outbox);
+  void accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record, Outbox& outbox);
+  void report(std::size_t index, FaultKind kind, Bytes evidence, Outbox& outbox);
+
+  std::vector<Peer> peers_;
+  detail::Orderer orderer_;
+  detail::Complaints complaints_;
+  std::deque<detail::Result> results_;  // of the last records, the latest at the back
+  std::deque<std::pair<std::uint64_t, detail::Done>> unanswered_;  // the leader's, by record
+};
+
+}  // namespace leat::trusted

@@ -1,0 +1,99 @@
+#include "systems/quorum.h"
+
+#include <algorithm>
+
+#include "leat/error.h"
+
+namespace leat::trusted::detail {
+
+Quorum::Quorum(const Directory& directory, const SigningKey& key, const ClientOptions& options,
+               std::uint64_t first)
+    : directory_(directory), key_(key), options_(options), next_(first) {
+  if (options.quorum == 0 || options.quorum > options.nodes.size() || options.window == 0 ||
+      options.window > 16)
+    throw Error(ErrorCode::kInvalidArgument,
+                "a client of " + std::to_string(options.nodes.size()) + " nodes cannot wait for " +
+                    std::to_string(options.quorum) + " equal answers with " +
+                    std::to_string(options.window) + " requests under way",
+                "The quorum is 1 to the number of nodes, the window 1 to 16.");
+}
+
+const Bytes& Quorum::submit(std::span<const Bytes> commands) {
+  if (commands.empty() || commands.size() > kMaxCommands)
+    throw Error(ErrorCode::kTooLarge, "a request has 1 to " + std::to_string(kMaxCommands) +
+                                          " commands, not " + std::to_string(commands.size()));
+  Bytes body;
+  for (const Bytes& command : commands) {
+    if (command.size() > kMaxItemBytes)
+      throw Error(ErrorCode::kTooLarge, "a command has up to " + std::to_string(kMaxItemBytes) +
+                                            " bytes, not " + std::to_string(command.size()));
+    Items::append(body, command);
+  }
+  Request request{.first = next_, .count = commands.size()};
+  request.bytes = write_signed(key_, {.type = MessageType::kRequest,
+                                      .sender = options_.self,
+                                      .epoch = options_.epoch,
+                                      .first = next_,
+                                      .items = *Items::read(body, commands.size())});
+  if (request.bytes.size() > kMaxRequestBytes)
+    throw Error(ErrorCode::kTooLarge, "a request has up to " + std::to_string(kMaxRequestBytes) +
+                                          " bytes, not " + std::to_string(request.bytes.size()));
+  next_ += commands.size();
+  return requests_.emplace_back(std::move(request)).bytes;
+}
+
+std::vector<View> Quorum::unanswered() const {
+  std::vector<View> requests;
+  for (const Request& request : requests_)
+    if (!request.believed) requests.emplace_back(request.bytes);
+  return requests;
+}
+
+bool Quorum::receive(View message) {
+  const auto content = read_signed(message, MessageType::kReply);
+  if (!content || content->target != options_.self || content->epoch != options_.epoch ||
+      std::ranges::find(options_.nodes, content->sender) == options_.nodes.end())
+    return false;
+  const auto request = std::ranges::find(requests_, content->first, &Request::first);
+  // Verified only while it can still matter. A node's first word counts, and no other.
+  if (request == requests_.end() || request->believed || request->count != content->items.count() ||
+      request->replies.contains(content->sender) || !verify_signed(directory_, message, *content))
+    return false;
+  const View outputs = content->items.bytes();
+  request->replies.try_emplace(content->sender, outputs.begin(), outputs.end());
+  const auto equal = std::ranges::count_if(request->replies, [&](const auto& reply) {
+    return std::ranges::equal(reply.second, outputs);
+  });
+  if (static_cast<std::size_t>(equal) >= options_.quorum)
+    request->believed.emplace(outputs.begin(), outputs.end());
+  return true;
+}
+
+std::optional<Answer> Quorum::take() {
+  if (requests_.empty() || !requests_.front().believed) return std::nullopt;
+  const Request& request = requests_.front();
+  Answer answer{.first = request.first};
+  Items items = *Items::read(*request.believed, request.count);
+  while (items.count() > 0) {
+    const View output = items.take();
+    answer.outputs.emplace_back(output.begin(), output.end());
+  }
+  requests_.pop_front();
+  return answer;
+}
+
+std::string Quorum::describe() const {
+  const Request& request = requests_.front();
+  std::string text = "request " + std::to_string(request.first) + " of client " +
+                     std::to_string(options_.self) + " has no " + std::to_string(options_.quorum) +
+                     " equal answers";
+  std::string silent;
+  for (const PartyId node : options_.nodes)
+    if (!request.replies.contains(node)) silent += " " + std::to_string(node);
+  const bool leader_silent = !request.replies.contains(options_.nodes.front());
+  if (!silent.empty()) text += "; no word of node" + silent;
+  if (leader_silent) text += " (" + std::to_string(options_.nodes.front()) + " leads)";
+  return text;
+}
+
+}  // namespace leat::trusted::detail

@@ -1,0 +1,27 @@
+#include "systems/replies.h"
+
+namespace leat::trusted::detail {
+
+void Replies::send(const Done& done, Outbox& outbox) {
+  const auto items = Items::read(done.outputs, done.count);
+  if (!items) return;  // cannot be: the ledger wrote them
+  Bytes reply = write_signed(key_, {.type = MessageType::kReply,
+                                    .sender = self_,
+                                    .target = done.client,
+                                    .epoch = epoch_,
+                                    .first = done.first,
+                                    .items = *items});
+  outbox.send(done.client, reply);
+  auto& kept = kept_[done.client];
+  if (kept.size() == kKept) kept.pop_front();
+  kept.emplace_back(done.first, std::move(reply));
+}
+
+void Replies::send_again(PartyId client, std::uint64_t first, Outbox& outbox) const {
+  const auto kept = kept_.find(client);
+  if (kept == kept_.end()) return;
+  for (const auto& [number, reply] : kept->second)
+    if (number == first) outbox.send(client, reply);
+}
+
+}  // namespace leat::trusted::detail

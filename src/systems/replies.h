@@ -1,0 +1,34 @@
+// The answers of a node to clients: signed once, and kept for those who ask again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "leat/trusted/participant.h"
+#include "systems/ledger.h"
+
+namespace leat::trusted::detail {
+
+class Replies {
+ public:
+  Replies(const SigningKey& key, PartyId self, std::uint64_t epoch)
+      : key_(key), self_(self), epoch_(epoch) {}
+
+  void send(const Done& done, Outbox& outbox);
+  // The answer that was given to that request, if it is one of the client's last; else nothing.
+  void send_again(PartyId client, std::uint64_t first, Outbox& outbox) const;
+
+  // As many requests may a client have under way.
+  static constexpr std::size_t kKept = 16;
+
+ private:
+  const SigningKey& key_;
+  const PartyId self_;
+  const std::uint64_t epoch_;
+  std::map<PartyId, std::deque<std::pair<std::uint64_t, Bytes>>> kept_;
+};
+
+}  // namespace leat::trusted::detail

@@ -1,0 +1,32 @@
+// The kernel of one connection: its session lives as long as the connection, and its key is derived
+// from one that both sides have and a fresh random number of each side. So no counter begins twice
+// under one key, whatever the other side does.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "leat/trusted/attestation.h"
+
+namespace leat::trusted::detail {
+
+inline constexpr std::size_t kNonceBytes = 32;
+using Nonce = std::array<std::byte, kNonceBytes>;
+
+// Of every connection's kernel; what differs from one to the next is the key.
+inline constexpr std::uint32_t kChannelSession = 1;
+inline constexpr std::uint64_t kChannelEpoch = 1;
+constexpr std::uint32_t channel_device(bool active) { return active ? 1 : 2; }
+
+Nonce fresh_nonce();
+
+// `active`: the side that connected. Throws kAuthentication if `theirs` is our own number, kSystem,
+// kResource.
+std::unique_ptr<LocalKernel> make_channel_kernel(std::span<const std::byte> key,
+                                                 Algorithm algorithm, const Nonce& ours,
+                                                 std::span<const std::byte, kNonceBytes> theirs,
+                                                 bool active);
+
+}  // namespace leat::trusted::detail

@@ -1,0 +1,131 @@
+#include "leat/trusted/isolated_kernel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "conn/wire.h"
+#include "leat/error.h"
+#include "trusted/kernel_connection.h"
+#include "trusted/record.h"
+
+namespace leat::trusted {
+
+using detail::Operation;
+using detail::Reply;
+
+namespace {
+
+constexpr std::uint8_t number_of(Operation operation) {
+  return static_cast<std::uint8_t>(operation);
+}
+
+// Whether the header says what was asked for: everything but counter, epoch and algorithm.
+bool is_of(const RecordHeader& header, const Statement& statement, std::uint32_t device,
+           std::uint64_t epoch) {
+  return header.kind == statement.kind && header.stream == statement.stream &&
+         header.session == statement.session && header.device == device && header.epoch == epoch &&
+         header.slot == statement.slot && header.offset == statement.offset;
+}
+
+}  // namespace
+
+IsolatedKernel::IsolatedKernel(const std::string& path, std::chrono::microseconds spin)
+    : connection_(std::make_unique<detail::KernelConnection>(path, spin)),
+      kernel_(detail::kDeviceKernel),
+      device_(connection_->welcome().device),
+      epoch_(connection_->welcome().epoch) {
+  if (device_ == 0)
+    throw Error(ErrorCode::kUnavailable, "leat-attestd at " + path + " has no sessions",
+                "Provision it: docs/remote_attestation.md.");
+}
+
+IsolatedKernel::IsolatedKernel(std::unique_ptr<detail::KernelConnection> connection,
+                               std::uint32_t kernel, std::uint32_t device, std::uint64_t epoch)
+    : connection_(std::move(connection)), kernel_(kernel), device_(device), epoch_(epoch) {}
+
+IsolatedKernel::~IsolatedKernel() = default;
+
+Verdict IsolatedKernel::attest(const Statement& statement, std::span<const std::byte> payload,
+                               Proof& proof) noexcept {
+  if (payload.size() > max_payload_bytes()) return Verdict::kTooLarge;
+  Reply reply;
+  const Verdict verdict = connection_->ask({.operation = number_of(Operation::kAttest),
+                                            .kind = static_cast<std::uint8_t>(statement.kind),
+                                            .stream = statement.stream,
+                                            .kernel = kernel_,
+                                            .session = statement.session,
+                                            .slot = statement.slot,
+                                            .offset = statement.offset},
+                                           payload, reply);
+  if (verdict != Verdict::kOk) return verdict;
+  Proof made;
+  const auto data = std::span<const std::byte>(reply.data);
+  std::ranges::copy(data.first<kHeaderBytes>(), made.header.begin());
+  std::ranges::copy(data.last<kMacSlotBytes>(), made.mac.begin());
+  RecordHeader header;
+  // A daemon that attests something else is none.
+  if (detail::parse_header(made.header, header) != Verdict::kOk ||
+      header.payload_bytes != payload.size() || !is_of(header, statement, device_, epoch_))
+    return Verdict::kUnavailable;
+  proof = made;
+  return Verdict::kOk;
+}
+
+Verdict IsolatedKernel::verify(std::span<const std::byte> record, Kind expected) noexcept {
+  Reply reply;
+  return connection_->ask({.operation = number_of(Operation::kVerify),
+                           .kind = static_cast<std::uint8_t>(expected),
+                           .kernel = kernel_},
+                          record, reply);
+}
+
+Verdict IsolatedKernel::verify_stateless(std::span<const std::byte> record,
+                                         Kind expected) noexcept {
+  Reply reply;
+  return connection_->ask({.operation = number_of(Operation::kVerifyStateless),
+                           .kind = static_cast<std::uint8_t>(expected),
+                           .kernel = kernel_},
+                          record, reply);
+}
+
+std::optional<Counters> IsolatedKernel::counters(std::uint32_t session,
+                                                 std::uint8_t stream) noexcept {
+  Reply reply;
+  if (connection_->ask({.operation = number_of(Operation::kCounters),
+                        .stream = stream,
+                        .kernel = kernel_,
+                        .session = session},
+                       {}, reply) != Verdict::kOk)
+    return std::nullopt;
+  leat::detail::WireReader reader(reply.data);
+  Counters counters;
+  counters.next_sent = reader.number<std::uint64_t>();
+  counters.next_received = reader.number<std::uint64_t>();
+  return counters;
+}
+
+std::optional<Session> IsolatedKernel::session(std::uint32_t id) noexcept {
+  Reply reply;
+  if (connection_->ask(
+          {.operation = number_of(Operation::kSession), .kernel = kernel_, .session = id}, {},
+          reply) != Verdict::kOk)
+    return std::nullopt;
+  leat::detail::WireReader reader(reply.data);
+  Session session;
+  session.id = id;
+  session.role = static_cast<Role>(reader.number<std::uint8_t>());
+  session.algorithm = static_cast<Algorithm>(reader.number<std::uint8_t>());
+  session.streams = reader.number<std::uint8_t>();
+  (void)reader.number<std::uint8_t>();
+  session.peer = reader.number<std::uint32_t>();
+  if (session.role < Role::kPair || session.role > Role::kLog ||
+      !detail::is_algorithm(session.algorithm) || session.streams < 1 || session.streams > kStreams)
+    return std::nullopt;
+  return session;
+}
+
+std::size_t IsolatedKernel::max_payload_bytes() const noexcept {
+  return connection_->welcome().shape.max_payload_bytes;
+}
+
+}  // namespace leat::trusted

@@ -1,0 +1,41 @@
+#include "trusted/kernel_ring.h"
+
+#include "conn/wire.h"
+
+namespace leat::trusted::detail {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x3177'746c;  // "ltw1"
+constexpr std::size_t kUsedBytes = 4 + 1 + 3 + 4 + 4 + 4 + 8;
+
+}  // namespace
+
+std::array<std::byte, kWelcomeBytes> encode(const Welcome& welcome) noexcept {
+  std::array<std::byte, kWelcomeBytes> message{};
+  leat::detail::WireWriter writer(message);
+  writer.number(kMagic);
+  writer.number(static_cast<std::uint8_t>(welcome.answer));
+  writer.bytes({}, 3);
+  writer.number(welcome.shape.slots);
+  writer.number(welcome.shape.max_payload_bytes);
+  writer.number(welcome.device);
+  writer.number(welcome.epoch);
+  return message;
+}
+
+std::optional<Welcome> decode_welcome(std::span<const std::byte> message) noexcept {
+  if (message.size() != kWelcomeBytes) return std::nullopt;
+  leat::detail::WireReader reader(message);
+  if (reader.number<std::uint32_t>() != kMagic) return std::nullopt;
+  Welcome welcome;
+  welcome.answer = static_cast<Welcome::Answer>(reader.number<std::uint8_t>());
+  if (welcome.answer > Welcome::Answer::kStranger || !reader.zeros(3)) return std::nullopt;
+  welcome.shape.slots = reader.number<std::uint32_t>();
+  welcome.shape.max_payload_bytes = reader.number<std::uint32_t>();
+  welcome.device = reader.number<std::uint32_t>();
+  welcome.epoch = reader.number<std::uint64_t>();
+  if (!welcome.shape.sound() || !reader.zeros(kWelcomeBytes - kUsedBytes)) return std::nullopt;
+  return welcome;
+}
+
+}  // namespace leat::trusted::detail

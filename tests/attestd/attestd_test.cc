@@ -1,0 +1,461 @@
+// leat-attestd as its clients see it: connections over it, its death, its limits, its secrets.
+// tests/trusted/README.md numbers the cases.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "attestd/daemon.h"
+#include "leat/channel.h"
+#include "leat/listener.h"
+#include "leat/trusted/isolated_kernel.h"
+#include "support/errors.h"
+#include "support/peer_pair.h"
+#include "trusted/channel_session.h"
+
+namespace leat::attestd {
+namespace {
+
+using leat::detail::error_of;
+using leat::detail::scaled;
+using testing::HasSubstr;
+using trusted::Algorithm;
+using trusted::AttestationKernel;
+using trusted::Verdict;
+using trusted::detail::ChannelSession;
+
+// Both sides of a connection, side by side.
+struct Connected {
+  Connected(const Options& first, const Options& second) {
+    Listener listener("127.0.0.1:0", first);
+    std::thread connects([&] { connecting.emplace(Channel::connect(listener.address(), second)); });
+    accepted.emplace(listener.accept());
+    connects.join();
+  }
+  std::optional<Channel> accepted, connecting;
+};
+
+// A session of a connection as a client has it, with the peer's side in this process.
+struct Session {
+  explicit Session(const Daemon& daemon, Algorithm algorithm = Algorithm::kHmacSha256)
+      : isolated(trusted::detail::make_isolated_home(daemon.path(), 0, algorithm,
+                                                     std::chrono::microseconds(50)),
+                 algorithm, true),
+        local(trusted::detail::make_local_home(daemon.key_file(), algorithm), algorithm, false) {
+    isolated.begin(local.offer());
+    local.begin(isolated.offer());
+  }
+  // One message to and fro.
+  Verdict exchange() {
+    const std::string payload = "payload";
+    const auto bytes = std::as_bytes(std::span(payload));
+    for (auto [from, to] : {std::pair{&isolated, &local}, std::pair{&local, &isolated}}) {
+      trusted::Proof proof;
+      const Verdict attested = from->kernel().attest({.session = from->id()}, bytes, proof);
+      if (attested != Verdict::kOk) return attested;
+      std::vector<std::byte> record(proof.header.begin(), proof.header.end());
+      record.insert(record.end(), bytes.begin(), bytes.end());
+      record.insert(record.end(), proof.mac.begin(), proof.mac.end());
+      const Verdict verified = to->kernel().verify(record, trusted::Kind::kSend);
+      if (verified != Verdict::kOk) return verified;
+    }
+    return Verdict::kOk;
+  }
+
+  ChannelSession isolated, local;
+};
+
+TEST(Attestd, connections_attest_with_it_whatever_the_other_side_uses) {
+  Daemon daemon;
+  ASSERT_FALSE(daemon.serves().empty()) << daemon.program().wait().err;
+  Options in_process = daemon.options();
+  in_process.attest_kernel.reset();
+  in_process.attest_key_file = daemon.key_file();
+  for (const Options& other : {daemon.options(), in_process}) {
+    for (const char* algorithm : {"hmac-sha256", "aes256-gmac"}) {
+      Options first = daemon.options(), second = other;
+      first.attest_algorithm = second.attest_algorithm = algorithm;
+      Connected both(first, second);
+      EXPECT_THAT(both.accepted->description(), HasSubstr("in leat-attestd"));
+      std::thread answers([&] {
+        while (const Message message = both.connecting->receive())
+          both.connecting->send(message.bytes());
+        both.connecting->shutdown();
+      });
+      // The largest that the daemon attests too, and no larger one.
+      for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{70'000},
+                                      both.accepted->max_message_bytes()}) {
+        leat::detail::send_pattern(*both.accepted, bytes, bytes);
+        leat::detail::expect_message(both.accepted->receive(), bytes, bytes);
+      }
+      EXPECT_EQ(both.accepted->max_message_bytes(), both.connecting->max_message_bytes());
+      const std::vector<std::byte> larger(both.accepted->max_message_bytes() + 1);
+      leat::detail::expect_error(ErrorCode::kTooLarge, [&] { both.accepted->send(larger); });
+      both.accepted->shutdown();
+      EXPECT_FALSE(both.accepted->receive());
+      answers.join();
+    }
+  }
+}
+
+TEST(Attestd, threads_of_a_client_get_counters_without_gap_or_repetition) {
+  Daemon daemon;
+  Session session(daemon);
+  constexpr std::size_t kThreads = 12;  // more than the ring has slots
+  const std::size_t each = scaled(200);
+  std::vector<std::uint64_t> counters(kThreads * each);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < each; ++i) {
+        trusted::Proof proof;
+        const std::vector<std::byte> payload(t * 100);
+        ASSERT_EQ(
+            session.isolated.kernel().attest({.session = session.isolated.id()}, payload, proof),
+            Verdict::kOk);
+        std::memcpy(&counters[t * each + i], proof.header.data() + 24, sizeof counters[0]);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::ranges::sort(counters);
+  for (std::size_t i = 0; i < counters.size(); ++i) ASSERT_EQ(counters[i], i);
+  const auto stands =
+      session.isolated.kernel().counters(session.isolated.id(), 0).value_or(trusted::Counters{});
+  EXPECT_EQ(stands.next_sent, counters.size());
+}
+
+enum class Whose { kSenders, kReceivers };
+class AttestdKilled : public testing::TestWithParam<Whose> {};
+
+// Case 30: the daemon of one side is killed while messages flow.
+TEST_P(AttestdKilled, under_load_is_an_error_and_nothing_unverified_is_delivered) {
+  Daemon sending, receiving;
+  Daemon& killed = GetParam() == Whose::kSenders ? sending : receiving;
+  Connected both(receiving.options(), sending.options());
+  std::optional<ErrorCode> sender_error;
+  const auto send = [&](std::uint64_t number) {
+    std::array<std::byte, 300> message{};
+    std::memcpy(message.data(), &number, sizeof number);
+    both.connecting->send(message);
+  };
+  std::thread sends([&] {
+    try {
+      for (std::uint64_t number = 0;; ++number) send(number);
+    } catch (const Error& error) {
+      sender_error = error.code();
+      if (GetParam() == Whose::kSenders) {
+        EXPECT_THAT(error.what(), HasSubstr("the attestation kernel has ended"));
+        leat::detail::expect_error(ErrorCode::kUnavailable, [&] { send(0); });
+      }
+    }
+    both.connecting->close();
+  });
+  std::optional<ErrorCode> receiver_error;
+  try {
+    for (std::uint64_t expected = 0;; ++expected) {
+      const Message message = both.accepted->receive();
+      ASSERT_TRUE(message) << "an end that nobody attested";
+      std::uint64_t number = 0;
+      std::memcpy(&number, message.data(), sizeof number);
+      ASSERT_EQ(number, expected);
+      if (expected == 500) killed.kill();
+    }
+  } catch (const Error& error) {
+    receiver_error = error.code();
+  }
+  both.accepted->close();
+  sends.join();
+  if (GetParam() == Whose::kSenders) {
+    EXPECT_EQ(sender_error, ErrorCode::kUnavailable);
+    EXPECT_TRUE(receiver_error);
+  } else {
+    EXPECT_EQ(receiver_error, ErrorCode::kUnavailable);
+    EXPECT_TRUE(sender_error);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sides, AttestdKilled, testing::Values(Whose::kSenders, Whose::kReceivers),
+                         [](const auto& whose) {
+                           return whose.param == Whose::kSenders ? "sending" : "receiving";
+                         });
+
+TEST(Attestd, restarted_without_provisioning_refuses_to_attest) {
+  Daemon daemon;
+  Session before(daemon);
+  EXPECT_EQ(before.exchange(), Verdict::kOk);
+  daemon.kill();
+  daemon.start();
+  EXPECT_EQ(before.exchange(), Verdict::kUnavailable);
+  EXPECT_THAT(error_of(ErrorCode::kUnavailable, [&] { trusted::IsolatedKernel{daemon.path()}; }),
+              HasSubstr("has no sessions"));
+  EXPECT_EQ(Session(daemon).exchange(), Verdict::kOk);  // a connection's own, of fresh numbers
+}
+
+// --- case 33: clients that flood, lie, stop and die
+
+TEST(Attestd, who_speaks_on_the_socket_is_cut_off_and_others_are_served) {
+  Daemon daemon({"--max-clients", "3"});
+  Session good(daemon);
+  for (const std::size_t bytes : {1, 63, 64, 100'000}) {
+    const RawClient bad(daemon.path());
+    const std::vector<std::byte> message(bytes, std::byte{0xab});
+    EXPECT_EQ(send(bad.socket.get(), message.data(), bytes, MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes));
+    EXPECT_TRUE(bad.await_end());
+    EXPECT_EQ(good.exchange(), Verdict::kOk);
+  }
+}
+
+TEST(Attestd, as_many_clients_as_may_be_and_no_more) {
+  Daemon daemon({"--max-clients", "3", "--max-clients-per-user", "2"});
+  Session first(daemon);
+  {
+    Session second(daemon);
+    EXPECT_THAT(error_of(ErrorCode::kResource, [&] { Session third(daemon); }),
+                HasSubstr("--max-clients"));
+    EXPECT_EQ(second.exchange(), Verdict::kOk);
+  }
+  EXPECT_EQ(first.exchange(), Verdict::kOk);
+  // The place of who has gone is free; the daemon may hear of it only now.
+  for (const auto deadline = leat::detail::hang_deadline();;) {
+    try {
+      EXPECT_EQ(Session(daemon).exchange(), Verdict::kOk);
+      break;
+    } catch (const Error&) {
+      ASSERT_FALSE(leat::detail::passed(deadline));
+    }
+  }
+}
+
+TEST(Attestd, garbage_in_the_ring_harms_its_writer_only) {
+  Daemon daemon;
+  Session good(daemon);
+  const RawClient bad(daemon.path());
+  ASSERT_TRUE(bad.welcome);
+  const trusted::detail::RingShape shape = bad.welcome->shape;
+  std::mt19937_64 random(1);
+  std::uint32_t next = 0;
+  const std::size_t rounds = scaled(600);
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const auto slot = shape.slot(bad.memory.data(), next);
+    auto& body = slot.request->body;
+    for (std::byte& byte : std::as_writable_bytes(std::span(&body, 1)))
+      byte = static_cast<std::byte>(random());
+    // Now and then an operation that there is, and a length that fits.
+    if (round % 2 == 0) body.operation = static_cast<std::uint8_t>(1 + random() % 8);
+    if (round % 4 < 2) body.bytes = static_cast<std::uint32_t>(random() % 300);
+    slot.request->sleeping.store(1);
+    slot.request->sequence.store(next + 1, std::memory_order_release);
+    const std::uint64_t one = 1;
+    ASSERT_EQ(write(bad.wake.get(), &one, sizeof one), 8);
+    for (const auto deadline = leat::detail::hang_deadline();
+         slot.reply->sequence.load(std::memory_order_acquire) != next + 1;) {
+      ASSERT_FALSE(leat::detail::passed(deadline)) << "not answered: " << round;
+      std::this_thread::yield();
+    }
+    EXPECT_NE(slot.reply->body.verdict, static_cast<std::uint32_t>(Verdict::kOk));
+    ++next;
+    if (round % 50 == 0) {
+      ASSERT_EQ(good.exchange(), Verdict::kOk);
+    }
+  }
+  // All of it at once, replies and the daemon's own word too.
+  for (int i = 0; i < 3; ++i) {
+    for (std::byte& byte : bad.memory.span().first(shape.bytes() / 16))
+      byte = static_cast<std::byte>(random());
+    EXPECT_EQ(good.exchange(), Verdict::kOk);
+  }
+}
+
+TEST(Attestd, stopped_and_killed_clients_hold_up_nobody) {
+  Daemon daemon({"--max-clients-per-user", "2"});
+  Session good(daemon);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    // Asks for ever; in the middle of that it is stopped, later killed.
+    try {
+      Session busy(daemon);
+      trusted::Proof proof;
+      const std::vector<std::byte> payload(5000);
+      if (write(ready[1], "r", 1) != 1) _exit(1);
+      for (;;) busy.isolated.kernel().attest({.session = busy.isolated.id()}, payload, proof);
+    } catch (const std::exception&) {
+      _exit(1);
+    }
+  }
+  close(ready[1]);
+  char word = 0;
+  ASSERT_EQ(read(ready[0], &word, 1), 1) << "the client was not let in";
+  close(ready[0]);
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(good.exchange(), Verdict::kOk);
+  kill(child, SIGSTOP);
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(good.exchange(), Verdict::kOk);
+  EXPECT_THAT(error_of(ErrorCode::kResource, [&] { Session third(daemon); }),
+              HasSubstr("--max-clients"));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  for (const auto deadline = leat::detail::hang_deadline();;) {  // until its place is free
+    try {
+      EXPECT_EQ(Session(daemon).exchange(), Verdict::kOk);
+      break;
+    } catch (const Error&) {
+      ASSERT_FALSE(leat::detail::passed(deadline));
+    }
+  }
+}
+
+TEST(Attestd, users_and_their_sessions_are_as_allowed) {
+  const std::string me = std::to_string(geteuid());
+  EXPECT_EQ(Session(Daemon({"--allow", me + ":0,5"})).exchange(), Verdict::kOk);
+  Daemon other({"--allow", me + ":5"});
+  EXPECT_THAT(error_of(ErrorCode::kUnavailable, [&] { Session session(other); }),
+              HasSubstr("key file"));
+  Daemon strangers({"--allow", "4242"});
+  EXPECT_THAT(error_of(ErrorCode::kAuthentication, [&] { Session session(strangers); }),
+              HasSubstr("--allow"));
+}
+
+TEST(Attestd, ends_when_asked_and_takes_its_socket_with_it) {
+  Daemon daemon;
+  kill(daemon.program().pid(), SIGTERM);
+  EXPECT_EQ(daemon.program().wait().exit_code, 0);
+  EXPECT_NE(access(daemon.path().c_str(), F_OK), 0);
+  EXPECT_THAT(error_of(ErrorCode::kUnavailable, [&] { Session session(daemon); }),
+              HasSubstr("leat-attestd at"));
+}
+
+// --- case 35: its secrets
+
+// Whether a process of this user may look into that one.
+bool can_look_into(pid_t process) {
+  const std::string folder = "/proc/" + std::to_string(process);
+  const bool reads =
+      std::ifstream(folder + "/mem").good() || std::ifstream(folder + "/maps").get() != EOF;
+  std::byte byte{};
+  iovec here{&byte, 1};
+  iovec there{reinterpret_cast<void*>(0x400000), 1};
+  const bool copies = process_vm_readv(process, &here, 1, &there, 1, 0) >= 0 || errno == EFAULT;
+  const bool traces = ptrace(PTRACE_SEIZE, process, nullptr, nullptr) == 0;
+  return reads || copies || traces;
+}
+
+TEST(Attestd, no_process_of_its_user_can_look_into_it) {
+  // Root may look everywhere, so the daemon and who looks are somebody else.
+  const bool root = geteuid() == 0;
+  Daemon daemon({"--mode", "666"}, "nobody");
+  const pid_t process = daemon.program().pid();
+  ASSERT_FALSE(daemon.serves().empty()) << daemon.program().wait().err;
+  leat::detail::run_process("looks", [&] {
+    if (root) {
+      ASSERT_EQ(setresgid(65534, 65534, 65534), 0);
+      ASSERT_EQ(setresuid(65534, 65534, 65534), 0);
+    }
+    const pid_t ordinary = fork();
+    if (ordinary == 0) {
+      execl("/bin/sleep", "sleep", "60", nullptr);
+      _exit(1);
+    }
+    for (const auto deadline = leat::detail::hang_deadline(); !can_look_into(ordinary);)
+      ASSERT_FALSE(leat::detail::passed(deadline)) << "sees nothing anywhere";
+    EXPECT_FALSE(can_look_into(process));
+    kill(ordinary, SIGKILL);
+    waitpid(ordinary, nullptr, 0);
+  });
+  std::ostringstream limits;
+  limits << std::ifstream("/proc/" + std::to_string(process) + "/limits").rdbuf();
+  if (root) {
+    EXPECT_THAT(limits.str(), testing::ContainsRegex("Max core file size +0 +0"));
+  }
+}
+
+// A key that stands nowhere in this process: its digits and its bytes, each changed by a mask.
+struct HiddenKey {
+  static constexpr unsigned char kMask = 0x5a;
+
+  explicit HiddenKey(const std::string& path) {
+    const Fd file(open(path.c_str(), O_RDONLY));
+    std::array<unsigned char, 64> digits;
+    EXPECT_EQ(read(file.get(), digits.data(), digits.size()), 64);
+    for (unsigned char& digit : digits) digit ^= kMask;
+    text.assign(digits.begin(), digits.end());
+    const auto value = [&](std::size_t i) {
+      const int c = digits[i] ^ kMask;
+      return c <= '9' ? c - '0' : c - 'a' + 10;
+    };
+    for (std::size_t i = 0; i < digits.size(); i += 2)
+      bytes.push_back(static_cast<unsigned char>((value(i) * 16 + value(i + 1)) ^ kMask));
+  }
+
+  std::vector<unsigned char> text, bytes;
+};
+
+// How often the key stands in this memory.
+std::size_t count_in(std::span<const unsigned char> memory,
+                     const std::vector<unsigned char>& masked) {
+  const auto same = [](unsigned char found, unsigned char wanted) {
+    return (found ^ HiddenKey::kMask) == wanted;
+  };
+  std::size_t found = 0;
+  for (auto at = memory.begin();; ++at, ++found) {
+    at = std::search(at, memory.end(), masked.begin(), masked.end(), same);
+    if (at == memory.end()) return found;
+  }
+}
+
+// ... in all memory that this process can write.
+std::size_t count_in_process(const std::vector<unsigned char>& masked) {
+  std::size_t found = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(" rw") == std::string::npos) continue;
+    const std::uint64_t start = std::stoull(line, nullptr, 16);
+    const std::uint64_t end = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
+    found += count_in({reinterpret_cast<const unsigned char*>(start), end - start}, masked);
+  }
+  return found;
+}
+
+TEST(Attestd, keys_are_in_no_client_and_in_no_log) {
+  if (leat::detail::kAddressSanitizer || leat::detail::kThreadSanitizer)
+    GTEST_SKIP() << "a sanitizer's shadow memory has no end";
+  const leat::detail::ScratchFolder folder;
+  const std::string key_file = folder.path() + "/key";
+  ASSERT_EQ(
+      leat::detail::run_program("/bin/sh", {"-c", "umask 077; openssl rand -hex 32 > " + key_file})
+          .exit_code,
+      0);
+  const leat::detail::ScratchVariable verbose("LEAT_LOG_LEVEL", "trace");
+  Daemon daemon({}, "root", key_file);
+  Connected both(daemon.options(), daemon.options());
+  both.connecting->send("attested");
+  EXPECT_EQ(both.accepted->receive().text(), "attested");
+
+  const HiddenKey key(key_file);
+  EXPECT_EQ(count_in_process(key.text), 0U);
+  EXPECT_EQ(count_in_process(key.bytes), 0U);
+  std::vector<unsigned char> shown = key.bytes;
+  for (unsigned char& byte : shown) byte ^= HiddenKey::kMask;
+  EXPECT_GE(count_in_process(key.bytes), 1U) << "the search finds nothing anywhere";
+
+  kill(daemon.program().pid(), SIGTERM);
+  const auto said = daemon.program().wait();
+  for (const std::string& log : {said.out, said.err})
+    EXPECT_EQ(count_in({reinterpret_cast<const unsigned char*>(log.data()), log.size()}, key.text),
+              0U);
+}
+
+}  // namespace
+}  // namespace leat::attestd

@@ -1,0 +1,61 @@
+// Nodes of a trusted system as processes, correct ones and test doubles.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/fd.h"
+#include "leat/trusted/client.h"
+#include "leat/trusted/participant.h"
+#include "systems/messages.h"
+#include "systems/parties.h"
+
+namespace leat::trusted {
+
+// What a node's hook told.
+struct Report {
+  PartyId by = 0;
+  Fault fault;
+};
+
+// Makes what runs in a node's process, which gets the node's number and kernel and a hook that
+// reports to the test. Starts processes, so make it while no other threads are.
+class Nodes {
+ public:
+  using Make = std::function<std::unique_ptr<Participant>(PartyId id, AttestationKernel& kernel,
+                                                          const SigningKey& key, FaultHook hook)>;
+
+  explicit Nodes(std::size_t count);
+  Nodes(const Nodes&) = delete;
+  Nodes& operator=(const Nodes&) = delete;
+  ~Nodes();  // kills all
+
+  const Directory& directory() const { return directory_; }
+  std::vector<PartyId> ids() const;
+
+  void start(PartyId id, const Make& make);
+  void kill(PartyId id);
+  pid_t process(PartyId id) const { return processes_.at(id); }
+
+  // The next report of any node; no value if none comes within the time.
+  std::optional<Report> report(std::chrono::milliseconds within);
+
+  ClientOptions client_options(std::size_t quorum, PartyId self = kClient) const;
+  Client connect(std::size_t quorum, PartyId self = kClient) const;
+
+ private:
+  [[noreturn]] void run(PartyId id, const Make& make);
+
+  const std::size_t count_;
+  const Directory directory_;
+  const SigningKey client_key_, other_key_;
+  std::map<PartyId, pid_t> processes_;
+  leat::detail::Fd reports_, reporter_;
+};
+
+}  // namespace leat::trusted
