@@ -41,6 +41,8 @@ constexpr int kLeastReceiveBuffer = 131'072;
 // How long accept() waits for an offer, and how long what cannot go on without.
 constexpr auto kAcceptPatience = std::chrono::milliseconds(10);
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
+// A listener in the middle of its listen() has its mark before its meeting place.
+constexpr auto kListenPatience = std::chrono::milliseconds(20);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
 
 unsigned user_code(uid_t user) { return (user ^ (user >> 8)) % kUserCodes; }
@@ -108,47 +110,85 @@ int listener_code(const tcp_info& info) {
   return code < static_cast<int>(kCodes) ? code : -1;
 }
 
-// Leaves the offer, or that there is none. Whether it is carried.
-bool offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) {
+// Shuts a connection down that can neither be carried nor be TCP.
+void give_up(int fd, Object& object, const char* why) {
+  log(Level::kWarn, "%s: %s; the connection is shut down", peer_address(fd).text().c_str(), why);
+  real().shutdown(fd, SHUT_RDWR);
+  // Bytes that are no program's.
+  syscall(SYS_recvfrom, fd, nullptr, kRingBytes, MSG_DONTWAIT | MSG_TRUNC, nullptr, nullptr);
+  object.connecting.store(false, std::memory_order_release);
+}
+
+// Maps new memory for the connection; -1 and why not.
+int prepare_memory(Object& object, const Offer& offer, const char*& why) {
+  const int memfd = new_memory(offer.connector, offer.acceptor);
+  if (memfd < 0) why = "no shared memory to be had";
+  if (memfd < 0 || attach_memory(object, memfd, 0)) return memfd;
+  real().close(memfd);
+  why = "the shared memory cannot be mapped";
+  return -1;
+}
+
+// False with ECONNREFUSED: there is none; else it takes nobody in.
+bool reach_meeting_place(int place, std::uint16_t port, unsigned code) {
+  const auto start = Clock::now();
+  while (connect_to_meeting_place(place, port, code) != 0) {
+    const int error = errno;
+    const Clock::duration patience = error == ECONNREFUSED ? kListenPatience : kOfferTimeout;
+    if ((error != ECONNREFUSED && error != EINTR) || Clock::now() - start > patience) {
+      errno = error;
+      return false;
+    }
+    if (error == ECONNREFUSED) usleep(1000);
+  }
+  return true;
+}
+
+enum class Offered {
+  kMemory,
+  kNothing,      // it is TCP, and who accepts knows
+  kUndelivered,  // who accepts may wait for it
+};
+
+// Leaves the offer, or that there is none.
+Offered offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) {
   Offer offer{kMemoryMagic, 0, 0, local_address(fd), peer_address(fd)};
-  bool reached = false;
-  for (int attempt = 0; attempt < 20 && !reached; ++attempt) {
-    reached = connect_to_meeting_place(place, offer.acceptor.port, code) == 0;
-    if (!reached && errno != ECONNREFUSED && errno != EINTR) break;
-    // A listener in the middle of its listen() has its mark before its meeting place.
-    if (!reached) usleep(1000);
-  }
-  if (!reached) {
-    why = "the listener has no meeting place any more";
-    return false;
-  }
-  ucred listener{};
-  socklen_t bytes = sizeof(listener);
-  real().getsockopt(place, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
   why = unsuitable(fd);
-  if (listener.uid != geteuid() && geteuid() != 0) {
-    why = "the listener belongs to another user";
-    // Who accepts sees that from the SYN, and waits for no word of ours.
-    if (user_code(listener.uid) != user_code(geteuid())) return false;
-  }
-  int memfd = why == nullptr ? new_memory(offer.connector, offer.acceptor) : -1;
-  if (why == nullptr && memfd < 0) why = "no shared memory to be had";
-  if (memfd >= 0 && !attach_memory(object, memfd, 0)) {
-    real().close(memfd);
-    memfd = -1;
-    why = "the shared memory cannot be mapped";
-  }
+  // Made before the place is reached, where somebody may wait for it already.
+  const int memfd = why == nullptr ? prepare_memory(object, offer, why) : -1;
   offer.refused = memfd < 0 ? 1 : 0;
-  if (send_offer(place, offer, memfd)) {
-    if (memfd >= 0) object.connection.attach(object.connection.memory(), 0, hide(memfd));
-    return memfd >= 0;
+  const bool reached = reach_meeting_place(place, offer.acceptor.port, code);
+  Offered result = reached || errno == ECONNREFUSED ? Offered::kNothing : Offered::kUndelivered;
+  if (!reached) {
+    why = result == Offered::kNothing ? "the listener has no meeting place any more"
+                                      : "the listener's queue of offers is full";
+  } else {
+    ucred listener{};
+    socklen_t bytes = sizeof(listener);
+    real().getsockopt(place, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
+    const bool strange = listener.uid != geteuid() && geteuid() != 0;
+    if (strange) {
+      why = "the listener belongs to another user";
+      offer.refused = 1;
+    }
+    // Who accepts sees a stranger from the SYN, and waits for no word of ours.
+    if (!strange || user_code(listener.uid) == user_code(geteuid())) {
+      const bool carried = offer.refused == 0;
+      if (send_offer(place, offer, carried ? memfd : -1)) {
+        result = carried ? Offered::kMemory : Offered::kNothing;
+      } else {
+        why = "the offer cannot be sent";
+        result = Offered::kUndelivered;
+      }
+    }
   }
-  why = "the offer cannot be sent";
-  if (memfd >= 0) {
+  if (result == Offered::kMemory) {
+    object.connection.attach(object.connection.memory(), 0, hide(memfd));
+  } else if (memfd >= 0) {
     real().close(memfd);
     object.connection.detach();
   }
-  return false;
+  return result;
 }
 
 // The size that would tell was cut on its way, so it may be that who accepts waits: says to all who
@@ -164,14 +204,17 @@ void refuse_everywhere(int fd) {
   }
 }
 
-// Whose word it is: an offer must be the listener's user's or root's, or our own user's, whose
-// other process gave it back. A refusal may be of anybody whom the SYN may have named.
-bool trusted(const Object& listener, int fd, const Offer& offer, unsigned code) {
+// Takes the word of one that has come to the meeting place. An offer must be the listener's user's
+// or root's, or our own user's, whose other process gave it back; a refusal may be of anybody whom
+// the SYN may have named. Nobody else is waited for.
+bool hear(const Object& listener, int fd, unsigned code, Offer& offer, int& memfd) {
+  memfd = -1;
   ucred sender{};
   socklen_t bytes = sizeof(sender);
   if (real().getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &sender, &bytes) != 0) return false;
-  return sender.uid == listener.owner || sender.uid == 0 || sender.uid == geteuid() ||
-         (offer.refused != 0 && user_code(sender.uid) == code);
+  const bool trusted = sender.uid == listener.owner || sender.uid == 0 || sender.uid == geteuid();
+  if (!trusted && user_code(sender.uid) != code) return false;
+  return receive_offer(fd, offer, memfd) && (trusted || offer.refused != 0);
 }
 
 enum class Taken { kOffer, kRefusal, kNothing, kEnded };
@@ -214,8 +257,7 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
     // Memory that finds no number is lost with its message.
     if (!spare && !number_is_free(meeting)) spare.emplace();
     Offer offer{};
-    const bool good = receive_offer(meeting, offer, memfd) &&
-                      trusted(listener, meeting, offer, socket.connector_code);
+    const bool good = hear(listener, meeting, socket.connector_code, offer, memfd);
     real().close(meeting);
     const bool right = good && offer.connector == socket.connector && offer.acceptor == acceptor;
     if (right && offer.refused != 0) return Taken::kRefusal;
@@ -241,15 +283,6 @@ bool accept_memory(int fd, Object& object, int memfd) {
     log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
         object.connector.text().c_str());
   return true;
-}
-
-// Shuts a connection down that can neither be carried nor be TCP.
-void give_up(int fd, Object& object, const char* why) {
-  log(Level::kWarn, "%s: %s; the connection is shut down", object.connector.text().c_str(), why);
-  real().shutdown(fd, SHUT_RDWR);
-  // Bytes that are no program's.
-  syscall(SYS_recvfrom, fd, nullptr, kRingBytes, MSG_DONTWAIT | MSG_TRUNC, nullptr, nullptr);
-  object.connecting.store(false, std::memory_order_release);
 }
 
 // How many accepted sockets may await theirs; those that were closed before are counted too.
@@ -419,17 +452,23 @@ void decide(int fd, Reference& socket) noexcept {
   // Who accepted shuts nothing down before it has the offer, so then nobody is there any more.
   const bool closed = info.tcpi_state == TCP_CLOSE_WAIT;
   if (closed) why = "the peer has closed it";
-  if (code >= 0 && !closed && offer_memory(fd, *socket, place, static_cast<unsigned>(code), why)) {
+  auto offered = Offered::kNothing;
+  if (code >= 0 && !closed)
+    offered = offer_memory(fd, *socket, place, static_cast<unsigned>(code), why);
+  close_hidden(place);
+  if (offered == Offered::kMemory) {
     prepare_doorbell(fd, *socket);
     socket->kind.store(Kind::kConnection, std::memory_order_release);
     EpollSet::socket_is_decided(socket.get());
     if (log_enabled(Level::kInfo))
       log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
           peer_address(fd).text().c_str());
-    close_hidden(place);
     return;
   }
-  close_hidden(place);
+  if (offered == Offered::kUndelivered) {
+    give_up(fd, *socket, why);
+    return;
+  }
   const int size = static_cast<int>(info.tcpi_snd_mss);
   const bool refused = info.tcpi_state == TCP_CLOSE;  // it may be used for another attempt
   if (!refused && code < 0 && size < kListenerBase && is_local(peer_address(fd), local_address(fd)))

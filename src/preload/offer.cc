@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -18,6 +19,7 @@ namespace leat::preload {
 namespace {
 
 constexpr std::uint32_t kMostRefusalHops = 16;
+constexpr auto kMessageTimeout = std::chrono::seconds(1);
 
 sockaddr_un meeting_place(std::uint16_t port, unsigned code, socklen_t& bytes) {
   sockaddr_un place{};
@@ -28,6 +30,21 @@ sockaddr_un meeting_place(std::uint16_t port, unsigned code, socklen_t& bytes) {
   bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
                                  static_cast<std::size_t>(length));
   return place;
+}
+
+// Waits for the message of one that has connected, which comes at once unless that was stopped
+// between the two. Signals do not end it: the offer would be lost, and with it the connection.
+bool comes(int fd) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + kMessageTimeout;
+  pollfd wait{.fd = fd, .events = POLLIN};
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return false;
+    const int ready = real().poll(&wait, 1, static_cast<int>(left.count()));
+    if (ready >= 0 || errno != EINTR) return ready == 1;
+  }
 }
 
 }  // namespace
@@ -82,8 +99,7 @@ bool send_offer(int fd, const Offer& offer, int memfd) noexcept {
 
 bool receive_offer(int fd, Offer& offer, int& memfd) noexcept {
   memfd = -1;
-  pollfd wait{.fd = fd, .events = POLLIN};
-  if (real().poll(&wait, 1, 1000) != 1) return false;
+  if (!comes(fd)) return false;
   iovec vector{.iov_base = &offer, .iov_len = sizeof(offer)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};

@@ -254,6 +254,36 @@ Cases signal_cases() {
          side.say_data("received", recv_to_end(side, fd));
        }},
 
+      {"signal.storm_while_connecting",
+       [](Side& side) {
+         handle(SIGALRM, SA_RESTART);
+         const int listener = side.listen_here(64);
+         const itimerval often{{0, 200}, {0, 200}};
+         require(setitimer(ITIMER_REAL, &often, nullptr) == 0, "setitimer");
+         int echoed = 0;
+         for (int i = 0; i < 300; ++i) {
+           const int fd = accept(listener, nullptr, nullptr);
+           char byte = 0;
+           if (recv(fd, &byte, 1, 0) == 1 && send(fd, &byte, 1, 0) == 1) ++echoed;
+           close(fd);
+         }
+         stop_alarm();
+         SAY(echoed);
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         int echoed = 0;
+         for (int i = 0; i < 300; ++i) {
+           const int fd = socket(AF_INET, SOCK_STREAM, 0);
+           char byte = static_cast<char>(i);
+           if (connect_to(fd, port) == 0 && send(fd, &byte, 1, 0) == 1 &&
+               recv(fd, &byte, 1, 0) == 1 && byte == static_cast<char>(i))
+             ++echoed;
+           close(fd);
+         }
+         SAY(echoed);
+       }},
+
       {"signal.masked_by_wait",
        [](Side& side) {
          // ppoll lets in what is blocked elsewhere.
