@@ -15,6 +15,7 @@
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
 #include "preload/offer.h"
+#include "preload/offering.h"
 #include "preload/real.h"
 #include "preload/side_lock.h"
 #include "preload/socket_facts.h"
@@ -31,7 +32,6 @@ constexpr int kListenerBase = 28'000;
 constexpr int kCodeStep = 16;  // timestamps take 12 bytes off what the connector learns
 constexpr unsigned kCodes = 256;
 constexpr int kConnectorBase = 32'448;
-constexpr unsigned kUserCodes = 256;
 static_assert(kListenerBase % kCodeStep == 0 && kCodeStep > TCPOLEN_TSTAMP_APPA);
 static_assert(kListenerBase + static_cast<int>(kCodes) * kCodeStep < kConnectorBase);
 
@@ -41,18 +41,7 @@ constexpr int kLeastReceiveBuffer = 131'072;
 // How long accept() waits for an offer, and how long what cannot go on without.
 constexpr auto kAcceptPatience = std::chrono::milliseconds(10);
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
-// A listener in the middle of its listen() has its mark before its meeting place.
-constexpr auto kListenPatience = std::chrono::milliseconds(20);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
-
-unsigned user_code(uid_t user) { return (user ^ (user >> 8)) % kUserCodes; }
-
-// Why this connection cannot be carried, or null.
-const char* unsuitable(int fd) {
-  if (option(fd, SOL_SOCKET, SO_ZEROCOPY) > 0) return "SO_ZEROCOPY is set";
-  if (option(fd, SOL_SOCKET, SO_RCVLOWAT) > 1) return "SO_RCVLOWAT is set";
-  return nullptr;
-}
 
 // What every carried connection's kernel socket needs.
 void prepare_doorbell(int fd, Object& object) {
@@ -117,91 +106,6 @@ void give_up(int fd, Object& object, const char* why) {
   // Bytes that are no program's.
   syscall(SYS_recvfrom, fd, nullptr, kRingBytes, MSG_DONTWAIT | MSG_TRUNC, nullptr, nullptr);
   object.connecting.store(false, std::memory_order_release);
-}
-
-// Maps new memory for the connection; -1 and why not.
-int prepare_memory(Object& object, const Offer& offer, const char*& why) {
-  const int memfd = new_memory(offer.connector, offer.acceptor);
-  if (memfd < 0) why = "no shared memory to be had";
-  if (memfd < 0 || attach_memory(object, memfd, 0)) return memfd;
-  real().close(memfd);
-  why = "the shared memory cannot be mapped";
-  return -1;
-}
-
-// False with ECONNREFUSED: there is none; else it takes nobody in.
-bool reach_meeting_place(int place, std::uint16_t port, unsigned code) {
-  const auto start = Clock::now();
-  while (connect_to_meeting_place(place, port, code) != 0) {
-    const int error = errno;
-    const Clock::duration patience = error == ECONNREFUSED ? kListenPatience : kOfferTimeout;
-    if ((error != ECONNREFUSED && error != EINTR) || Clock::now() - start > patience) {
-      errno = error;
-      return false;
-    }
-    if (error == ECONNREFUSED) usleep(1000);
-  }
-  return true;
-}
-
-enum class Offered {
-  kMemory,
-  kNothing,      // it is TCP, and who accepts knows
-  kUndelivered,  // who accepts may wait for it
-};
-
-// Leaves the offer, or that there is none.
-Offered offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) {
-  Offer offer{kMemoryMagic, 0, 0, local_address(fd), peer_address(fd)};
-  why = unsuitable(fd);
-  // Made before the place is reached, where somebody may wait for it already.
-  const int memfd = why == nullptr ? prepare_memory(object, offer, why) : -1;
-  offer.refused = memfd < 0 ? 1 : 0;
-  const bool reached = reach_meeting_place(place, offer.acceptor.port, code);
-  Offered result = reached || errno == ECONNREFUSED ? Offered::kNothing : Offered::kUndelivered;
-  if (!reached) {
-    why = result == Offered::kNothing ? "the listener has no meeting place any more"
-                                      : "the listener's queue of offers is full";
-  } else {
-    ucred listener{};
-    socklen_t bytes = sizeof(listener);
-    real().getsockopt(place, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
-    const bool strange = listener.uid != geteuid() && geteuid() != 0;
-    if (strange) {
-      why = "the listener belongs to another user";
-      offer.refused = 1;
-    }
-    // Who accepts sees a stranger from the SYN, and waits for no word of ours.
-    if (!strange || user_code(listener.uid) == user_code(geteuid())) {
-      const bool carried = offer.refused == 0;
-      if (send_offer(place, offer, carried ? memfd : -1)) {
-        result = carried ? Offered::kMemory : Offered::kNothing;
-      } else {
-        why = "the offer cannot be sent";
-        result = Offered::kUndelivered;
-      }
-    }
-  }
-  if (result == Offered::kMemory) {
-    object.connection.attach(object.connection.memory(), 0, hide(memfd));
-  } else if (memfd >= 0) {
-    real().close(memfd);
-    object.connection.detach();
-  }
-  return result;
-}
-
-// The size that would tell was cut on its way, so it may be that who accepts waits: says to all who
-// take offers at that port that there is none.
-void refuse_everywhere(int fd) {
-  const Offer offer{kMemoryMagic, 1, 0, local_address(fd), peer_address(fd)};
-  for (unsigned code = 0; code < kCodes; ++code) {
-    const int place = unix_socket();
-    if (place < 0) return;
-    if (connect_to_meeting_place(place, offer.acceptor.port, code) == 0)
-      send_offer(place, offer, -1);
-    real().close(place);
-  }
 }
 
 // Takes the word of one that has come to the meeting place. An offer must be the listener's user's
@@ -472,7 +376,7 @@ void decide(int fd, Reference& socket) noexcept {
   const int size = static_cast<int>(info.tcpi_snd_mss);
   const bool refused = info.tcpi_state == TCP_CLOSE;  // it may be used for another attempt
   if (!refused && code < 0 && size < kListenerBase && is_local(peer_address(fd), local_address(fd)))
-    refuse_everywhere(fd);
+    refuse_everywhere(fd, kCodes);
   socket->connecting.store(false, std::memory_order_release);
   if (!refused) stay_with_tcp(fd, why);
 }

@@ -133,10 +133,12 @@ Cases exec_cases() {
          std::string words[] = {"posix_cases", kExecuted, "350"};
          char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
          pid_t child = -1;
-         SAY(posix_spawn(&child, kSelf, &actions, nullptr, arguments, environ));
+         // Said after all that the child says.
+         const int spawned = posix_spawn(&child, kSelf, &actions, nullptr, arguments, environ);
          posix_spawn_file_actions_destroy(&actions);
          close(fd);
          say_end(side, child);
+         SAY(spawned);
        },
        use_echo},
 

@@ -1,4 +1,5 @@
 """What the programs of this folder share: starting servers and clients, waiting, ending all of it, and comparing."""
+import ctypes
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROLES = HERE / "roles"
 PATIENCE = 60  # seconds that nothing takes
+LONG = bool(os.environ.get("LEAT_PROGRAMS_LONG"))  # what is measured is repeated more often
 
 
 class Failure(Exception):
@@ -42,16 +44,70 @@ def short(value):
     return text if len(text) < 400 else f"{text[:200]} ... {text[-200:]}"
 
 
+reserved = []  # sockets, until this process ends
+
+
 def free_port():
-    """A port that nobody has, and that the kernel gives to no connection between now and its use."""
+    """A port that nobody has, that the kernel gives to no connection, and that nobody else who asks so gets."""
     while True:
         port = random.randrange(10000, 32000)
-        with socket.socket() as probe:
-            try:
+        # That of UDP stands for it: no server minds, and no two can have it.
+        keeper = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            keeper.bind(("", port))
+            with socket.socket() as probe:
                 probe.bind(("", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            keeper.close()
+            continue
+        reserved.append(keeper)
+        return port
+
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+libc = ctypes.CDLL(None)
+
+
+def adopt_orphans():
+    """Makes what a program leaves behind a child of this process, however it left it."""
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_us():
+    """In a child: it ends when this process is killed."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def descendants():
+    """All processes below this one."""
+    children = {}
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(status.parent.name))
+    found, left = [], [os.getpid()]
+    while left:
+        below = children.get(left.pop(), [])
+        found += below
+        left += below
+    return found
+
+
+def end_descendants():
+    """Kills and waits for all of them."""
+    while True:
+        for process in descendants():
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
 
 
 def listens(port):
@@ -85,7 +141,8 @@ class Folder:
 
 
 class Run:
-    """One run of a program's server and clients. `results` must be the same in every run; `speeds` need not."""
+    """One run of a program's server and clients. `results` must be the same in every run; `measured` only where run.both(),
+    which other runs leave out; `speeds` need not."""
 
     def __init__(self, folder, server_runner, client_runner):
         self.folder = folder
@@ -95,11 +152,16 @@ class Run:
         self.server_runner = server_runner
         self.client_runner = client_runner
         self.results = {}
+        self.measured = {}
         self.speeds = {}
         self.processes = []
 
+    def both(self):
+        """Whether speeds of this run are of interest: both ends are under the runner, or none."""
+        return bool(self.server_runner) == bool(self.client_runner)
+
     def text(self, baseline=None):
-        parts = [f"{len(self.results)} results"]
+        parts = [f"{len(self.results) + len(self.measured)} results"]
         if self.server_runner or self.client_runner:
             parts.append(f"{self.carried()} connections carried")
         for name, speed in self.speeds.items():
@@ -124,7 +186,7 @@ class Run:
         environment = {**os.environ, "LEAT_LOG_LEVEL": "info", "LEAT_LOG_FILE": str(self.log)}
         process = subprocess.Popen(
             [*before, *runner, *map(str, command)], cwd=self.folder, start_new_session=True,
-            env=environment,
+            env=environment, preexec_fn=die_with_us,
             stderr=(self.folder / f"err.{number}").open("wb"), **options)
         process.name = str(command[0])
         process.out = out
@@ -180,8 +242,10 @@ class Run:
             process.wait(5)
 
     def stop_all(self):
+        """First as one asks them to, so that they write what they still have; then whatever is left."""
         for process in reversed(self.processes):
             self.stop(process)
+        end_descendants()
 
     def check_statistics(self, process, live):
         """Fails unless leat-stat shows so many live connections of a process as are carried."""
@@ -204,8 +268,8 @@ class Run:
         path.chmod(0o666)
         return path
 
-    def result(self, name, value):
-        self.results[name] = value
+    def result(self, name, value, measured=False):
+        (self.measured if measured else self.results)[name] = value
 
     def speed(self, name, value):
         """Higher is better."""

@@ -43,14 +43,20 @@ def run(run):
     script = run.file("script.sql", SCRIPT.encode())
     run.result("script", harness.digest(client("psql", "-X", "-q", "postgres", stdin=script.open("rb"))))
     run.result("rows", client("psql", "-X", "-Atc", "SELECT i, i * i FROM generate_series(1, 5) i", "postgres"))
+    if run.both():
+        measure(run, client)
+    run.stop(server)
+
+
+def measure(run, client):
     client("pgbench", "-i", "-q", "-s", "1", "postgres")
     for name, options in (("1 client", ["-c", "1"]), ("4 clients", ["-c", "4", "-j", "2"]),
                           ("4 clients, reconnecting", ["-c", "4", "-C"])):
-        text = client("pgbench", "-n", "-S", "-t", "200", *options, "postgres").decode()
-        run.result(name, re.search(r"number of transactions actually processed: \S+", text).group(0))
+        count = (2000 if harness.LONG else 200) // (10 if "-C" in options else 1)
+        text = client("pgbench", "-n", "-S", "-t", str(count), *options, "postgres").decode()
+        run.result(name, re.search(r"number of transactions actually processed: \S+", text).group(0), True)
         run.speed(f"{name} tps", re.search(r"tps = ([\d.]+)", text).group(1))
-    text = client("pgbench", "-n", "-t", "100", "-c", "4", "-M", "prepared", "postgres").decode()
-    run.result("writing", re.search(r"number of failed transactions: \S+", text).group(0))
+    text = client("pgbench", "-n", "-t", "50", "-c", "4", "-M", "prepared", "postgres").decode()
+    run.result("writing", re.search(r"number of failed transactions: \S+", text).group(0), True)
     run.result("balance", client("psql", "-X", "-Atc", "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = "
-                                 "(SELECT sum(delta) FROM pgbench_history), count(*) FROM pgbench_history", "postgres"))
-    run.stop(server)
+                                 "(SELECT sum(delta) FROM pgbench_history), count(*) FROM pgbench_history", "postgres"), True)

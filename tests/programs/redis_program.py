@@ -81,6 +81,7 @@ def run(run):
         time.sleep(0.05)
     run.result("bgsave", b"rdb_last_bgsave_status:ok" in cli("INFO", "persistence"))
 
-    benchmark(run, port, "1 client", "-c", "1", "-n", "5000", "-t", "set,get")
-    benchmark(run, port, "50 clients", "-c", "50", "-n", "20000", "-t", "ping_mbulk,get,lrange_100")
-    benchmark(run, port, "pipelined", "-c", "20", "-n", "40000", "-P", "16", "-t", "set,get", "-d", "512")
+    thousands = (50 if harness.LONG else 5) if run.both() else 1
+    benchmark(run, port, "1 client", "-c", "1", "-n", f"{thousands}000", "-t", "set,get")
+    benchmark(run, port, "50 clients", "-c", "50", "-n", f"{2 * thousands}000", "-t", "get,lrange_100")
+    benchmark(run, port, "pipelined", "-c", "20", "-n", f"{4 * thousands}000", "-P", "16", "-t", "set,get", "-d", "512")

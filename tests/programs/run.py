@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """Runs a real program over the kernel's TCP, then under a runner such as leat-run, and fails if it gives anything else.
 
-Usage: run.py PROGRAM [--runner COMMAND] [--carriers both,server,client] [--keep]
+Usage: run.py PROGRAM [--runner COMMAND] [--carriers both,server,client] [--skip-missing] [--keep]
        run.py --list
 
 PROGRAM is a module of this folder. With --runner its server and its client are started by that command, both or only one of
-them; their results must be those of plain TCP, byte for byte. Ratios of speed are printed, never judged. Exits 77 if the
-program is not installed.
+them; their results must be those of plain TCP, byte for byte. Ratios of speed are printed, never judged. A program that is
+not installed is an error, or with --skip-missing (or LEAT_PROGRAMS_SKIP_MISSING=1) a reason to exit with 77.
+LEAT_PROGRAMS_LONG=1: more repetitions, for speeds that mean more, and all of CPython's tests.
 """
 import argparse
 import importlib
+import os
 import pathlib
 import shlex
+import shutil
+import signal
 import sys
 
 import harness
@@ -36,8 +40,11 @@ def main():
     parser.add_argument("--runner", type=shlex.split, default=[])
     parser.add_argument("--carriers", default="both,server,client")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--skip-missing", action="store_true", default=bool(os.environ.get("LEAT_PROGRAMS_SKIP_MISSING")))
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
+    if arguments.runner:
+        arguments.runner[0] = os.path.abspath(shutil.which(arguments.runner[0]) or arguments.runner[0])
     if arguments.list or arguments.program is None:
         print("\n".join(name.removesuffix("_program") for name in programs()))
         return 0
@@ -45,8 +52,11 @@ def main():
     module = importlib.import_module(f"{name}_program")
     missing = [one for one in module.NEEDS if not harness.has(one)]
     if missing:
-        print(f"{name}: skipped, not installed: {' '.join(missing)}")
-        return SKIPPED
+        print(f"{name}: {'skipped' if arguments.skip_missing else 'FAILED'}, not installed: {' '.join(missing)}")
+        return SKIPPED if arguments.skip_missing else 1
+    harness.adopt_orphans()
+    # Told to end, it ends its programs.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
     failures = 0
     with harness.Folder(arguments.keep) as folder:
@@ -72,7 +82,8 @@ def main():
             if carrier == "both" and found.carried() == 0:
                 print(f"{name}: {carrier}: FAILED: leat carried nothing")
                 failures += 1
-            for difference in differences(expected.results, found.results):
+            compared = [(expected.results, found.results)] + ([(expected.measured, found.measured)] if found.both() else [])
+            for difference in (one for pair in compared for one in differences(*pair)):
                 print(f"{name}: {carrier}: DIFFERS: {difference}", flush=True)
                 failures += 1
     if not arguments.runner:
