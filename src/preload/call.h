@@ -6,6 +6,7 @@
 
 #include "leat/export.h"
 #include "preload/descriptors.h"
+#include "preload/escapes.h"
 #include "preload/meeting.h"
 #include "preload/real.h"
 
@@ -31,6 +32,13 @@ inline Reference carried(int fd, int flags = 0) {
 inline Reference known_carried(int fd) {
   Reference object = find_carried(fd, false);
   return object.is(Kind::kConnection) ? std::move(object) : Reference();
+}
+
+// A number that the kernel gave just now: what is known of it was closed out of our sight.
+inline void forget_stale(int fd) {
+  if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) return;
+  report_reuse(fd);
+  forget(fd);
 }
 
 }  // namespace leat::preload

@@ -206,15 +206,27 @@ LEAT_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
 
 LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
   const Reference object = carried(fd, flags);
-  if (!object) return real().recvmmsg(fd, messages, count, flags, timeout);
+  const bool gets = !object && std::any_of(messages, messages + count, [fd](const mmsghdr& one) {
+    return may_get_rights(fd, &one.msg_hdr);
+  });
+  if (!object && !gets) return real().recvmmsg(fd, messages, count, flags, timeout);
+  using Clock = std::chrono::steady_clock;
+  auto deadline = Clock::time_point::max();
+  if (timeout != nullptr)
+    deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) +
+               std::chrono::nanoseconds(timeout->tv_nsec);
   unsigned done = 0;
   for (; done < count; ++done) {
+    // As the kernel, which looks at the time after each message, not while it waits.
+    if (done != 0 && Clock::now() >= deadline) break;
     const bool wait = done == 0 || (flags & MSG_WAITFORONE) == 0;
     const int each = (flags & ~MSG_WAITFORONE) | (wait ? 0 : MSG_DONTWAIT);
-    const ssize_t got = receive_message(fd, object->connection, &messages[done].msg_hdr, each);
+    msghdr* message = &messages[done].msg_hdr;
+    const ssize_t got = object ? receive_message(fd, object->connection, message, each)
+                               : receive_with_rights(fd, message, each);
     if (got < 0) return done != 0 ? static_cast<int>(done) : -1;
     messages[done].msg_len = static_cast<unsigned>(got);
-    if (got == 0) return static_cast<int>(done + 1);
+    if (got == 0 && object) return static_cast<int>(done + 1);
   }
   return static_cast<int>(done);
 }

@@ -3,11 +3,15 @@
 #include <spawn.h>
 #include <stdarg.h>
 
+#include <string>
 #include <vector>
 
 #include "preload/call.h"
+#include "preload/configuration.h"
 #include "preload/epoll_set.h"
+#include "preload/escapes.h"
 #include "preload/inheritance.h"
+#include "preload/program_file.h"
 #include "preload/side_lock.h"
 #include "preload/stdio_streams.h"
 
@@ -26,6 +30,12 @@ void in_child() {
   real();
   pthread_atfork(decide_before_fork, nullptr, in_child);
   inherit();
+}
+
+// Where execvp finds it; only the debug mode wants to know.
+std::string found(const char* file) {
+  if (!reports_escapes() || file == nullptr) return {};
+  return find_program(file).value_or("");
 }
 
 // The arguments of execl and its kin, up to the null.
@@ -47,7 +57,7 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 LEAT_CALL pid_t vfork() noexcept { return real().fork(); }
 
 LEAT_CALL int execve(const char* path, char* const* arguments, char* const* environment) noexcept {
-  Inheritance inheritance(environment, false);
+  Inheritance inheritance(path, environment, false);
   return real().execve(path, arguments, inheritance.environment());
 }
 
@@ -56,7 +66,7 @@ LEAT_CALL int execv(const char* path, char* const* arguments) noexcept {
 }
 
 LEAT_CALL int execvpe(const char* file, char* const* arguments, char* const* environment) noexcept {
-  Inheritance inheritance(environment, false);
+  Inheritance inheritance(found(file).c_str(), environment, false);
   return real().execvpe(file, arguments, inheritance.environment());
 }
 
@@ -65,7 +75,7 @@ LEAT_CALL int execvp(const char* file, char* const* arguments) noexcept {
 }
 
 LEAT_CALL int fexecve(int fd, char* const* arguments, char* const* environment) noexcept {
-  Inheritance inheritance(environment, false);
+  Inheritance inheritance(nullptr, environment, false);
   return real().fexecve(fd, arguments, inheritance.environment());
 }
 
@@ -97,7 +107,7 @@ LEAT_CALL int execle(const char* path, const char* first, ...) noexcept {
 LEAT_CALL int posix_spawn(pid_t* child, const char* path, const posix_spawn_file_actions_t* actions,
                           const posix_spawnattr_t* attributes, char* const* arguments,
                           char* const* environment) {
-  Inheritance inheritance(environment, true);
+  Inheritance inheritance(path, environment, true);
   return real().posix_spawn(child, path, actions, attributes, arguments, inheritance.environment());
 }
 
@@ -105,8 +115,18 @@ LEAT_CALL int posix_spawnp(pid_t* child, const char* file,
                            const posix_spawn_file_actions_t* actions,
                            const posix_spawnattr_t* attributes, char* const* arguments,
                            char* const* environment) {
-  Inheritance inheritance(environment, true);
+  Inheritance inheritance(found(file).c_str(), environment, true);
   return real().posix_spawnp(child, file, actions, attributes, arguments,
                              inheritance.environment());
+}
+
+LEAT_CALL int system(const char* command) {
+  report_command(command);
+  return real().system(command);
+}
+
+LEAT_CALL FILE* popen(const char* command, const char* mode) {
+  report_command(command);
+  return real().popen(command, mode);
 }
 // NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -18,7 +18,7 @@ namespace {
 int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
   if (!find(fd).is(Kind::kListener)) {
     const int accepted = real().accept4(fd, address, bytes, flags);
-    if (accepted >= 0) forget(accepted);
+    if (accepted >= 0) forget_stale(accepted);
     return accepted;
   }
   for (;;) {
@@ -31,7 +31,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
     socklen_t size = sizeof(peer);
     const int accepted = real().accept4(fd, reinterpret_cast<sockaddr*>(&peer), &size, flags);
     if (accepted < 0) return accepted;
-    forget(accepted);
+    forget_stale(accepted);
     const Reference listener = find(fd);
     if (listener.is(Kind::kListener) && !after_accept(listener, accepted, peer)) {
       real().close(accepted);  // memory is out
@@ -100,7 +100,7 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 
 LEAT_CALL int socket(int domain, int type, int protocol) noexcept {
   const int fd = real().socket(domain, type, protocol);
-  if (fd >= 0) forget(fd);  // closed in a way that we could not see
+  if (fd >= 0) forget_stale(fd);
   return fd;
 }
 

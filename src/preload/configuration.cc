@@ -35,6 +35,7 @@ constexpr auto kForever = std::chrono::nanoseconds(std::chrono::seconds(1));
 struct Configuration {
   Level level = Level::kWarn;
   std::string log_file;
+  bool escapes = false;
   std::chrono::nanoseconds spin{std::chrono::microseconds(50)};
   std::vector<Rule> rules;
 };
@@ -107,6 +108,8 @@ Configuration read() {
   if (level == "info") result.level = Level::kInfo;
   if (level == "debug" || level == "trace") result.level = Level::kDebug;
   if (const char* file = getenv("LEAT_LOG_FILE"); file != nullptr) result.log_file = file;
+  if (const char* debug = getenv("LEAT_PRELOAD_DEBUG"); debug != nullptr)
+    result.escapes = *debug != '\0' && strcmp(debug, "0") != 0;
   if (const char* spin = getenv("LEAT_SPIN_US"); spin != nullptr) {
     result.spin = strcmp(spin, "inf") == 0
                       ? kForever
@@ -176,6 +179,8 @@ void log(Level level, const char* format, ...) noexcept {
   if (!file.empty() && fd >= 0) syscall(SYS_close, fd);
   errno = kept_errno;
 }
+
+bool reports_escapes() noexcept { return configuration().escapes; }
 
 std::chrono::nanoseconds spin_time() noexcept { return configuration().spin; }
 

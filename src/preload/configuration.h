@@ -14,6 +14,9 @@ bool log_enabled(Level level) noexcept;
 // Writes one line, to standard error or to the file that LEAT_LOG_FILE names. Keeps errno.
 void log(Level level, const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 
+// LEAT_PRELOAD_DEBUG: whether descriptors that escape to the kernel are reported (escapes.h).
+bool reports_escapes() noexcept;
+
 // LEAT_SPIN_US: how long to look for data before sleeping; "inf" is a second at a time.
 std::chrono::nanoseconds spin_time() noexcept;
 

@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
 
 #include "preload/configuration.h"
+#include "preload/escapes.h"
 #include "preload/listening.h"
 #include "preload/real.h"
 #include "preload/side_lock.h"
@@ -25,6 +27,7 @@ constexpr std::uint64_t kMask = kRingBytes - 1;
 constexpr std::size_t kRoomBytes = kRingBytes / 4;
 // How many sends pass until one asks the kernel whether the peer still lives.
 constexpr std::uint32_t kPutsPerLook = 32;
+constexpr char kRing = '!';
 
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
   // A count for people: no order, and an update lost between two threads does no harm.
@@ -146,7 +149,7 @@ void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& armed) noexcept {
   const int kept_errno = errno;
   // Not libc's send: no cancellation point, and not ours. If the kernel has no room for the byte,
   // then there are others that the peer has not read yet, and which wake it.
-  if (syscall(SYS_sendto, fd, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0) < 0 &&
+  if (syscall(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0) < 0 &&
       errno != EAGAIN && errno != EBADF)
     look_at_kernel(fd);
   errno = kept_errno;
@@ -250,8 +253,12 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
                     real().ioctl(fd, SIOCATMARK, &at_mark) == 0 && at_mark != 0;
   const int peek = (listening || ours.ours()) && !keep ? 0 : MSG_PEEK;
   // MSG_TRUNC: TCP throws the bytes away without copying them.
-  const long got = syscall(SYS_recvfrom, fd, nullptr, std::size_t{1} << 20,
-                           MSG_DONTWAIT | MSG_TRUNC | peek, nullptr, nullptr);
+  std::array<char, 1024> rings;
+  const bool look = reports_escapes() && peek == 0;
+  const long got = syscall(SYS_recvfrom, fd, look ? rings.data() : nullptr,
+                           look ? rings.size() : std::size_t{1} << 20,
+                           MSG_DONTWAIT | (look ? 0 : MSG_TRUNC) | peek, nullptr, nullptr);
+  if (look && got > 0) check_rings(rings.data(), static_cast<std::size_t>(got));
   if (got == 0) {
     // The end; but after our own SHUT_RD the kernel says that too.
     tcp_info info{};
@@ -269,6 +276,11 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   errno = kept_errno;
 }
 
+void Connection::check_rings(const char* rings, std::size_t count) const noexcept {
+  if (std::all_of(rings, rings + count, [](char one) { return one == kRing; })) return;
+  report_strange_bytes(peer_address().text());
+}
+
 void Connection::peer_gone() noexcept {
   const std::uint32_t note = peer().note.load(std::memory_order_acquire);
   // What was sent after an orderly close is no reason for the peer to reset what it sent before.
@@ -282,8 +294,8 @@ void Connection::peer_gone() noexcept {
 
 void Connection::broken() noexcept {
   if (flag(kReset)) return;
-  log(Level::kError, "the peer of %s wrote impossible positions, so the connection is reset",
-      (side_ == 0 ? memory_->acceptor : memory_->connector).text().c_str());
+  log(Level::kError, "%s wrote impossible positions, so the connection is reset",
+      peer_address().text().c_str());
   own().error.store(ECONNRESET, std::memory_order_relaxed);
   own().flags.fetch_or(kPeerGone | kReset, std::memory_order_acq_rel);
 }

@@ -47,6 +47,8 @@ class Connection {
   // Takes the rings of the bell off the kernel's socket and learns whether the peer is gone.
   // `listening`: the caller is the one that hears the bell (listening.h).
   void look_at_kernel(int fd, bool listening = false) noexcept;
+  // Reports what is no ring among what was taken off the kernel's socket.
+  void check_rings(const char* rings, std::size_t count) const noexcept;
   // The kernel's socket has ended: its peer closed, was killed, or reset it.
   void peer_gone() noexcept;
 
@@ -62,6 +64,9 @@ class Connection {
   // there.
   bool bell_rings() const noexcept { return !flag(kReadShut | kBellShut); }
   unsigned side() const noexcept { return side_; }
+  const Address& peer_address() const noexcept {
+    return side_ == 0 ? memory_->acceptor : memory_->connector;
+  }
   int memfd() const noexcept { return memfd_; }
   // Changes with every arrival and every end: what edge-triggered waiting compares.
   std::uint64_t arrival_mark() const noexcept;

@@ -12,6 +12,7 @@
 
 #include "preload/call.h"
 #include "preload/configuration.h"
+#include "preload/escapes.h"
 #include "preload/socket_facts.h"
 #include "preload/stdio_streams.h"
 
@@ -46,7 +47,9 @@ std::vector<Inherited> parse(const char* text) {
 
 }  // namespace
 
-Inheritance::Inheritance(char* const* environment, bool all) : variable_(kVariable) {
+Inheritance::Inheritance(const char* path, char* const* environment, bool all)
+    : variable_(kVariable) {
+  report_execution(path, environment);
   std::vector<const Object*> seen;
   for_each(0, highest_known(), [&](int fd, const Reference& object) {
     if (Reference socket = find(fd); socket.awaits_offer()) decide_now(fd, socket);

@@ -10,8 +10,9 @@ namespace leat::preload {
 // memory of those descriptors that survive. While it lives that memory survives too.
 class Inheritance {
  public:
-  // `all`: descriptors that are closed on exec too, as posix_spawn may duplicate them.
-  Inheritance(char* const* environment, bool all);
+  // `path`: of the program, null if that is not known. `all`: descriptors that are closed on exec
+  // too, as posix_spawn may duplicate them.
+  Inheritance(const char* path, char* const* environment, bool all);
   ~Inheritance();
   Inheritance(const Inheritance&) = delete;
   Inheritance& operator=(const Inheritance&) = delete;

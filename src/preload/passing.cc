@@ -194,13 +194,16 @@ ssize_t send_with_rights(int fd, const msghdr* message, int flags) {
   return real().sendmsg(fd, &more, flags);
 }
 
-ssize_t receive_with_rights(int fd, msghdr* message, int flags) {
+bool may_get_rights(int fd, const msghdr* message) {
   int domain = 0;
   socklen_t bytes = sizeof(domain);
-  if (message == nullptr || message->msg_control == nullptr ||
-      message->msg_controllen < CMSG_LEN(sizeof(int)) ||
-      real().getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0 || domain != AF_UNIX)
-    return real().recvmsg(fd, message, flags);
+  return message != nullptr && message->msg_control != nullptr &&
+         message->msg_controllen >= CMSG_LEN(sizeof(int)) &&
+         real().getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX;
+}
+
+ssize_t receive_with_rights(int fd, msghdr* message, int flags) {
+  if (!may_get_rights(fd, message)) return real().recvmsg(fd, message, flags);
   alignas(cmsghdr) std::array<std::byte, kControlBytes> control;
   msghdr more = *message;
   more.msg_control = control.data();

@@ -12,6 +12,8 @@ namespace leat::preload {
 ssize_t send_with_rights(int fd, const msghdr* message, int flags);
 ssize_t receive_with_rights(int fd, msghdr* message, int flags);
 
+// Whether descriptors can come with what is received.
+bool may_get_rights(int fd, const msghdr* message);
 // Whether one of the message's descriptors needs another to go with it.
 bool passes_ours(const msghdr& message);
 

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
@@ -26,7 +27,7 @@ using LeatIoctlCall = int (*)(int, unsigned long, void*);
   X(send) X(sendto) X(sendmsg) X(sendmmsg) X(poll) X(ppoll) X(select) X(pselect) \
   X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
   X(dup) X(dup2) X(dup3) X(close_range) X(sendfile) X(sendfile64) X(splice) X(fdopen) X(fileno) X(fileno_unlocked) \
-  X(fork) X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp)
+  X(fork) X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
 // clang-format on
 
 namespace leat::preload {

@@ -77,7 +77,10 @@ class Counted {
 int sleep_in_receive(int fd, Connection& connection, Want want) {
   char rings[64];
   const ssize_t got = real().recv(fd, rings, sizeof(rings), 0);
-  if (got > 0) return 0;
+  if (got > 0) {
+    connection.check_rings(rings, static_cast<std::size_t>(got));
+    return 0;
+  }
   if (got < 0 && errno == EINTR) return EINTR;
   if (got < 0 && errno == EAGAIN) return want == Want::kData ? EAGAIN : 0;
   if (got < 0 && errno == EBADF) return EBADF;

@@ -1,20 +1,17 @@
 // leat-run: a program whose TCP connections go through leat where both ends can.
-#include <elf.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "leat/version.h"
+#include "preload/program_file.h"
 
 namespace leat::tools {
 namespace {
@@ -34,6 +31,8 @@ Options:
   -s, --spin US       look for data so many microseconds before sleeping; 0 sleeps at once, inf never
                       (LEAT_SPIN_US, default 50)
   -l, --log LEVEL     error, warn, info (one line per connection), debug (LEAT_LOG_LEVEL, default warn)
+  -d, --debug         say which descriptors escape to the kernel, where leat cannot see what is done with them
+                      (LEAT_PRELOAD_DEBUG=1)
   -v, --version       print the version
   -h, --help          print this
 
@@ -61,39 +60,6 @@ std::optional<std::string> find_library() {
   return std::nullopt;
 }
 
-std::optional<std::string> find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) return name;
-  const char* path = getenv("PATH");  // NOLINT(concurrency-mt-unsafe): no threads here
-  std::string rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
-  while (true) {
-    const std::size_t colon = rest.find(':');
-    const std::string candidate = rest.substr(0, colon) + "/" + name;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-    if (colon == std::string::npos) return std::nullopt;
-    rest.erase(0, colon + 1);
-  }
-}
-
-// Why the dynamic linker will not load our library into this program, or empty.
-std::string obstacle(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) == 0 && geteuid() != 0 &&
-      (status.st_mode & (S_ISUID | S_ISGID)) != 0)
-    return "is a set-user-ID program";
-  std::ifstream file(path, std::ios::binary);
-  Elf64_Ehdr header{};
-  if (!file.read(reinterpret_cast<char*>(&header), sizeof(header)) ||
-      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
-    return {};  // a script: its interpreter is what runs
-  for (unsigned i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr segment{};
-    file.seekg(static_cast<std::streamoff>(header.e_phoff + i * header.e_phentsize));
-    if (!file.read(reinterpret_cast<char*>(&segment), sizeof(segment))) return {};
-    if (segment.p_type == PT_INTERP) return {};
-  }
-  return "is linked statically";
-}
-
 // How many of the arguments were ours, or a value to exit with.
 struct Parsed {
   int program = 0;
@@ -112,6 +78,10 @@ Parsed parse(int argc, char** argv) {
     if (option == "-v" || option == "--version") {
       std::cout << "leat-run " << LEAT_VERSION_STRING << "\n";
       return {i, 0};
+    }
+    if (option == "-d" || option == "--debug") {
+      setenv("LEAT_PRELOAD_DEBUG", "1", 1);  // NOLINT(concurrency-mt-unsafe): no threads here
+      continue;
     }
     const char* variable = nullptr;
     if (option == "-m" || option == "--match") variable = "LEAT_PRELOAD_MATCH";
@@ -133,9 +103,9 @@ int run(int argc, char** argv) {
     return fail(kCannotRun, "libleat_preload.so is not where it was installed, in " LEAT_BIN_TO_LIB
                             "/leat beside this program's folder");
   const std::string name = argv[parsed.program];
-  const std::optional<std::string> program = find_program(name);
+  const std::optional<std::string> program = preload::find_program(name);
   if (!program) return fail(kNotFound, name + ": not found");
-  if (const std::string why = obstacle(*program); !why.empty())
+  if (const char* why = preload::obstacle(*program); why != nullptr)
     std::cerr << "leat-run: " << name << " " << why << ", so its connections stay with TCP\n";
   const char* before = getenv("LD_PRELOAD");  // NOLINT(concurrency-mt-unsafe)
   const std::string all = before != nullptr && *before != '\0' ? *library + ":" + before : *library;

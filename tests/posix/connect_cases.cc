@@ -1,7 +1,9 @@
 // Meeting: connect, listen and accept in every order, and what they refuse.
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "case.h"
@@ -19,6 +21,41 @@ int port_of(int fd) {
   socklen_t length = sizeof(address);
   require(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0, "getsockname");
   return ntohs(address.sin_port);
+}
+
+// A connection that the kernel completes by itself, later, because the first attempt finds the
+// queue full; accept_late() is the other side.
+int begin_to_connect(const Side& side) {
+  const int port = side.hear();
+  const int filler = socket(AF_INET, SOCK_STREAM, 0);
+  require(connect_to(filler, port) == 0, "connect");
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  SAY(connect_to(fd, port));
+  side.tell();
+  return fd;
+}
+
+// Accepted while the program that connects is elsewhere.
+int accept_late(const Side& side) {
+  const int listener = side.listen_here(0);
+  side.hear();
+  close(accept(listener, nullptr, nullptr));
+  SAY(listen(listener, 16));
+  const int fd = accept(listener, nullptr, nullptr);
+  require(fd >= 0, "accept");
+  close(listener);
+  return fd;
+}
+
+void connect_late(Side& side) {
+  const int fd = begin_to_connect(side);
+  side.hear();
+  sleep_ms(50);
+  wait_for(side, fd, POLLOUT);
+  set_blocking(fd, true);
+  send_text(side, fd, "hello");
+  side.say_data("received", recv_all(side, fd, 7));
+  send_text(side, fd, "bye");
 }
 
 }  // namespace
@@ -211,6 +248,106 @@ Cases connect_cases() {
          const int fd = side.connect_there();
          side.hear();
          SAY(close(fd));
+       }},
+
+      {"connect.late_and_receive",
+       [](Side& side) {
+         const int fd = accept_late(side);
+         char buffer[8] = {};
+         SAY(recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT));
+         side.tell();
+         side.say_data("received", recv_all(side, fd, 5));
+         SAY(send(fd, "welcome", 7, 0));
+         side.say_data("rest", recv_to_end(side, fd));
+       },
+       connect_late},
+
+      {"connect.late_and_send",
+       [](Side& side) {
+         const int fd = accept_late(side);
+         side.tell();
+         SAY(send(fd, "welcome", 7, 0));
+         side.say_data("received", recv_to_end(side, fd));
+       },
+       connect_late},
+
+      {"connect.late_and_wait",
+       [](Side& side) {
+         const int fd = accept_late(side);
+         const int events = epoll_create1(0);
+         epoll_event event{};
+         event.events = EPOLLIN;
+         SAY(epoll_ctl(events, EPOLL_CTL_ADD, fd, &event));
+         SAY(epoll_wait(events, &event, 1, 20));
+         pollfd polled{fd, POLLIN, 0};
+         SAY(poll(&polled, 1, 20));
+         side.tell();
+         SAY(epoll_wait(events, &event, 1, 5000));
+         SAY(poll(&polled, 1, 5000));
+         side.say_data("received", recv_all(side, fd, 5));
+         SAY(send(fd, "welcome", 7, 0));
+         side.say_data("rest", recv_to_end(side, fd));
+       },
+       connect_late},
+
+      {"connect.late_and_fork",
+       [](Side& side) {
+         const int fd = accept_late(side);
+         side.tell();
+         const pid_t child = fork();
+         if (child == 0) {
+           side.say_data("received", recv_all(side, fd, 5));
+           SAY(send(fd, "welcome", 7, 0));
+           side.say_data("rest", recv_to_end(side, fd));
+           _exit(0);
+         }
+         close(fd);
+         int status = -1;
+         waitpid(child, &status, 0);
+         SAY(status);
+       },
+       connect_late},
+
+      {"connect.late_and_closed",
+       [](Side& side) {
+         const int fd = accept_late(side);
+         SAY(close(fd));
+         side.tell();
+         side.hear();
+       },
+       [](Side& side) {
+         const int fd = begin_to_connect(side);
+         side.hear();
+         wait_for(side, fd, POLLRDHUP);
+         say_socket_error(side, fd);
+         char buffer[8];
+         SAY(recv(fd, buffer, sizeof(buffer), 0));
+         side.tell();
+       }},
+
+      {"connect.dissolved_and_again",
+       [](Side& side) {
+         const int listener = side.listen_here();
+         for (int i = 0; i < 3; ++i) {
+           const int fd = accept(listener, nullptr, nullptr);
+           side.say_data("received", recv_all(side, fd, 5));
+           side.tell();
+           wait_for(side, fd, POLLHUP);
+           close(fd);
+         }
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         const int fd = socket(AF_INET, SOCK_STREAM, 0);
+         sockaddr nothing{};
+         nothing.sa_family = AF_UNSPEC;
+         SAY(connect(fd, &nothing, sizeof(nothing)));
+         for (int i = 0; i < 3; ++i) {
+           SAY(connect_to(fd, port));
+           send_text(side, fd, "hello");
+           side.hear();
+           SAY(connect(fd, &nothing, sizeof(nothing)));
+         }
        }},
 
       {"connect.dissolved",

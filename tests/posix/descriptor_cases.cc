@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
 
 #include "case.h"
 
@@ -210,6 +211,70 @@ Cases descriptor_cases() {
          SAY(close(fd));
          fd = receive_descriptor(side, pair[1]);
          say_echo(side, fd);
+       }},
+
+      {"descriptor.passed_in_several_messages", echo_one,
+       [](Side& side) {
+         const int fd = side.connected();
+         int pair[2];
+         require(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0, "socketpair");
+         for (int i = 0; i < 3; ++i) require(send_descriptor(pair[0], fd) == 1, "sendmsg");
+         SAY(close(fd));
+         char bytes[4] = {};
+         iovec parts[4];
+         alignas(cmsghdr) char control[4][CMSG_SPACE(sizeof(int))] = {};
+         mmsghdr messages[4] = {};
+         for (int i = 0; i < 4; ++i) {
+           parts[i] = {&bytes[i], 1};
+           messages[i].msg_hdr.msg_iov = &parts[i];
+           messages[i].msg_hdr.msg_iovlen = 1;
+           messages[i].msg_hdr.msg_control = control[i];
+           messages[i].msg_hdr.msg_controllen = sizeof(control[i]);
+         }
+         SAY(recvmmsg(pair[1], messages, 4, MSG_WAITFORONE, nullptr));
+         int copy = -1;
+         for (int i = 0; i < 3; ++i) {
+           side.say("control " + std::to_string(messages[i].msg_hdr.msg_controllen));
+           const cmsghdr* header = CMSG_FIRSTHDR(&messages[i].msg_hdr);
+           require(header != nullptr && header->cmsg_type == SCM_RIGHTS, "SCM_RIGHTS");
+           if (copy >= 0) close(copy);
+           std::memcpy(&copy, CMSG_DATA(header), sizeof(copy));
+         }
+         say_echo(side, copy);
+       }},
+
+      {"descriptor.listener_passed",
+       [](Side& side) {
+         // A server that hands its listening socket to another, as on an update without a gap.
+         int pair[2];
+         require(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "socketpair");
+         const pid_t child = fork();
+         if (child == 0) {
+           const int listener = receive_descriptor(side, pair[1]);
+           for (int i = 0; i < 3; ++i) {
+             const int fd = accept(listener, nullptr, nullptr);
+             echo(side, fd);
+             close(fd);
+           }
+           _exit(0);
+         }
+         const int listener = side.listen_here();
+         require(send_descriptor(pair[0], listener) == 1, "sendmsg");
+         close(listener);
+         int status = -1;
+         waitpid(child, &status, 0);
+         SAY(status);
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         for (int i = 0; i < 3; ++i) {
+           const int fd = socket(AF_INET, SOCK_STREAM, 0);
+           SAY(connect_to(fd, port));
+           say_echo(side, fd);
+           SAY(shutdown(fd, SHUT_WR));
+           side.say_data("rest", recv_to_end(side, fd));
+           close(fd);
+         }
        }},
 
       {"descriptor.close_range", echo_one,

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <vector>
 
 #include "case.h"
@@ -34,6 +37,8 @@ std::vector<int> take_all_descriptors() {
   require(errno == EMFILE, "dup");
   return taken;
 }
+
+int set_nonblocking(int fd) { return fcntl(fd, F_SETFL, O_NONBLOCK); }
 
 void close_all(const std::vector<int>& descriptors) {
   for (const int fd : descriptors) close(fd);
@@ -98,6 +103,49 @@ Cases exhaustion_cases() {
          SAY(send(fd, "hello", 5, 0));
          side.say_data("received", recv_all(side, fd, 7));
          close_all(taken);
+       }},
+
+      {"exhaustion.every_call",
+       [](Side& side) {
+         const int fd = side.connected();
+         const int listener = socket(AF_INET, SOCK_STREAM, 0);
+         const int events = epoll_create1(0);
+         const std::vector<int> taken = take_all_descriptors();
+         // Those that make a descriptor.
+         SAY(socket(AF_INET, SOCK_STREAM, 0));
+         SAY(dup(fd));
+         SAY(fcntl(fd, F_DUPFD, 0));
+         SAY(fcntl(fd, F_DUPFD_CLOEXEC, 10));
+         SAY(epoll_create1(0));
+         SAY(dup2(fd, 1000));
+         SAY(accept(listener, nullptr, nullptr));
+         // And those that make none.
+         SAY(listen(listener, 5));
+         SAY(set_nonblocking(listener));
+         SAY(accept(listener, nullptr, nullptr));
+         side.say_data("received", recv_all(side, fd, 5));
+         epoll_event event{};
+         event.events = EPOLLOUT;
+         SAY(epoll_ctl(events, EPOLL_CTL_ADD, fd, &event));
+         SAY(epoll_wait(events, &event, 1, 2000));
+         say_poll(side, fd);
+         SAY(dup2(fd, taken[3]));
+         SAY(send(taken[3], "copy", 4, 0));
+         SAY(close(fd));
+         const pid_t child = fork();
+         if (child == 0) _exit(send(taken[3], "child", 5, 0) == 5 ? 0 : 1);
+         int status = -1;
+         waitpid(child, &status, 0);
+         SAY(status);
+         FILE* stream = fdopen(taken[3], "r+");
+         SAY(stream != nullptr);
+         SAY(fputs("stream", stream) >= 0);
+         SAY(fclose(stream));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, "hello");
+         side.say_data("received", recv_to_end(side, fd));
        }},
 
       {"exhaustion.refused",

@@ -58,6 +58,26 @@ TEST(LeatRun, AWrongMatchCarriesNothingAndSaysSo) {
   EXPECT_THAT(result.err, Not(HasSubstr(kCarried)));
 }
 
+TEST(LeatRun, RefusedConnectionsLeaveNothingBehind) {
+  const ProgramResult result = under_leat({kProgram, "refused"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "refused 60000, leaked 0 descriptors, 0 MiB\n");
+}
+
+TEST(LeatRun, TheDebugModeSaysWhatEscapes) {
+  const ProgramResult silent = under_leat({kProgram, "escaping"});
+  EXPECT_THAT(silent.err, Not(HasSubstr("escape")));
+  const ProgramResult result = under_leat({"--debug", kProgram, "escaping"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err,
+              HasSubstr("escapes: /sbin/ldconfig inherits it, but is linked statically"));
+  EXPECT_THAT(result.err,
+              HasSubstr("escapes: /bin/true inherits it, but runs without leat-run's LD_PRELOAD"));
+  EXPECT_THAT(result.err, HasSubstr("escapes: the command 'true' inherits it"));
+  EXPECT_THAT(result.err, HasSubstr("wrote past leat-run, to the kernel's socket"));
+  EXPECT_THAT(result.err, HasSubstr("escaped: it was closed past the C library's close()"));
+}
+
 TEST(LeatStat, ShowsWhatWasCarried) {
   Program program("src/tools/leat-run", {kProgram, "standing"});
   const std::string pid = program.wait_for("standing ");

@@ -4,16 +4,19 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -468,19 +471,63 @@ void connecting() {
   const int server = listener.accept_one();
   std::printf("[%s]\n", receive_text(server).c_str());
   std::printf("[%s]\n", receive_text(server).c_str());
+}
+
+long resident_pages() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  long all = 0;
+  long resident = 0;
+  if (file == nullptr || std::fscanf(file, "%ld %ld", &all, &resident) != 2) die("statm");
+  std::fclose(file);
+  return resident;
+}
+
+// As a client of multi-party computation that waits for its server, every millisecond for a minute.
+void refused() {
+  Listener listener;
   close(listener.fd);
-  const int before = open_descriptors();
-  int refused = 0;
-  for (int i = 0; i < 2000; ++i) {
+  const auto attempt = [&] {
     const int fd = must(socket(AF_INET, SOCK_STREAM, 0), "socket");
-    refused +=
-        connect(fd, reinterpret_cast<sockaddr*>(&listener.address), sizeof(listener.address)) < 0 &&
-                errno == ECONNREFUSED
-            ? 1
-            : 0;
+    const int result =
+        connect(fd, reinterpret_cast<sockaddr*>(&listener.address), sizeof(listener.address));
+    const bool good = result < 0 && errno == ECONNREFUSED;
     close(fd);
+    return good ? 1 : 0;
+  };
+  int count = attempt();
+  const int descriptors = open_descriptors();
+  const long pages = resident_pages();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 1; i < 60000; ++i) count += attempt();
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+  std::fprintf(stderr, "%.1f us each\n", took.count() / 60000);
+  std::printf("refused %d, leaked %d descriptors, %ld MiB\n", count,
+              open_descriptors() - descriptors,
+              (resident_pages() - pages) * sysconf(_SC_PAGESIZE) >> 20);
+}
+
+// Everything that the debug mode can see of a connection that gets out of sight.
+void escaping() {
+  const Pair pair;
+  std::string program = "/sbin/ldconfig";  // linked statically
+  std::string option = "--version";
+  std::string other = "/bin/true";
+  char* arguments[] = {program.data(), option.data(), nullptr};
+  char* nothing[] = {nullptr};
+  pid_t child = -1;
+  for (char** environment : {environ, nothing}) {
+    if (posix_spawn(&child, arguments[0], nullptr, nullptr, arguments, environment) != 0)
+      die("posix_spawn");
+    waitpid(child, nullptr, 0);
+    arguments[0] = other.data();
+    arguments[1] = nullptr;
   }
-  std::printf("refused %d, leaked %d\n", refused, open_descriptors() - before);
+  say("system", std::system("true"));
+  syscall(SYS_write, pair.client, "past", 4);
+  set_timeout(pair.server, SO_RCVTIMEO, 50);
+  say("recv", recv(pair.server, option.data(), 1, 0));
+  syscall(SYS_close, pair.client);
+  say("socket again", socket(AF_INET, SOCK_STREAM, 0) == pair.client ? 1 : 0);
 }
 
 // Several processes accept from one listener; every connection is served.
@@ -551,6 +598,7 @@ int main(int argc, char** argv) {
       {"executed", executed}, {"streams", streams},
       {"files", files},       {"connecting", connecting},
       {"prefork", prefork},   {"waking", waking},
+      {"refused", refused},   {"escaping", escaping},
   };
   const auto found = scenarios.find(argc > 1 ? argv[1] : "");
   if (found == scenarios.end()) {
