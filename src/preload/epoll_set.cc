@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <chrono>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "preload/meeting.h"
 #include "preload/real.h"
@@ -48,7 +50,7 @@ std::uint64_t new_mark() {
 
 }  // namespace
 
-EpollSet::EpollSet(int fd) : process_(getpid()), mark_(new_mark()) {
+EpollSet::EpollSet(int fd) : mark_(new_mark()) {
   const std::lock_guard guard(registry().lock);
   registry().sets.emplace(this, fd);
 }
@@ -60,7 +62,7 @@ EpollSet::~EpollSet() {
 
 bool EpollSet::empty() {
   const std::lock_guard guard(lock_);
-  return items_.empty() && orphans_.empty() && kept_.empty();
+  return items_.empty() && removed_.empty() && orphans_.empty() && kept_.empty();
 }
 
 void EpollSet::note_native(const epoll_event* event) {
@@ -99,17 +101,60 @@ void EpollSet::heat(Item& item) {
   hot_.push_back(&item);
 }
 
+// Of what is carried only we know what the program wants; the kernel's registration says the same
+// all the time. So it is left as it is, also when the program takes it out, which many do to put it
+// in again: no system call. Who sleeps must see the change, though.
+int EpollSet::change(int epoll_fd, Item& item, const epoll_event& event) {
+  const bool same = ((item.events ^ event.events) & EPOLLPRI) == 0;
+  const std::uint32_t before = std::exchange(item.events, event.events);
+  const bool unseen = outside_ || asleep_.load(std::memory_order_relaxed) != 0;
+  if ((unseen || !same) && register_in_kernel(epoll_fd, EPOLL_CTL_MOD, item) != 0) {
+    item.events = before;
+    return -1;
+  }
+  item.data = event.data;
+  item.seen_arrivals = ~std::uint64_t{0};  // whatever is there is new
+  item.seen_full = 0;
+  item.reported = 0;
+  item.disabled = false;
+  heat(item);
+  return 0;
+}
+
+int EpollSet::remove(int epoll_fd, int fd, epoll_event* event) {
+  const auto found = items_.find(fd);
+  if (found == items_.end()) return real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, event);
+  Item& item = *found->second;
+  std::erase(hot_, &item);
+  item.hot = false;
+  if (item.object.is(Kind::kConnection) && !inherited_) {
+    removed_.insert(items_.extract(found));
+    return 0;
+  }
+  items_.erase(found);
+  return real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, event);
+}
+
+// Now the kernel's set must not have it either.
+void EpollSet::forget_removed(int epoll_fd, int fd) {
+  if (removed_.erase(fd) != 0) real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, nullptr);
+}
+
 int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event, Reference& object) {
   const std::lock_guard guard(lock_);
+  const auto same = [&](const auto& found, const auto& items) {
+    return found != items.end() && found->second->object.get() == object.get() &&
+           object.is(Kind::kConnection) && event != nullptr;
+  };
   const auto found = items_.find(fd);
-  if (operation == EPOLL_CTL_DEL) {
-    const int result = real().epoll_ctl(epoll_fd, operation, fd, event);
-    if (found != items_.end()) {
-      std::erase(hot_, found->second.get());
-      items_.erase(found);
-    }
-    return result;
+  if (operation == EPOLL_CTL_MOD && same(found, items_))
+    return change(epoll_fd, *found->second, *event);
+  if (const auto again = removed_.find(fd); again != removed_.end()) {
+    if (operation == EPOLL_CTL_ADD && same(again, removed_))
+      return change(epoll_fd, *items_.insert(removed_.extract(again)).position->second, *event);
+    forget_removed(epoll_fd, fd);
   }
+  if (operation == EPOLL_CTL_DEL) return remove(epoll_fd, fd, event);
   if (event == nullptr || (operation != EPOLL_CTL_ADD && operation != EPOLL_CTL_MOD))
     return real().epoll_ctl(epoll_fd, operation, fd, event);
   if (operation == EPOLL_CTL_MOD && found == items_.end())
@@ -134,6 +179,7 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event, R
 
 void EpollSet::closed(int epoll_fd, int fd) {
   const std::lock_guard guard(lock_);
+  if (!inherited_) forget_removed(epoll_fd, fd);
   const auto found = items_.find(fd);
   std::erase_if(orphans_, [&](const std::unique_ptr<Item>& item) {
     if (item->alive == fd) item->alive = another(*item->object, fd);
@@ -153,7 +199,7 @@ void EpollSet::closed(int epoll_fd, int fd) {
   }
   // Of another process's copy we know nothing. A forked child must not take out what its parent
   // still has.
-  if (process_ == getpid()) real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, nullptr);
+  if (!inherited_) real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, nullptr);
   std::erase(hot_, item.get());
 }
 
@@ -197,7 +243,10 @@ void EpollSet::descriptor_is_closed(int closed_fd) {
 void EpollSet::after_fork_in_child() {
   // Another thread of the parent may have held them; here there is none.
   registry().lock.unlock();
-  for (const auto& [set, fd] : registry().sets) set->lock_.unlock();
+  for (const auto& [set, fd] : registry().sets) {
+    set->lock_.unlock();
+    set->inherited_ = true;
+  }
 }
 
 std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
@@ -265,13 +314,18 @@ int EpollSet::collect_new(epoll_event* events, int most, bool collected) {
 }
 
 // Replaces marks by the program's data and drops what is not for it. Returns how many remain.
-int EpollSet::from_kernel(epoll_event* events, int count) {
+int EpollSet::from_kernel(int epoll_fd, epoll_event* events, int count) {
   int kept = 0;
   for (int i = 0; i < count; ++i) {
     Item* item = marked(events[i].data.u64);
     heat_orphans(events[i].data.u64);
     if (item == nullptr) {
-      if ((events[i].data.u64 & ~std::uint64_t{0xffffffff}) != mark_) events[kept++] = events[i];
+      if ((events[i].data.u64 & ~std::uint64_t{0xffffffff}) != mark_) {
+        events[kept++] = events[i];
+      } else {
+        // The program has taken it out, and does not put it in again soon.
+        forget_removed(epoll_fd, static_cast<int>(events[i].data.u64 & 0xffffffff));
+      }
       continue;
     }
     if (item->object.awaits_offer()) continue;  // settle_waiting() decides
@@ -321,6 +375,7 @@ bool EpollSet::arm_hot() {
 
 void EpollSet::arm_all() {
   const std::lock_guard guard(lock_);
+  outside_ = true;
   arm_hot();
 }
 
@@ -328,12 +383,12 @@ bool EpollSet::ready(int epoll_fd) {
   epoll_event events[16];
   const std::lock_guard guard(lock_);
   if (!kept_.empty()) return true;
-  if (items_.empty() && orphans_.empty()) {
+  if (items_.empty() && removed_.empty() && orphans_.empty()) {
     pollfd answer{.fd = epoll_fd, .events = POLLIN};
     return real().poll(&answer, 1, 0) > 0;
   }
   // Takes the rings of bells; what the kernel tells but once must be kept.
-  const int count = from_kernel(events, real().epoll_wait(epoll_fd, events, 16, 0));
+  const int count = from_kernel(epoll_fd, events, real().epoll_wait(epoll_fd, events, 16, 0));
   if (edges_) kept_.insert(kept_.end(), events, events + std::max(count, 0));
   if (count > 0) return true;
   return std::any_of(hot_.begin(), hot_.end(),
@@ -387,7 +442,7 @@ int EpollSet::spin(int epoll_fd, epoll_event* events, int most) {
     }
     if (++rounds_ % 512 == 0) {
       const int got = real().epoll_wait(epoll_fd, events, most, 0);
-      if (const int count = from_kernel(events, got); count > 0) return count;
+      if (const int count = from_kernel(epoll_fd, events, got); count > 0) return count;
     }
   }
   if (spin.signal() == SignalWatch::Came::kNothing) return 0;
@@ -404,6 +459,7 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
   bool spun = at_once;
   for (;;) {
     const bool waiting = settle_waiting();
+    std::optional<Counted> asleep;
     bool armed = at_once;
     int count = 0;
     {
@@ -417,12 +473,13 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
       if (count != 0 || at_once) {
         const int got = real().epoll_wait(epoll_fd, events + count, most - count, 0);
         if (got < 0) return count != 0 ? count : -1;
-        int all = count + from_kernel(events + count, got);
+        int all = count + from_kernel(epoll_fd, events + count, got);
         // Those whose bell rang; what was collected before is not asked again.
         if (got > 0 && all < most) all += collect_new(events + all, most - all, count != 0);
         return all;
       }
       if (spun) armed = arm_hot();
+      if (armed) asleep.emplace(asleep_);
     }
     if (!spun) {
       spun = true;
@@ -440,12 +497,13 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
     }
     const int got = real().epoll_pwait2(epoll_fd, events, most,
                                         until == Clock::time_point::max() ? nullptr : &left, mask);
+    asleep.reset();
     if (got == 0 && until != deadline) continue;
     if (got <= 0) return got;
     // A connect() may have ended: then it is decided before the program hears of it.
     settle(events, got);
     const std::lock_guard guard(lock_);
-    count = from_kernel(events, got);
+    count = from_kernel(epoll_fd, events, got);
     if (count < most) count += collect(events + count, most - count);
     if (count != 0) return count;
   }

@@ -8,6 +8,7 @@
 
 #include <sys/epoll.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <memory>
@@ -70,23 +71,32 @@ class EpollSet {
   std::uint64_t mark(int fd) const { return mark_ | static_cast<std::uint32_t>(fd); }
   Item* marked(std::uint64_t data);
   int register_in_kernel(int epoll_fd, int operation, Item& item) const;
+  int change(int epoll_fd, Item& item, const epoll_event& event);
+  int remove(int epoll_fd, int fd, epoll_event* event);
+  void forget_removed(int epoll_fd, int fd);
   void heat(Item& item);
   void heat_orphans(std::uint64_t data);
   std::uint32_t take_ready(Item& item, bool consume);
   int collect(epoll_event* events, int most);
   int collect_new(epoll_event* events, int most, bool collected);
-  int from_kernel(epoll_event* events, int count);
+  int from_kernel(int epoll_fd, epoll_event* events, int count);
   bool arm_hot();
   int spin(int epoll_fd, epoll_event* events, int most);
   void settle(const epoll_event* events, int count) const;
 
-  const pid_t process_;  // that made it
+  bool inherited_ = false;  // the kernel's set is the parent's too
   const std::uint64_t mark_;
   detail::SpinLock lock_;
-  std::unordered_map<int, std::unique_ptr<Item>> items_;
+  using Items = std::unordered_map<int, std::unique_ptr<Item>>;
+  Items items_;
+  Items removed_;  // by the program; only the kernel's set still has them
   // Those whose own number was closed; the program can neither change nor remove them.
   std::vector<std::unique_ptr<Item>> orphans_;
   bool has_sets_ = false;
+  // Who would not look again by itself at what is changed: threads in wait(), or in that of a set
+  // around this one or in poll().
+  std::atomic<std::uint32_t> asleep_{0};
+  bool outside_ = false;
   std::vector<int> waiting_;  // descriptors of accepted sockets whose offers have not come
   std::vector<Item*> hot_;
   std::vector<epoll_event> kept_;  // of the kernel's, found by ready()

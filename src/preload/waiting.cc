@@ -59,19 +59,6 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value) {
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &nap, nullptr, 0);
 }
 
-class Counted {
- public:
-  explicit Counted(std::atomic<std::uint32_t>& count) noexcept : count_(count) {
-    count_.fetch_add(1, std::memory_order_seq_cst);
-  }
-  ~Counted() { count_.fetch_sub(1, std::memory_order_seq_cst); }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-
- private:
-  std::atomic<std::uint32_t>& count_;
-};
-
 // Sleeps in the kernel's recv() itself, which takes the ring of the bell at the same time, and
 // brings with it how signals, SA_RESTART, SO_RCVTIMEO, O_NONBLOCK and cancellation work.
 int sleep_in_receive(int fd, Connection& connection, Want want) {

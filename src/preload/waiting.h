@@ -31,6 +31,20 @@ class Spin {
   SignalWatch::Came signal_ = SignalWatch::Came::kNothing;
 };
 
+// Counts its owner among those who sleep, also if that is cancelled.
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::uint32_t>& count) noexcept : count_(count) {
+    count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~Counted() { count_.fetch_sub(1, std::memory_order_seq_cst); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::uint32_t>& count_;
+};
+
 enum class Want { kData, kRoom };
 
 // Blocks until there may be `bytes` of data, or room for them (or part). Returns 0: look again; or

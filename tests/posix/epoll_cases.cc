@@ -193,6 +193,56 @@ Cases epoll_cases() {
        },
        [](Side& side) { send_steps(side, 0); }},
 
+      {"epoll.removed_and_added_again",
+       [](Side& side) {
+         const int fd = side.connected();
+         const int first = epoll_create1(0);
+         const int second = epoll_create1(0);
+         epoll_event event{};
+         event.events = EPOLLIN;
+         event.data.u64 = 1;
+         SAY(epoll_ctl(first, EPOLL_CTL_ADD, fd, &event));
+         SAY(epoll_ctl(first, EPOLL_CTL_DEL, fd, nullptr));
+         SAY(epoll_ctl(first, EPOLL_CTL_DEL, fd, nullptr));
+         SAY(epoll_ctl(first, EPOLL_CTL_MOD, fd, &event));
+         SAY(epoll_ctl(second, EPOLL_CTL_ADD, fd, &event));
+         side.tell();
+         SAY(epoll_wait(second, &event, 1, 5000));
+         SAY(epoll_wait(first, &event, 1, 20));
+         event.data.u64 = 2;
+         SAY(epoll_ctl(first, EPOLL_CTL_ADD, fd, &event));
+         SAY(epoll_ctl(first, EPOLL_CTL_ADD, fd, &event));
+         SAY(epoll_wait(first, &event, 1, 5000));
+         SAY(event.data.u64);
+         // In and out without looking, then with another descriptor of the same number.
+         for (int i = 0; i < 10; ++i) {
+           SAY(epoll_ctl(first, EPOLL_CTL_DEL, fd, nullptr));
+           event.events = EPOLLOUT;
+           SAY(epoll_ctl(first, EPOLL_CTL_ADD, fd, &event));
+         }
+         SAY(epoll_wait(first, &event, 1, 5000));
+         side.say(epoll_names(event.events));
+         SAY(epoll_ctl(first, EPOLL_CTL_DEL, fd, nullptr));
+         const int copy = dup(fd);
+         SAY(close(fd));
+         SAY(epoll_wait(first, &event, 1, 20));
+         int ends[2];
+         require(pipe(ends) == 0, "pipe");
+         SAY(ends[0] == fd);
+         event.events = EPOLLIN;
+         SAY(epoll_ctl(first, EPOLL_CTL_ADD, ends[0], &event));
+         SAY(epoll_wait(first, &event, 1, 20));
+         SAY(write(ends[1], "x", 1));
+         SAY(epoll_wait(first, &event, 1, 5000));
+         side.say_data("received", recv_all(side, copy, 5));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         send_text(side, fd, "hello");
+         side.say_data("rest", recv_to_end(side, fd));
+       }},
+
       {"epoll.states",
        [](Side& side) {
          EpollSet set(side);
