@@ -59,6 +59,7 @@ file(GLOB leat_man_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.1)
 if(leat_man_pages)
   install(FILES ${leat_man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
+install(FILES ${PROJECT_SOURCE_DIR}/docs/man/leat.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
 if(TARGET leat-attestd)
   install(FILES ${PROJECT_SOURCE_DIR}/docs/man/leat-attestd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
   # Where systemd finds units of packages, below any prefix.
