@@ -104,10 +104,15 @@ int Side::connect_there() const {
 }
 
 int Side::connected() const {
-  if (role_ == Role::kClient) return connect_there();
+  if (role_ == Role::kClient) {
+    const int client = connect_there();
+    tell();
+    return client;
+  }
   const int listener = listen_here();
   const int fd = ::accept(listener, nullptr, nullptr);
   require(fd >= 0, "accept");
+  hear();
   require(::close(listener) == 0, "close");
   return fd;
 }

@@ -44,7 +44,7 @@ class Side {
   int listen_here(int backlog = 16) const;
   // Client: what listen_here told, connected.
   int connect_there() const;
-  // Both: one connection; the listener is closed.
+  // Both: one connection, of which both know; the listener is closed.
   int connected() const;
 
  private:

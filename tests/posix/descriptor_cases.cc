@@ -171,6 +171,7 @@ Cases descriptor_cases() {
          SAY(close(0));
          SAY(socket(AF_INET, SOCK_STREAM, 0));
          SAY(connect_to(0, port));
+         side.tell();
          say_echo(side, 0);
          const int copy = dup(0);
          SAY(close(0));

@@ -100,6 +100,7 @@ Cases exhaustion_cases() {
          const int fd = socket(AF_INET, SOCK_STREAM, 0);
          const std::vector<int> taken = take_all_descriptors();
          SAY(connect_to(fd, port));
+         side.tell();
          SAY(send(fd, "hello", 5, 0));
          side.say_data("received", recv_all(side, fd, 7));
          close_all(taken);

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -155,6 +156,7 @@ class Run:
         self.measured = {}
         self.speeds = {}
         self.processes = []
+        self.processor_time = 0.0  # of all of them, in seconds
 
     def both(self):
         """Whether speeds of this run are of interest: both ends are under the runner, or none."""
@@ -169,6 +171,8 @@ class Run:
             if baseline is not None and baseline.speeds.get(name):
                 ratio = f" ({speed / baseline.speeds[name]:.2f} of TCP)"
             parts.append(f"{name} {speed:.4g}{ratio}")
+        ratio = f" ({self.processor_time / baseline.processor_time:.2f} of TCP)" if baseline is not None else ""
+        parts.append(f"processor time {self.processor_time:.2f} s{ratio}")
         return ", ".join(parts)
 
     def carried(self):
@@ -276,13 +280,20 @@ class Run:
         self.speeds[name] = float(value)
 
 
+def processor_time_of_children():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run(module, folder, server_runner, client_runner):
     """One run of a program, all of whose processes are gone after it."""
     one = Run(folder, server_runner, client_runner)
+    before = processor_time_of_children()
     try:
         module.run(one)
     except (OSError, subprocess.SubprocessError) as error:
         raise Failure(str(error)) from error
     finally:
         one.stop_all()
+        one.processor_time = processor_time_of_children() - before
     return one

@@ -5,7 +5,7 @@ Usage: run.py PROGRAM [--runner COMMAND] [--carriers both,server,client] [--skip
        run.py --list
 
 PROGRAM is a module of this folder. With --runner its server and its client are started by that command, both or only one of
-them; their results must be those of plain TCP, byte for byte. Ratios of speed are printed, never judged. A program that is
+them; their results must be those of plain TCP, byte for byte. Ratios of speed and of processor time are printed, never judged. A program that is
 not installed is an error, or with --skip-missing (or LEAT_PROGRAMS_SKIP_MISSING=1) a reason to exit with 77.
 LEAT_PROGRAMS_LONG=1: more repetitions, for speeds that mean more, and all of CPython's tests.
 """
