@@ -8,7 +8,6 @@
 #include <system_error>
 
 #include "attestd/sandbox.h"
-#include "base/fd.h"
 
 namespace leat::bench {
 
