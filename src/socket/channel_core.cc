@@ -195,9 +195,10 @@ ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
   ReceiveResult result = transport_.try_receive(context, delivery);
   if (result == ReceiveResult::kNothing && watches_lifeline_ && lifeline_ended())
     result = receive_the_rest(context, delivery);
-  // What was taken off the queue for other contexts gives no further event.
+  // What was taken off the queue for other contexts gives no further event, nor does room for what
+  // the peer waits for.
   eventfd_t kicks = 0;
-  if (transport_.pending()) {
+  if (transport_.pending() || transport_.receiving_waits_for_room()) {
     eventfd_write(kick_.get(), 1);
   } else {
     eventfd_read(kick_.get(), &kicks);

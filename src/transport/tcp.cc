@@ -156,7 +156,12 @@ void TcpTransport::push_output() {
     while (output_done_ < output_.size()) {
       const auto written =
           stream_.try_write(std::as_bytes(std::span(output_)).subspan(output_done_));
-      if (!written) return;
+      if (!written) {
+        // Its side may not come again soon: whichever sleeps then sends it on.
+        watch(Side::kSend);
+        watch(Side::kReceive);
+        return;
+      }
       output_done_ += *written;
     }
   } catch (const Error& error) {
@@ -461,14 +466,21 @@ void TcpTransport::frame_arrived() {
 
 void TcpTransport::arm(Side side) {
   const std::lock_guard lock(mutex_);
-  const int i = side == Side::kSend ? 0 : 1;
   eventfd_t events = 0;
-  eventfd_read(events_[i].get(), &events);
+  eventfd_read(events_[side == Side::kSend ? 0 : 1].get(), &events);
+  watch(side);
+}
+
+// What of the stream that side is to be woken for.
+void TcpTransport::watch(Side side) {
+  const int i = side == Side::kSend ? 0 : 1;
   epoll_event wanted{};
   // After the end the stream is readable for good; what is left to wait for is room.
   wanted.events = peer_closed_ ? 0U : EPOLLIN;
   if (!output_.empty()) wanted.events |= EPOLLOUT;
+  if (wanted.events == watched_[i]) return;
   check(epoll_ctl(waits_[i].get(), EPOLL_CTL_MOD, stream_.fd(), &wanted), "epoll_ctl");
+  watched_[i] = wanted.events;
 }
 
 void TcpTransport::fail(ErrorCode code, const std::string& what) {

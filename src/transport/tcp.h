@@ -7,6 +7,8 @@
 // blocked sender read the credits it waits for.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -97,6 +99,7 @@ class TcpTransport final : public Transport {
   void queue_output(std::span<const std::byte> bytes);
   void push_output();
   bool output_is_out();
+  void watch(Side side);
   std::span<const std::byte> push_payload(std::span<const std::byte> payload);
   void pump_input(Side by);
   bool read_more();
@@ -118,6 +121,7 @@ class TcpTransport final : public Transport {
   std::array<ContextState, kContextCount> contexts_;
   std::string output_;  // bytes accepted, not yet taken by the kernel
   std::size_t output_done_ = 0;
+  std::uint32_t watched_[2] = {EPOLLIN, EPOLLIN};  // by Side: events of the stream in waits_
   std::unique_ptr<std::byte[]> input_;
   std::span<const std::byte> unsorted_;  // of input_
   bool input_drained_ = false;

@@ -1,0 +1,146 @@
+// Who sleeps, in a call or in poll(2) on fd(), still sees to it that the peer gets what it waits
+// for.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/system_error.h"
+#include "socket/channel_core.h"
+#include "support/scale.h"
+#include "transport/tcp.h"
+
+namespace leat::detail {
+namespace {
+
+// Has a word for the peer that finds no room at once, and no event says when there is some.
+class OwesAWord : public Transport {
+ public:
+  std::vector<std::byte> setup() const override { return {}; }
+  void start(std::span<const std::byte>) override {}
+  bool try_send(std::span<const std::byte>, Context) override { return false; }
+  std::span<std::byte> try_reserve(std::size_t, Context) override { return {}; }
+  bool try_commit(std::size_t) override { return false; }
+  void abandon() override {}
+  bool try_end() override { return true; }
+  bool try_flush() override { return true; }
+  bool try_drain() override { return true; }
+  ReceiveResult try_receive(Context, Delivery&) override {
+    if (looks_left_ != 0) --looks_left_;
+    return ReceiveResult::kNothing;
+  }
+  bool pending() const override { return false; }
+  void release(Delivery&) noexcept override {}
+  void arm(Side) override {}
+  int event_fd(Side) const override { return event_.get(); }
+  bool room_comes_silently() const override { return true; }
+  bool receiving_waits_for_room() const override { return looks_left_ != 0; }
+  std::size_t max_in_place_bytes(Context) const override { return 1; }
+  std::size_t max_message_bytes() const override { return 1; }
+  std::string describe() const override { return "owes a word"; }
+  void add_stats(Stats&) const override {}
+
+ private:
+  const Fd event_{check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")};
+  unsigned looks_left_ = 10;
+};
+
+std::unique_ptr<ChannelCore> core_of(std::unique_ptr<Stream> stream,
+                                     std::unique_ptr<Transport> transport, const char* name) {
+  Connection connection;
+  connection.stream = std::move(stream);
+  connection.transport = std::move(transport);
+  connection.transport_name = name;
+  connection.peer_address = "the peer";
+  Settings settings;
+  settings.timeout = hang_limit();
+  settings.spin = std::chrono::microseconds::zero();
+  return std::make_unique<ChannelCore>(std::move(connection), settings);
+}
+
+bool readable(ChannelCore& core) {
+  pollfd wait{core.fd(), POLLIN, 0};
+  return poll(&wait, 1, 0) > 0;
+}
+
+void look_until_quiet(ChannelCore& core) {
+  for (int looks = 0; readable(core); ++looks) {
+    ASSERT_LT(looks, 100) << "fd() stays readable";
+    ASSERT_FALSE(core.try_receive(0));
+  }
+}
+
+TEST(Waiting, FdIsReadableUntilThePeerHasWhatItWaitsFor) {
+  std::array<int, 2> ends{};
+  check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), "socketpair");
+  const Fd peer(ends[1]);
+  const auto core = core_of(plain_stream(Fd(ends[0])), std::make_unique<OwesAWord>(), "ring");
+  look_until_quiet(*core);
+  EXPECT_FALSE(core->connection().transport->receiving_waits_for_room());
+}
+
+// --- a message of which the kernel took only a part when send() returned
+
+constexpr std::size_t kMessageBytes = std::size_t{200} << 10;
+
+// Two channels over a stream in which there is little room.
+class NarrowTcp : public testing::Test {
+ protected:
+  NarrowTcp() {
+    std::array<int, 2> ends{};
+    check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), "socketpair");
+    std::array<std::unique_ptr<Stream>, 2> streams;
+    std::array<std::unique_ptr<TcpTransport>, 2> transports;
+    for (const std::size_t i : {0, 1}) {
+      const int bytes = 16 << 10;
+      check(setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), "setsockopt");
+      streams[i] = plain_stream(Fd(ends[i]));
+      transports[i] = std::make_unique<TcpTransport>(*streams[i], std::size_t{1} << 20);
+    }
+    for (const std::size_t i : {0, 1}) transports[i]->start(transports[1 - i]->setup());
+    sender_ = core_of(std::move(streams[0]), std::move(transports[0]), "tcp");
+    receiver_ = core_of(std::move(streams[1]), std::move(transports[1]), "tcp");
+  }
+
+  std::unique_ptr<ChannelCore> sender_;
+  std::unique_ptr<ChannelCore> receiver_;
+};
+
+TEST_F(NarrowTcp, TheRestOfAMessageLeavesWhileItsSenderPollsFd) {
+  look_until_quiet(*sender_);
+  sender_->send(std::vector<std::byte>(kMessageBytes), 0);
+  std::optional<Message> message;
+  for (int looks = 0; !message && looks < 1000; ++looks) {
+    message = receiver_->try_receive(0);
+    if (readable(*sender_)) {
+      EXPECT_FALSE(sender_->try_receive(0));
+    }
+  }
+  ASSERT_TRUE(message) << "the sender's fd() never said that there is room";
+  EXPECT_EQ(message->size(), kMessageBytes);
+  look_until_quiet(*sender_);
+}
+
+TEST_F(NarrowTcp, TheRestOfAMessageLeavesWhileItsSenderSleepsInReceive) {
+  std::thread answered([&] { EXPECT_EQ(sender_->receive(0).size(), 1u); });
+  while (sender_->stats().sleeps == 0) std::this_thread::yield();
+  sender_->send(std::vector<std::byte>(kMessageBytes), 0);
+  receiver_->set_receive_timeout(hang_limit() / 2);
+  try {
+    EXPECT_EQ(receiver_->receive(0).size(), kMessageBytes);
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+  receiver_->send(std::vector<std::byte>(1), 0);
+  answered.join();
+}
+
+}  // namespace
+}  // namespace leat::detail
