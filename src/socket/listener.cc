@@ -90,8 +90,11 @@ class ListenerCore {
       while (handshakes_.size() < kMaxHandshakes && start_handshake()) {
       }
     } catch (const Error&) {
+      watch_newcomers(true);  // who could not be taken is still there
       if (ready_.empty()) throw;
     }
+    // While it takes nobody, newcomers must not wake who waits: the end of a handshake does.
+    watch_newcomers(handshakes_.size() < kMaxHandshakes);
     if (ready_.empty()) return nullptr;
     auto core = std::move(ready_.front());
     ready_.pop_front();
@@ -120,6 +123,14 @@ class ListenerCore {
     int socket = -1;           // before there is a stream
     bool ended = false;        // the thread does nothing more here
   };
+
+  void watch_newcomers(bool wanted) {
+    if (wanted == watches_newcomers_) return;
+    epoll_event events{};
+    events.events = wanted ? EPOLLIN : 0U;
+    check(epoll_ctl(wait_.get(), EPOLL_CTL_MOD, socket_.get(), &events), "epoll_ctl");
+    watches_newcomers_ = wanted;
+  }
 
   // False: nobody knocks. Throws if descriptors or memory run out; the newcomer stays in the
   // backlog.
@@ -197,6 +208,7 @@ class ListenerCore {
   std::condition_variable ended_;
   std::list<Handshake> handshakes_;
   std::deque<std::unique_ptr<ChannelCore>> ready_;
+  bool watches_newcomers_ = true;
   bool closed_ = false;
 };
 

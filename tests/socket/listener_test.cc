@@ -270,6 +270,20 @@ TEST_P(ListenerTest, EventLoopAcceptsByItsDescriptor) {
   clients.join();
 }
 
+TEST_P(ListenerTest, AsManyStrangersAsItHearsLeaveItAsleepAndKeepNobodyOutForGood) {
+  static constexpr int kMoreThanItHears = 65;
+  Listener listener("127.0.0.1:0", options());
+  std::vector<Fd> silent;
+  for (int i = 0; i < kMoreThanItHears; ++i) silent.push_back(knock(listener.port()));
+  EXPECT_FALSE(listener.try_accept());
+  pollfd wait{listener.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&wait, 1, 0), 0) << "who waits for fd() would spin";
+  silent.clear();
+  std::thread server([&] { serve(listener.accept()); });
+  expect_served(listener.address());
+  server.join();
+}
+
 TEST_P(ListenerTest, SeveralThreadsMayAccept) {
   static constexpr int kThreads = 4;
   static constexpr int kPerThread = 5;
