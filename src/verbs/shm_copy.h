@@ -43,7 +43,7 @@ inline void copy_small(std::byte* to, const std::byte* from, std::size_t bytes) 
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   const auto bits = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
   if (bytes == 8 && (bits & 7) == 0) {
-    // Relaxed: what orders it is the completion that follows, or nothing, as for a plain write.
+    // Relaxed: what orders it is a fence of the caller's or the completion that follows.
     auto* source = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(from));
     const std::uint64_t word =
         std::atomic_ref<std::uint64_t>(*source).load(std::memory_order_relaxed);

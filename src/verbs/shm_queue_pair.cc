@@ -89,6 +89,8 @@ ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
       std::byte* target = region->at(request.remote_address);
       if (target == local) break;  // filled in place
       if (!local_access(request)) return fail(request, CompletionStatus::kLocalAccess);
+      // Release: a word written so may give memory back, which was read before.
+      std::atomic_thread_fence(std::memory_order_release);
       copy_bytes(target, local, request.bytes);
       break;
     }
