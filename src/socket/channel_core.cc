@@ -236,7 +236,8 @@ Message ChannelCore::adopt(Delivery& delivery) {
 }
 
 std::span<const std::byte> ChannelCore::record_of(const Message& message) {
-  if (message.core_ == nullptr ||
+  // One that holds nothing may have outlived its core; those with a record hold its memory.
+  if (message.core_ == nullptr || !message.must_release_ ||
       dynamic_cast<const AttestedTransport*>(&message.core_->transport_) == nullptr)
     return {};
   return AttestedTransport::record_around(message.bytes());

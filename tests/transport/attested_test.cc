@@ -7,10 +7,12 @@
 
 #include <deque>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "leat/channel.h"
+#include "leat/trusted/recipe.h"
 #include "support/channel_side.h"
 #include "support/devices.h"
 #include "support/errors.h"
@@ -346,6 +348,16 @@ TEST_F(AttestedSettings, a_key_file_must_hold_a_long_key) {
   EXPECT_THAT(refused(std::string(62, 'a')), testing::HasSubstr("at least 64"));
   EXPECT_THAT(refused(std::string(130, 'a')), testing::HasSubstr("at most 128"));
   EXPECT_THAT(refused("key"), testing::HasSubstr("hexadecimal"));
+}
+
+TEST(Records, a_message_of_another_transport_has_none_also_when_its_channel_is_gone) {
+  const Options options = channel_options({"ring", "shm"});
+  Listener listener("127.0.0.1:0", options);
+  std::thread client([&] { Channel::connect(listener.address(), options).send("small"); });
+  Message message = listener.accept().receive();
+  client.join();
+  EXPECT_EQ(message.text(), "small");
+  EXPECT_TRUE(trusted::record_of(message).empty());
 }
 
 }  // namespace
