@@ -497,14 +497,4 @@ void TcpTransport::throw_if_failed() const {
 
 std::size_t TcpTransport::max_in_place_bytes(Context) const { return kMaxFrameBytes; }
 
-std::string TcpTransport::describe() const {
-  return stream_.encrypted() ? "tcp inside TLS" : "tcp in clear";
-}
-
-void TcpTransport::add_stats(Stats& stats) const {
-  stats.credit_waits += credit_waits_.get();
-  stats.credit_returns += credit_returns_.get();
-  stats.reassembled_messages += reassembled_.get();
-}
-
 }  // namespace leat::detail

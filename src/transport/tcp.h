@@ -49,8 +49,14 @@ class TcpTransport final : public Transport {
   bool room_comes_silently() const override { return false; }
   std::size_t max_in_place_bytes(Context) const override;
   std::size_t max_message_bytes() const override { return max_message_bytes_; }
-  std::string describe() const override;
-  void add_stats(Stats& stats) const override;
+  std::string describe() const override {
+    return stream_.encrypted() ? "tcp inside TLS" : "tcp in clear";
+  }
+  void add_stats(Stats& stats) const override {
+    stats.credit_waits += credit_waits_.get();
+    stats.credit_returns += credit_returns_.get();
+    stats.reassembled_messages += reassembled_.get();
+  }
 
  private:
   enum class Kind : std::uint8_t { kMessage = 1, kAnnounce, kCredit, kEnd };
