@@ -88,9 +88,7 @@ class Devices {
         record.subspan(trusted::kHeaderBytes, record.size() - kRecordOverheadBytes);
     trusted::Proof proof;
     require(sender_.kernel().attest({.session = sender_.id()}, payload, proof), "attest");
-    std::memcpy(record.data(), proof.header.data(), proof.header.size());
-    std::memcpy(record.data() + record.size() - proof.mac.size(), proof.mac.data(),
-                proof.mac.size());
+    write_record(proof, payload, record);
   }
   void verify(std::span<const std::byte> record) {
     require(receiver_.kernel().verify(record, Kind::kSend), "verify");

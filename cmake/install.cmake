@@ -56,8 +56,11 @@ if(leat_man_pages)
 endif()
 if(TARGET leat-attestd)
   install(FILES ${PROJECT_SOURCE_DIR}/docs/man/leat-attestd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
-  # Where systemd finds units of packages, below any prefix.
-  configure_file(${PROJECT_SOURCE_DIR}/src/attestd/leat-attestd.service.in ${PROJECT_BINARY_DIR}/leat-attestd.service @ONLY)
+  # Where systemd finds units of packages, below any prefix. systemd wants whole paths: of the prefix that is installed to.
+  install(CODE "
+    set(leat_bindir \"\${CMAKE_INSTALL_PREFIX}\")
+    cmake_path(APPEND leat_bindir \"${CMAKE_INSTALL_BINDIR}\")
+    configure_file(${PROJECT_SOURCE_DIR}/src/attestd/leat-attestd.service.in ${PROJECT_BINARY_DIR}/leat-attestd.service @ONLY)")
   install(FILES ${PROJECT_BINARY_DIR}/leat-attestd.service DESTINATION lib/systemd/system)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/models DESTINATION ${CMAKE_INSTALL_DATADIR}/leat

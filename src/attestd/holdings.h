@@ -13,6 +13,7 @@
 
 #include "base/secret_memory.h"
 #include "leat/trusted/attestation.h"
+#include "leat/trusted/identity.h"
 
 namespace leat::attestd {
 
@@ -26,10 +27,14 @@ class Holdings {
   // for sessions that the kernel refuses.
   void begin(std::uint32_t device, std::uint64_t epoch);
   void provision(const trusted::Session& session);
+  // For replies to clients: an Ed25519 seed. Throws kInvalidArgument.
+  void take_reply_key(std::span<const std::byte> seed) { reply_key_.emplace(seed); }
   void enable();
 
   // Null: no sessions of its own.
   trusted::LocalKernel* device() const { return device_.get(); }
+  // Null: there is none.
+  const trusted::SigningKey* reply_key() const { return reply_key_ ? &*reply_key_ : nullptr; }
   // The key of connections on that session, empty if there is none; 0 is the key file's.
   std::span<const std::byte> channel_key(std::uint32_t session, trusted::Algorithm algorithm) const;
 
@@ -43,6 +48,7 @@ class Holdings {
             std::optional<trusted::Algorithm> algorithm);
 
   std::unique_ptr<trusted::LocalKernel> device_;
+  std::optional<trusted::SigningKey> reply_key_;
   std::map<std::uint32_t, ChannelKey> channel_keys_;
 };
 

@@ -41,6 +41,7 @@ void take_sessions(trusted::remote::KernelEnd& controller, Holdings& holdings) {
   {
     const trusted::remote::Secrets secrets = controller.receive_secrets(deadline);
     holdings.begin(secrets.device, secrets.epoch);
+    if (!secrets.reply_key.empty()) holdings.take_reply_key(secrets.reply_key);
     for (const SessionSecret& secret : secrets.sessions)
       holdings.provision(session_of(secret, secrets.device));
   }

@@ -36,6 +36,10 @@ bool is_plain(const Request& request) {
     case Operation::kVerifyStateless:
       used.kind = request.kind;
       break;
+    case Operation::kSign:
+      used.kind = request.kind;
+      used.kernel = trusted::detail::kDeviceKernel;
+      break;
     case Operation::kCounters:
       used.stream = request.stream;
       used.session = request.session;
@@ -97,15 +101,23 @@ Verdict Requests::obey(const Request& request, std::span<const std::byte> data,
       return verdict;
     }
     case Operation::kVerify:
-    case Operation::kVerifyStateless: {
+    case Operation::kVerifyStateless:
+    case Operation::kSign: {
       trusted::RecordHeader header;
       const Verdict format = trusted::detail::read_header(data, header);
       if (format != Verdict::kOk) return format;
       LocalKernel* kernel = kernel_of(request.kernel, header.session);
       if (kernel == nullptr) return Verdict::kSession;
-      return static_cast<Operation>(request.operation) == Operation::kVerify
-                 ? kernel->verify(data, kind)
-                 : kernel->verify_stateless(data, kind);
+      if (static_cast<Operation>(request.operation) == Operation::kVerify)
+        return kernel->verify(data, kind);
+      const Verdict verdict = kernel->verify_stateless(data, kind);
+      if (verdict != Verdict::kOk ||
+          static_cast<Operation>(request.operation) == Operation::kVerifyStateless)
+        return verdict;
+      const trusted::SigningKey* key = holdings_.reply_key();
+      if (key == nullptr) return Verdict::kRole;
+      std::ranges::copy(key->sign(trusted::detail::to_be_signed(data)), out.begin());
+      return Verdict::kOk;
     }
     case Operation::kCounters: {
       LocalKernel* kernel = kernel_of(request.kernel, request.session);

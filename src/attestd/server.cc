@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pause.h"
+#include "base/spin_budget.h"
 #include "base/system_error.h"
 #include "base/unix_socket.h"
 #include "leat/error.h"
@@ -111,21 +112,25 @@ void Server::watch(int descriptor, unsigned events, int concerns) {
 void Server::run(int stop) {
   stop_ = stop;
   watch(stop, EPOLLIN, stop);
-  const bool sleeps = options_.spin.count() >= 0;
+  leat::detail::SpinBudget spin(options_.spin);
   constexpr Clock::time_point kBusy{};
-  Clock::time_point idle_since = kBusy, last_look = kBusy;
+  Clock::time_point sleep_from = kBusy, last_look = kBusy;
   for (unsigned rounds = 1;; ++rounds) {
     if (take_turns()) {
-      idle_since = kBusy;
+      // Late, if another process had the processor meanwhile.
+      if (sleep_from != kBusy) spin.learn(Clock::now() < sleep_from);
+      sleep_from = kBusy;
     } else {
       leat::detail::pause();
     }
     if (rounds % kRoundsPerClock != 0) continue;
     const auto now = Clock::now();
-    if (idle_since == kBusy) idle_since = now;
-    if (sleeps && now - idle_since >= options_.spin) {
+    if (sleep_from == kBusy)
+      sleep_from = spin.endless() ? leat::detail::kNoDeadline : now + spin.next();
+    if (now >= sleep_from) {
+      spin.learn(false);
       if (!sleep()) return;
-      idle_since = kBusy;
+      sleep_from = kBusy;
     } else if (now - last_look >= kLookEvery) {
       if (!handle_events(0)) return;
       last_look = now;

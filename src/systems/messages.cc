@@ -184,9 +184,7 @@ Bytes attest(AttestationKernel& kernel, const Statement& statement, View payload
     throw Error(ErrorCode::kUnavailable,
                 "the attestation kernel does not attest: " + std::string(to_string(verdict)));
   Bytes record(payload.size() + kRecordOverheadBytes);
-  std::ranges::copy(proof.header, record.begin());
-  std::ranges::copy(payload, record.begin() + kHeaderBytes);
-  std::ranges::copy(proof.mac, record.end() - kMacSlotBytes);
+  write_record(proof, payload, record);
   return record;
 }
 

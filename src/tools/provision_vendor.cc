@@ -164,16 +164,17 @@ void run(const VendorRun& command, bool json) {
     check_crypto(EVP_PKEY_get_raw_public_key(key_from_seed(secrets[i].reply_key).get(),
                                              reply_key.data(), &bytes),
                  "EVP_PKEY_get_raw_public_key");
+    const std::string reply_text = hex_of(std::as_bytes(std::span(reply_key)));
     devices.push_back({{"device", plan.devices[i].device},
                        {"address", plan.devices[i].address},
                        {"boot", hex_of(claims.boot)},
                        {"firmware", claims.firmware_version},
                        {"measurement", hex_of(claims.measurement)},
-                       {"reply_key", hex_of(std::as_bytes(std::span(reply_key)))},
+                       {"reply_key", reply_text},
                        {"sessions", secrets[i].sessions.size()}});
     text += "\n  device " + std::to_string(plan.devices[i].device) + " at " +
             plan.devices[i].address + ": attested, " + std::to_string(secrets[i].sessions.size()) +
-            " sessions, enabled";
+            " sessions, enabled; signs replies with " + reply_text;
   }
   print({{"epoch", epoch}, {"devices", std::move(devices)}, {"sessions", plan.sessions.size()}},
         text, json);

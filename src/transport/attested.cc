@@ -14,7 +14,6 @@ namespace {
 
 using trusted::kHeaderBytes;
 using trusted::Kind;
-using trusted::kMacSlotBytes;
 using trusted::kRecordOverheadBytes;
 using trusted::Proof;
 using trusted::RecordHeader;
@@ -24,11 +23,9 @@ using trusted::Verdict;
 constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
 constexpr std::size_t kLeastBufferBytes = 4096;
 
-void put_together(const Proof& proof, std::span<const std::byte> payload,
-                  std::span<std::byte> record) {
-  std::memcpy(record.data(), proof.header.data(), kHeaderBytes);
-  if (!payload.empty()) std::memcpy(record.data() + kHeaderBytes, payload.data(), payload.size());
-  std::memcpy(record.data() + kHeaderBytes + payload.size(), proof.mac.data(), kMacSlotBytes);
+[[noreturn]] void refuse_out_of_memory() {
+  throw Error(ErrorCode::kResource, "out of memory for a message that has arrived, which is lost",
+              "Lower max_message_bytes, and connect anew.");
 }
 
 }  // namespace
@@ -50,7 +47,13 @@ void AttestedTransport::Buffer::shrink() noexcept {
 
 AttestedTransport::AttestedTransport(std::unique_ptr<Transport> inner,
                                      trusted::detail::ChannelSession session)
-    : inner_(std::move(inner)), session_(std::move(session)) {}
+    : inner_(std::move(inner)), session_(std::move(session)) {
+  kinds_.fill(Kind::kSend);
+}
+
+MemoryRegion& AttestedTransport::keep(std::unique_ptr<MemoryRegion> region) {
+  return *kept_.emplace_back(std::move(region));
+}
 
 std::vector<std::byte> AttestedTransport::setup() const {
   std::vector<std::byte> bytes(session_.offer().begin(), session_.offer().end());
@@ -70,13 +73,32 @@ void AttestedTransport::start(std::span<const std::byte> peer_setup) {
 bool AttestedTransport::try_send(std::span<const std::byte> message, Context context) {
   if (reserved_.memory.data() != nullptr && reserved_.context == context) [[unlikely]]
     refuse_while_reserved(context);
-  return send(message, context, Kind::kSend);
+  check_kind(context, Kind::kSend);
+  return send(message, statement(context, Kind::kSend));
 }
 
-bool AttestedTransport::send(std::span<const std::byte> message, Context context, Kind kind) {
+bool AttestedTransport::try_write(std::span<const std::byte> bytes, Context context,
+                                  std::uint32_t slot, std::uint64_t offset) {
+  check_kind(context, Kind::kWrite);
+  trusted::Statement write = statement(context, Kind::kWrite);
+  write.slot = slot;
+  write.offset = offset;
+  return send(bytes, write);
+}
+
+void AttestedTransport::check_kind(Context context, Kind kind) const {
+  if (kinds_[context] != kind) [[unlikely]]
+    throw Error(ErrorCode::kInvalidArgument,
+                "context " + std::to_string(context) + " is that of a memory's writes",
+                "Send messages in another one.");
+}
+
+bool AttestedTransport::send(std::span<const std::byte> message,
+                             const trusted::Statement& statement) {
+  const Context context = statement.stream;
   Waiting& waiting = waiting_[context];
   if (!waiting.record.empty()) [[unlikely]] {
-    check_same(message, waiting);
+    check_same(message, statement, waiting);
     return send_waiting(context);
   }
   if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
@@ -89,9 +111,7 @@ bool AttestedTransport::send(std::span<const std::byte> message, Context context
   }
 
   Proof proof;
-  const Verdict verdict = session_.kernel().attest(
-      {.session = session_.id(), .kind = kind, .stream = static_cast<std::uint8_t>(context)},
-      message, proof);
+  const Verdict verdict = session_.kernel().attest(statement, message, proof);
   if (verdict != Verdict::kOk) [[unlikely]] {
     if (in_place) inner_->abandon();
     throw Error(ErrorCode::kUnavailable,
@@ -99,13 +119,13 @@ bool AttestedTransport::send(std::span<const std::byte> message, Context context
   }
   // What is attested is the caller's message, not what stands in memory that the peer can write.
   if (in_place) {
-    put_together(proof, message, place);
+    trusted::write_record(proof, message, place);
     if (commit_place(place, context)) [[likely]]
       return true;
     if (in_place_) return false;
   }
   const auto record = waiting.buffer.take(record_bytes);
-  put_together(proof, message, record);
+  trusted::write_record(proof, message, record);
   waiting.record = record;
   return !in_place && send_waiting(context);
 }
@@ -139,10 +159,12 @@ bool AttestedTransport::send_waiting(Context context) {
 }
 
 void AttestedTransport::check_same(std::span<const std::byte> message,
-                                   const Waiting& waiting) const {
+                                   const trusted::Statement& statement, const Waiting& waiting) {
   const auto before = trusted::payload_of(waiting.record);
+  const auto header = trusted::read_header(waiting.record);
   // A large one in pieces is asked for often: its size must do, as without attestation.
-  if (message.size() == before.size() &&
+  if (header->slot == statement.slot && header->offset == statement.offset &&
+      message.size() == before.size() &&
       (message.size() > kKeptBytes || std::ranges::equal(message, before)))
     return;
   throw Error(ErrorCode::kInvalidArgument,
@@ -156,6 +178,7 @@ std::span<std::byte> AttestedTransport::try_reserve(std::size_t bytes, Context c
                 "cannot reserve " + std::to_string(bytes) + " bytes: at most " +
                     std::to_string(max_in_place_bytes(context)) + " fit in place",
                 "Use send().");
+  check_kind(context, Kind::kSend);
   const std::size_t waiting = waiting_[context].record.size();
   if (reserved_.memory.data() != nullptr || waiting > inner_->max_in_place_bytes(context))
     throw Error(ErrorCode::kInvalidArgument, "reserve: an earlier send or reservation of context " +
@@ -171,7 +194,7 @@ bool AttestedTransport::try_commit(std::size_t bytes) {
   if (reserved_.memory.data() == nullptr || bytes > reserved_.memory.size())
     throw Error(ErrorCode::kInvalidArgument,
                 "commit of " + std::to_string(bytes) + " bytes without a reservation of that size");
-  if (!send(reserved_.memory.first(bytes), reserved_.context, Kind::kSend)) return false;
+  if (!send(reserved_.memory.first(bytes), statement(reserved_.context, Kind::kSend))) return false;
   reserved_ = {};
   return true;
 }
@@ -185,7 +208,7 @@ bool AttestedTransport::try_end() {
       if (!send_waiting(context)) return false;
       if (is_end) continue;
     }
-    if (!send({}, context, Kind::kEnd)) return false;
+    if (!send({}, statement(context, Kind::kEnd))) return false;
   }
   return inner_->try_end();
 }
@@ -194,6 +217,7 @@ bool AttestedTransport::try_end() {
 
 ReceiveResult AttestedTransport::try_receive(Context context, Delivery& delivery) {
   for (;;) {
+    const std::uint64_t ticket = free_ticket();
     Delivery outer;
     const ReceiveResult result = inner_->try_receive(context, outer);
     if (result == ReceiveResult::kNothing) return result;
@@ -204,20 +228,8 @@ ReceiveResult AttestedTransport::try_receive(Context context, Delivery& delivery
                       " is not attested: messages are missing",
                   "Someone between the two sides has changed or removed messages.");
     }
-    if (free_.empty()) {
-      free_.reserve(buffers_.size() + 1);  // release() has room for every ticket
-      free_.push_back(buffers_.size());
-      buffers_.emplace_back();
-    }
-    const std::uint64_t ticket = free_.back();
     // First the copy, then the proof, and what is handed out is the copy.
-    const auto record = buffers_[ticket].take(outer.bytes);
-    const std::byte* bytes = outer.heap              ? outer.heap.get()
-                             : outer.data != nullptr ? outer.data
-                                                     : outer.small.data();
-    if (outer.bytes != 0) std::memcpy(record.data(), bytes, outer.bytes);
-    if (outer.must_release) inner_->release(outer);
-
+    const auto record = copy_of(outer, ticket);
     RecordHeader header;
     if (!admit(record, context, header)) {
       buffers_[ticket].shrink();
@@ -237,6 +249,33 @@ ReceiveResult AttestedTransport::try_receive(Context context, Delivery& delivery
   }
 }
 
+// Of the buffer that the next message goes to, before that is taken off the inner transport.
+std::uint64_t AttestedTransport::free_ticket() {
+  if (out_of_memory_) [[unlikely]]
+    refuse_out_of_memory();
+  if (free_.empty()) {
+    buffers_.reserve(buffers_.size() + 1);
+    free_.reserve(buffers_.size() + 1);  // release() has room for every ticket
+    free_.push_back(buffers_.size());
+    buffers_.emplace_back();
+  }
+  return free_.back();
+}
+
+std::span<const std::byte> AttestedTransport::copy_of(Delivery& delivery,
+                                                      std::uint64_t ticket) try {
+  const auto record = buffers_[ticket].take(delivery.bytes);
+  const std::byte* bytes = delivery.heap              ? delivery.heap.get()
+                           : delivery.data != nullptr ? delivery.data
+                                                      : delivery.small.data();
+  if (delivery.bytes != 0) std::memcpy(record.data(), bytes, delivery.bytes);
+  if (delivery.must_release) inner_->release(delivery);
+  return record;
+} catch (const std::bad_alloc&) {
+  out_of_memory_ = true;
+  refuse_out_of_memory();
+}
+
 bool AttestedTransport::admit(std::span<const std::byte> record, Context context,
                               RecordHeader& header) {
   const auto read = trusted::read_header(record);
@@ -245,7 +284,7 @@ bool AttestedTransport::admit(std::span<const std::byte> record, Context context
     header = *read;
     if (header.session != session_.id() || header.stream != context) {
       verdict = Verdict::kSession;
-    } else if (header.kind != Kind::kSend && header.kind != Kind::kEnd) {
+    } else if (header.kind != kinds_[context] && header.kind != Kind::kEnd) {
       verdict = Verdict::kKind;
     } else {
       verdict = session_.kernel().verify(record, header.kind);

@@ -23,6 +23,9 @@ namespace leat::detail {
 //
 // A message for which try_send returned false may have its counter already: call again with the
 // same message, as for a large one; another one throws kInvalidArgument.
+//
+// A context may be given to writes into a memory (leat/trusted/remote_memory.h): its records are
+// then of kind write, with slot and offset, and are delivered as messages are.
 class AttestedTransport final : public Transport {
  public:
   AttestedTransport(std::unique_ptr<Transport> inner, trusted::detail::ChannelSession session);
@@ -31,6 +34,17 @@ class AttestedTransport final : public Transport {
   static std::span<const std::byte> record_around(std::span<const std::byte> payload) {
     return {payload.data() - trusted::kHeaderBytes, payload.size() + trusted::kRecordOverheadBytes};
   }
+
+  // --- for a memory beside the messages
+  trusted::detail::ChannelSession& session() { return session_; }
+  // From now on `context` is for writes only. Before anything was sent or received there.
+  void take_writes(Context context) { kinds_[context] = trusted::Kind::kWrite; }
+  // As try_send, for a context of writes.
+  bool try_write(std::span<const std::byte> bytes, Context context, std::uint32_t slot,
+                 std::uint64_t offset);
+  RemoteReads* remote_reads() override { return inner_->remote_reads(); }
+  // Lives as long as the connection, which may go on when its user has closed it.
+  MemoryRegion& keep(std::unique_ptr<MemoryRegion> region);
 
   std::vector<std::byte> setup() const override;
   void start(std::span<const std::byte> peer_setup) override;
@@ -75,15 +89,24 @@ class AttestedTransport final : public Transport {
     std::span<const std::byte> record;  // empty: none
   };
 
-  bool send(std::span<const std::byte> message, Context context, trusted::Kind kind);
+  bool send(std::span<const std::byte> message, const trusted::Statement& statement);
+  trusted::Statement statement(Context context, trusted::Kind kind) const {
+    return {.session = session_.id(), .kind = kind, .stream = static_cast<std::uint8_t>(context)};
+  }
+  void check_kind(Context context, trusted::Kind kind) const;
   bool commit_place(std::span<const std::byte> record, Context context);
   bool send_waiting(Context context);
-  void check_same(std::span<const std::byte> message, const Waiting& waiting) const;
+  static void check_same(std::span<const std::byte> message, const trusted::Statement& statement,
+                         const Waiting& waiting);
+  std::uint64_t free_ticket();
+  std::span<const std::byte> copy_of(Delivery& delivery, std::uint64_t ticket);
   bool admit(std::span<const std::byte> record, Context context, trusted::RecordHeader& header);
   void refuse(trusted::Verdict why, Context context);
 
   const std::unique_ptr<Transport> inner_;
   trusted::detail::ChannelSession session_;
+  std::array<trusted::Kind, kContextCount> kinds_;  // what each context carries, ends apart
+  std::vector<std::unique_ptr<MemoryRegion>> kept_;
 
   // --- send side
   std::array<Waiting, kContextCount> waiting_;
@@ -99,6 +122,7 @@ class AttestedTransport final : public Transport {
   std::array<bool, kContextCount> ended_{};
   Counter refused_;
   bool told_ = false;
+  bool out_of_memory_ = false;  // a message is lost, so nothing after it is handed out
 };
 
 }  // namespace leat::detail

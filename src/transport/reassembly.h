@@ -4,31 +4,42 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
+#include <string>
 
 #include "leat/error.h"
 #include "transport/transport.h"
 
 namespace leat::detail {
 
+// Threads: the receive side's. Where there is no memory for a message it is lost, and so says every
+// later call: what follows must not pass for it, nor be handed out in its place.
 class Reassembly {
  public:
-  bool active() const { return memory_ != nullptr; }
+  bool active() const { return memory_ != nullptr || lost_; }
 
-  // `total` comes from the peer and was checked against max_message_bytes.
+  // `total` comes from the peer and was checked against max_message_bytes. Throws kResource.
   void begin(std::size_t total) {
+    total_ = total;
+    filled_ = 0;
     try {
       memory_ = std::make_unique_for_overwrite<std::byte[]>(total);
     } catch (const std::bad_alloc&) {
-      throw Error(ErrorCode::kResource,
-                  "out of memory for a message of " + std::to_string(total) + " bytes",
-                  "Lower max_message_bytes, or send smaller messages.");
+      lost_ = true;
     }
-    total_ = total;
-    filled_ = 0;
+    check();
+  }
+  // Throws kResource if a message was lost.
+  void check() const {
+    if (lost_) [[unlikely]]
+      throw Error(ErrorCode::kResource,
+                  "out of memory for a message of " + std::to_string(total_) + " bytes",
+                  "Lower max_message_bytes, or send smaller messages; and connect anew.");
   }
   // False: the piece is larger than what is missing.
   [[nodiscard]] bool add(std::span<const std::byte> piece) {
+    check();
     if (piece.size() > total_ - filled_) return false;
     std::memcpy(memory_.get() + filled_, piece.data(), piece.size());
     filled_ += piece.size();
@@ -53,6 +64,7 @@ class Reassembly {
   std::unique_ptr<std::byte[]> memory_;
   std::size_t total_ = 0;
   std::size_t filled_ = 0;
+  bool lost_ = false;
 };
 
 }  // namespace leat::detail

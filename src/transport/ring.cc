@@ -12,7 +12,7 @@
 namespace leat::detail {
 namespace {
 
-constexpr std::uint64_t kFlushId = 1;
+constexpr std::uint64_t kFlushId = 1, kReadId = 2;
 // Look for failed sends at every so many messages; blocked senders look at each try.
 constexpr std::uint64_t kMessagesPerErrorPoll = 64;
 
@@ -219,6 +219,25 @@ bool RingTransport::try_flush() {
   return !flush_posted_ && flushed_ == messages_sent_;
 }
 
+bool RingTransport::try_read(const RemoteRegion& from, const MemoryRegion& to) {
+  if (!try_finish_read()) return false;
+  SendRequest request;
+  request.id = kReadId;
+  request.opcode = Opcode::kRead;
+  request.local = to.memory().data();
+  request.bytes = from.bytes;
+  request.local_key = to.local_key();
+  request.remote_address = from.address;
+  request.remote_key = from.key;
+  read_posted_ = queue_pair_->post_send({&request, 1}) != 0;
+  return read_posted_;
+}
+
+bool RingTransport::try_finish_read() {
+  poll_send_errors();
+  return !read_posted_;
+}
+
 void RingTransport::poll_send_errors() {
   std::array<Completion, 16> completions;
   while (send_error_.empty()) {
@@ -229,6 +248,8 @@ void RingTransport::poll_send_errors() {
       } else if (completions[i].id == kFlushId) {
         flush_posted_ = false;
         flushed_ = flush_wanted_;
+      } else if (completions[i].id == kReadId) {
+        read_posted_ = false;
       }
     }
     if (count < completions.size()) break;
@@ -269,6 +290,7 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
         hand_out(context, delivery, count == 1 ? polled_[0].payload : nullptr);
     if (result != ReceiveResult::kNothing) return result;
   }
+  large_[context].check();
   check_receiving();
   if (!ended_) return ReceiveResult::kNothing;
   if (large_[context].active()) nonsense("the end within a message");
@@ -300,7 +322,7 @@ bool RingTransport::pass(const Completion& completion, Context context, Delivery
     delivery.data = nullptr;
     return_space(context);
   } else {
-    if (receiver.waiting() || !receiver.arrive(unit, completion.bytes, false)) return false;
+    if (receiver.waiting() || !take_arrival(receiver, unit, completion.bytes, false)) return false;
     static_cast<void>(receiver.hand_out(delivery.ticket));
     delivery.data = memory;
     delivery.must_release = true;
@@ -333,9 +355,18 @@ void RingTransport::arrived(const Completion& completion) {
   if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");
   const std::uint64_t unit =
       announces ? receiver.due(1) : place - layout_.first_unit(context);  // wraps if before it
-  if (!receiver.arrive(unit, completion.bytes, announces))
+  if (!take_arrival(receiver, unit, completion.bytes, announces))
     nonsense("a message of " + std::to_string(completion.bytes) + " bytes at place " +
              std::to_string(place) + " of context " + std::to_string(context));
+}
+
+// What cannot be remembered is lost, and all that comes after it.
+bool RingTransport::take_arrival(RingReceiver& receiver, std::uint64_t unit, std::size_t bytes,
+                                 bool announces) try {
+  return receiver.arrive(unit, bytes, announces);
+} catch (const std::bad_alloc&) {
+  receive_error_ = "out of memory";  // short enough to need none
+  throw Error(ErrorCode::kResource, "out of memory for what has arrived", "Connect anew.");
 }
 
 // The next waiting arrival of that context, or as much of a large message as has come.

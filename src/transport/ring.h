@@ -18,6 +18,7 @@
 #include "base/counter.h"
 #include "proto/ring.h"
 #include "transport/reassembly.h"
+#include "transport/remote_reads.h"
 #include "transport/transport.h"
 
 namespace leat::detail {
@@ -32,7 +33,7 @@ struct RingOptions {
   QueueDepths depths;  // with which the queue pair was made
 };
 
-class RingTransport : public Transport {
+class RingTransport : public Transport, private RemoteReads {
  public:
   // Allocates the rings and posts the receives: the peer may send once it has setup(). Throws
   // kResource.
@@ -52,6 +53,7 @@ class RingTransport : public Transport {
   ReceiveResult try_receive(Context context, Delivery& delivery) override;
   bool pending() const override;
   void release(Delivery& delivery) noexcept override;
+  RemoteReads* remote_reads() override { return this; }
   void arm(Side side) override { queue_pair_->arm(side); }
   int event_fd(Side side) const override { return queue_pair_->event_fd(side); }
   bool room_comes_silently() const override { return true; }
@@ -112,6 +114,12 @@ class RingTransport : public Transport {
     bool in_peer_memory = false;
   };
 
+  // --- RemoteReads
+  std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned access) override;
+  std::size_t max_read_bytes() const override { return limits_.max_request_bytes; }
+  bool try_read(const RemoteRegion& from, const MemoryRegion& to) override;
+  bool try_finish_read() override;
+
   // send side
   bool find_place(std::size_t bytes, Context context, RingSender::Place& place);
   bool post(std::span<const std::byte> message, Context context, const RingSender::Place& place,
@@ -126,6 +134,7 @@ class RingTransport : public Transport {
   // receive side
   bool pass(const Completion& completion, Context context, Delivery& delivery);
   void arrived(const Completion& completion);
+  bool take_arrival(RingReceiver& receiver, std::uint64_t unit, std::size_t bytes, bool announces);
   ReceiveResult hand_out(Context context, Delivery& delivery, const std::byte* payload);
   void replace_receives();
   void return_space(Context context) noexcept;
@@ -161,6 +170,7 @@ class RingTransport : public Transport {
   std::uint64_t flush_wanted_ = 0;  // value of messages_sent_ that the posted flush covers
   std::uint64_t flushed_ = 0;       // and the one that is known to be covered
   bool flush_posted_ = false;
+  bool read_posted_ = false;
   std::string send_error_;
 
   // --- receive side

@@ -64,6 +64,10 @@ RingTransport::RingTransport(std::unique_ptr<Device> device, std::unique_ptr<Que
   post_receives(*queue_pair_, blank_receives_);
 }
 
+std::unique_ptr<MemoryRegion> RingTransport::allocate(std::size_t bytes, unsigned access) {
+  return device_->allocate(bytes, access);
+}
+
 std::vector<std::byte> RingTransport::setup() const {
   const RemoteRegion region = region_->remote();
   const Setup setup{region.address,         region.bytes,        layout_.ring_bytes(),

@@ -276,6 +276,7 @@ void SlotTransport::fail_sending(const std::string& what) {
 // --- receive side
 
 ReceiveResult SlotTransport::nothing_waits(Context context) {
+  large_[context].check();
   if (ended(context)) {
     if (large_[context].active()) nonsense("the end within a message");
     return ReceiveResult::kEnd;

@@ -269,7 +269,11 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
       if (state.large.active() || frame.announced > max_message_bytes_)
         fail(ErrorCode::kProtocol,
              "the peer announced a message of " + std::to_string(frame.announced) + " bytes");
-      state.large.begin(frame.announced);
+      try {
+        state.large.begin(frame.announced);
+      } catch (const Error& error) {
+        fail(error.code(), error.what());
+      }
     } else if (!state.large.add({frame.payload.get(), frame.bytes})) {
       fail(ErrorCode::kProtocol, "the peer sent more bytes than it announced");
     }
@@ -418,7 +422,8 @@ void TcpTransport::choose_target() {
       fail(ErrorCode::kProtocol, "the peer sent more bytes than it announced");
     return;
   }
-  frame_.payload = std::make_unique_for_overwrite<std::byte[]>(frame_.bytes);
+  frame_.payload.reset(new (std::nothrow) std::byte[frame_.bytes]);
+  if (frame_.payload == nullptr) fail(ErrorCode::kResource, "out of memory for a message");
   frame_.target = frame_.payload.get();
 }
 

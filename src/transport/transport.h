@@ -15,6 +15,8 @@
 
 namespace leat::detail {
 
+class RemoteReads;
+
 // A message handed out by Transport::try_receive. Its bytes are where the device put them; or in
 // `small`, a copy, for one of a few dozen bytes; or in `heap`, which `data` then points to.
 struct Delivery {
@@ -88,6 +90,9 @@ class Transport {
   // say that they would block, although messages may wait here; a peer that has gone ends it soon.
   // Any thread.
   virtual bool resuming() const { return false; }
+
+  // Null: no reads of the peer's memory go beside this transport's messages.
+  virtual RemoteReads* remote_reads() { return nullptr; }
 
   // --- waiting: as in QueuePair
   virtual void arm(Side side) = 0;

@@ -33,14 +33,23 @@ std::unique_ptr<LocalKernel> make_channel_kernel(std::span<const std::byte> key,
   const leat::detail::SecretMemory session_key(kMinKeyBytes);
   derive_key(key, purpose, session_key.span());
 
+  const leat::detail::SecretMemory published_key(kMinKeyBytes);
+  derive_key(session_key.span(), std::as_bytes(std::span("leat published")), published_key.span());
+
   auto kernel = std::make_unique<LocalKernel>(channel_device(active), kChannelEpoch);
-  const Verdict verdict = kernel->provision({.id = kChannelSession,
-                                             .role = Role::kPair,
-                                             .algorithm = algorithm,
-                                             .peer = channel_device(!active),
-                                             .streams = kStreams,
-                                             .key = session_key.span()});
-  if (verdict != Verdict::kOk || kernel->enable() != Verdict::kOk)
+  const auto provision = [&](std::uint32_t id, std::uint8_t streams,
+                             std::span<const std::byte> with_key) {
+    return kernel->provision({.id = id,
+                              .role = Role::kPair,
+                              .algorithm = algorithm,
+                              .peer = channel_device(!active),
+                              .streams = streams,
+                              .key = with_key});
+  };
+  Verdict verdict = provision(kChannelSession, kStreams, session_key.span());
+  if (verdict == Verdict::kOk) verdict = provision(kPublishedSession, 1, published_key.span());
+  if (verdict == Verdict::kOk) verdict = kernel->enable();
+  if (verdict != Verdict::kOk)
     throw Error(ErrorCode::kSystem,
                 "the attestation kernel refuses its session: " + std::string(to_string(verdict)));
   return kernel;

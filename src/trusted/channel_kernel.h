@@ -17,6 +17,9 @@ using Nonce = std::array<std::byte, kNonceBytes>;
 
 // Of every connection's kernel; what differs from one to the next is the key.
 inline constexpr std::uint32_t kChannelSession = 1;
+// What each side publishes for the other to read; it has no order, so its counters are apart from
+// those of messages.
+inline constexpr std::uint32_t kPublishedSession = 2;
 inline constexpr std::uint64_t kChannelEpoch = 1;
 constexpr std::uint32_t channel_device(bool active) { return active ? 1 : 2; }
 

@@ -88,6 +88,25 @@ Verdict IsolatedKernel::verify_stateless(std::span<const std::byte> record,
                           record, reply);
 }
 
+Verdict IsolatedKernel::sign(std::span<const std::byte> record, Kind expected,
+                             Signature& signature) noexcept {
+  Reply reply;
+  const Verdict verdict = connection_->ask({.operation = number_of(Operation::kSign),
+                                            .kind = static_cast<std::uint8_t>(expected),
+                                            .kernel = kernel_},
+                                           record, reply);
+  if (verdict == Verdict::kOk)
+    std::ranges::copy(std::span(reply.data).first(signature.size()), signature.begin());
+  return verdict;
+}
+
+bool is_signed(const PublicKey& reply_key, std::span<const std::byte> record,
+               std::span<const std::byte> signature) {
+  constexpr PartyId kDevice = 1;
+  const Directory directory({{.id = kDevice, .key = reply_key, .address = {}}});
+  return read_header(record) && directory.verify(kDevice, detail::to_be_signed(record), signature);
+}
+
 std::optional<Counters> IsolatedKernel::counters(std::uint32_t session,
                                                  std::uint8_t stream) noexcept {
   Reply reply;

@@ -154,6 +154,8 @@ bool KernelConnection::wait(const Ready& ready, const Sleep& sleep) noexcept {
     leat::detail::pause();
   }
   const auto start = Clock::now();
+  const auto sleep_from = spin_.endless() ? leat::detail::kNoDeadline : start + spin_.next();
+  bool slept = false;
   auto look = start + kLookEvery;
   for (;;) {
     const auto now = Clock::now();
@@ -164,9 +166,15 @@ bool KernelConnection::wait(const Ready& ready, const Sleep& sleep) noexcept {
       if (dead_) return ready();
       look = now + kLookEvery;
     }
-    if (spin_.count() >= 0 && now - start >= spin_) sleep();
+    if (now >= sleep_from) {
+      sleep();
+      slept = true;
+    }
     for (int i = 0; i < kSpinsBetweenClocks; ++i) {
-      if (ready()) return true;
+      if (ready()) {
+        spin_.learn(!slept);
+        return true;
+      }
       if (dead_.load(std::memory_order_relaxed)) return false;
       leat::detail::pause();
     }

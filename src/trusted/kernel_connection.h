@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/fork.h"
 #include "base/mapped_memory.h"
+#include "base/spin_budget.h"
 #include "leat/trusted/attestation.h"
 #include "trusted/kernel_ring.h"
 
@@ -25,7 +26,8 @@ class KernelConnection {
  public:
   static constexpr std::chrono::seconds kPatience{10};
 
-  // `path`: the daemon's socket. `spin`: how long to wait before sleeping; negative: never sleep.
+  // `path`: the daemon's socket. `spin`: how long to wait before sleeping, at most; negative: never
+  // sleep.
   // Throws kUnavailable with the reason, kVersion, kProtocol, kAuthentication, kResource.
   KernelConnection(const std::string& path, std::chrono::microseconds spin);
   ~KernelConnection();
@@ -52,7 +54,7 @@ class KernelConnection {
   template <typename Ready, typename Sleep>
   bool wait(const Ready& ready, const Sleep& sleep) noexcept;
 
-  const std::chrono::microseconds spin_;
+  leat::detail::SpinBudget spin_;
   const leat::detail::MadeHere made_here_;
   leat::detail::Fd socket_;
   leat::detail::Fd wake_;

@@ -10,6 +10,15 @@ constexpr std::size_t kUsedBytes = 4 + 1 + 3 + 4 + 4 + 4 + 8;
 
 }  // namespace
 
+std::vector<std::byte> to_be_signed(std::span<const std::byte> record) {
+  constexpr std::size_t kPurposeBytes = 14;
+  std::vector<std::byte> bytes(kPurposeBytes + record.size());
+  leat::detail::WireWriter writer(bytes);
+  writer.text("leat-signed-v1", kPurposeBytes);
+  writer.bytes(record, record.size());
+  return bytes;
+}
+
 std::array<std::byte, kWelcomeBytes> encode(const Welcome& welcome) noexcept {
   std::array<std::byte, kWelcomeBytes> message{};
   leat::detail::WireWriter writer(message);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "leat/trusted/attestation.h"
 
@@ -25,6 +26,7 @@ enum class Operation : std::uint8_t {
   kOpen = 6,             // a session for one connection; reply: its kernel's number, our nonce
   kBegin = 7,            // data: the peer's nonce
   kClose = 8,
+  kSign = 9,  // data: a record; reply: a signature
 };
 
 // The device's own sessions; other numbers are those of connections, as kOpen gave them.
@@ -98,6 +100,9 @@ struct RingShape {
             at + sizeof(RequestHalf) + sizeof(ReplyHalf)};
   }
 };
+
+// What the reply key signs: nothing else that this key could sign begins so.
+std::vector<std::byte> to_be_signed(std::span<const std::byte> record);
 
 // The one message on the unix socket, from the daemon, with two descriptors: the memory, and the
 // event that wakes the daemon. A client that sends anything is cut off.

@@ -90,8 +90,7 @@ std::vector<std::byte> send(AttestationKernel& kernel, const Statement& statemen
   if (verdict != Verdict::kOk)
     throw Error(ErrorCode::kUnavailable,
                 "cannot attest a message: " + std::string(to_string(verdict)));
-  std::ranges::copy(proof.header, record.begin());
-  std::ranges::copy(proof.mac, record.end() - kMacSlotBytes);
+  write_record(proof, payload, record);
   return record;
 }
 

@@ -82,6 +82,14 @@ void write_header(const RecordHeader& header, std::span<std::byte, kHeaderBytes>
 
 }  // namespace detail
 
+void write_record(const Proof& proof, std::span<const std::byte> payload,
+                  std::span<std::byte> record) noexcept {
+  std::ranges::copy(proof.header, record.begin());
+  std::byte* place = record.data() + kHeaderBytes;
+  if (payload.data() != place) std::ranges::copy(payload, place);
+  std::ranges::copy(proof.mac, record.last(kMacSlotBytes).begin());
+}
+
 std::optional<RecordHeader> read_header(std::span<const std::byte> record) noexcept {
   RecordHeader header;
   if (detail::read_header(record, header) != Verdict::kOk) return std::nullopt;

@@ -42,12 +42,15 @@ needs_leat() {
 
 # Installs to one place and moves it to another: nothing installed may know where it was, or where it was built.
 check_install() {
-  local known
+  local known unit=$prefix/lib/systemd/system/leat-attestd.service
   rm -rf "$prefix" "$work/elsewhere"
   cmake --install "$build" --prefix "$work/elsewhere"
   mv "$work/elsewhere" "$prefix"
-  known=$(grep -rIlF -e "$(realpath "$source")" -e "$work/elsewhere" -e spdlog "$prefix" || true)
+  known=$(grep -rIlF --exclude="${unit##*/}" -e "$(realpath "$source")" -e "$work/elsewhere" -e spdlog "$prefix" || true)
   [[ -z $known ]] || fail "these name spdlog or a folder of the build: $known"
+  # But systemd's unit names the program, and systemd wants whole paths.
+  [[ ! -x $prefix/bin/leat-attestd ]] || grep -q "^ExecStart=$work/elsewhere/bin/leat-attestd " "$unit" \
+    || fail "$unit starts no leat-attestd of the prefix: $(grep ExecStart "$unit")"
   [[ $(readelf -d "$prefix"/lib*/libleat.so) =~ libleat\.so\.[0-9]+\.[0-9]+\] ]] || fail "libleat.so has no versioned soname"
   if [[ -x $prefix/bin/leat-info ]]; then "$prefix/bin/leat-info" -v; fi
   if [[ -x $prefix/bin/leat-plan ]]; then "$prefix/bin/leat-plan" "$prefix/share/leat/models/secureml.json"; fi

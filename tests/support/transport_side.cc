@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 
 #include "base/system_error.h"
@@ -11,9 +12,11 @@
 #include "conn/resume.h"
 #include "conn/tcp.h"
 #include "leat/error.h"
+#include "support/channel_side.h"
 #include "support/devices.h"
 #include "support/link_pair.h"
 #include "support/scale.h"
+#include "transport/attested.h"
 #include "transport/batched.h"
 #include "transport/confirm_each.h"
 #include "verbs/device_table.h"
@@ -42,7 +45,18 @@ std::unique_ptr<Stream> connect_streams(Peer& peer, bool listens) {
 std::unique_ptr<Transport> make_transport(const TransportSetup& setup, const QueueDepths& depths,
                                           std::unique_ptr<Device> device,
                                           std::unique_ptr<QueuePair> queue_pair,
-                                          std::unique_ptr<Resumer> resumer) {
+                                          std::unique_ptr<Resumer> resumer, bool active) {
+  constexpr std::string_view kAttested = "attested+";
+  if (setup.transport.starts_with(kAttested)) {
+    TransportSetup inner = setup;
+    inner.transport.erase(0, kAttested.size());
+    constexpr auto kAlgorithm = trusted::Algorithm::kHmacSha256;
+    return std::make_unique<AttestedTransport>(
+        make_transport(inner, depths, std::move(device), std::move(queue_pair), std::move(resumer),
+                       active),
+        trusted::detail::ChannelSession(
+            trusted::detail::make_local_home(attest_key_file(), kAlgorithm), kAlgorithm, active));
+  }
   RingOptions ring = setup.ring;
   SlotOptions slots = setup.slots;
   ChunkedOptions chunks = setup.chunks;
@@ -75,8 +89,8 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
   }
   std::unique_ptr<Stream> stream = setup.resumes ? connect_streams(peer, offers) : nullptr;
   auto resumer = stream ? std::make_unique<Resumer>(*stream, !offers, depths) : nullptr;
-  auto transport =
-      make_transport(setup, depths, std::move(device), std::move(queue_pair), std::move(resumer));
+  auto transport = make_transport(setup, depths, std::move(device), std::move(queue_pair),
+                                  std::move(resumer), !offers);
   TransportSide side(peer, std::move(stream), std::move(transport));
   peer.tell(as_word(side.transport->setup()));
   const std::string peer_setup = peer.hear();

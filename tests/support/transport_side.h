@@ -59,7 +59,7 @@ using TransportBody = std::function<void(TransportSide&)>;
 
 struct TransportSetup {
   std::string device = "shm";
-  std::string transport = "ring";  // or "batched", "confirm-each", "chunked"
+  std::string transport = "ring";  // or "batched", "confirm-each", "chunked", "attested+..."
   FaultProfile first;
   FaultProfile second;
   RingOptions ring;

@@ -77,6 +77,17 @@ struct KernelsOf {
   const std::string& out;
 };
 
+// The public key of the device's replies, as the vendor's side printed it.
+trusted::PublicKey reply_key_of(const std::string& printed, unsigned device) {
+  const std::string before = "signs replies with ";
+  const std::size_t line = printed.find("device " + std::to_string(device) + " at ");
+  const std::size_t at = printed.find(before, line) + before.size();
+  trusted::PublicKey key{};
+  for (std::size_t i = 0; i < key.size(); ++i)
+    key[i] = static_cast<std::byte>(std::stoul(printed.substr(at + 2 * i, 2), nullptr, 16));
+  return key;
+}
+
 TEST(LeatProvision, WalkThroughEndsWithTheSameSessionsOnBothSides) {
   const ScratchFolder folder;
   const std::string script = folder.write("walk.sh", walk_through_with(LEAT_REMOTE_KERNEL));
@@ -139,6 +150,15 @@ TEST(LeatProvision, WalkThroughLeavesTwoKernelsThatAttestForEachOther) {
   EXPECT_EQ(second.verify(record, trusted::Kind::kSend), trusted::Verdict::kCounter);
   EXPECT_EQ(second.verify_stateless(record, trusted::Kind::kSend), trusted::Verdict::kOk);
   EXPECT_EQ(second.counters(2, 0).value_or(trusted::Counters{}).next_received, 1U);
+  // Signed for a client, who has no key of that session (TNIC, appendix C.1).
+  trusted::Signature signature{};
+  ASSERT_EQ(second.sign(record, trusted::Kind::kSend, signature), trusted::Verdict::kOk);
+  const trusted::PublicKey second_key = reply_key_of(result.out, 2);
+  EXPECT_TRUE(trusted::is_signed(second_key, record, signature));
+  EXPECT_FALSE(trusted::is_signed(reply_key_of(result.out, 1), record, signature));
+  record.back() ^= std::byte{1};
+  EXPECT_FALSE(trusted::is_signed(second_key, record, signature));
+  EXPECT_EQ(second.sign(record, trusted::Kind::kSend, signature), trusted::Verdict::kMac);
 }
 
 TEST(LeatProvision, JsonOfARunAndEpochsThatRise) {

@@ -34,9 +34,7 @@ inline std::string text_of(std::span<const std::byte> record) {
 
 inline Record put_together(const Proof& proof, std::span<const std::byte> payload) {
   Record record(payload.size() + kRecordOverheadBytes);
-  std::copy(proof.header.begin(), proof.header.end(), record.begin());
-  std::copy(payload.begin(), payload.end(), record.begin() + kHeaderBytes);
-  std::copy(proof.mac.begin(), proof.mac.end(), record.end() - kMacSlotBytes);
+  write_record(proof, payload, record);
   return record;
 }
 

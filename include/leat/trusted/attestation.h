@@ -128,6 +128,11 @@ struct Proof {
   std::array<std::byte, kMacSlotBytes> mac;
 };
 
+// Puts a record together: `record` is payload.size() + kRecordOverheadBytes long, and the payload
+// may stand at its place in it already.
+LEAT_EXPORT void write_record(const Proof& proof, std::span<const std::byte> payload,
+                              std::span<std::byte> record) noexcept;
+
 // Where a stream stands.
 struct Counters {
   std::uint64_t next_sent = 0;      // of the next attest

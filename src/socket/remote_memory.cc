@@ -1,0 +1,129 @@
+#include "leat/trusted/remote_memory.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "leat/error.h"
+#include "socket/channel_wait.h"
+#include "transport/verified_memory.h"
+
+namespace leat::trusted {
+
+using leat::detail::AttestedTransport;
+using leat::detail::ChannelCore;
+using leat::detail::Side;
+using leat::detail::VerifiedMemory;
+
+namespace {
+
+// A record that changes while it is read does not verify; a later look sees it whole, soon unless
+// who replaces it was interrupted.
+constexpr int kLooksAtOnce = 16;
+constexpr auto kNapBetweenLooks = std::chrono::microseconds(100);
+constexpr auto kPatience = std::chrono::milliseconds(100);
+
+AttestedTransport& attested(Channel& channel) {
+  auto* transport =
+      dynamic_cast<AttestedTransport*>(ChannelCore::of(channel).connection().transport.get());
+  if (transport == nullptr)
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "remote memory needs a transport attested+..., this channel's is " + channel.transport(),
+        "Set transport=attested+ring on both sides.");
+  return *transport;
+}
+
+unsigned usable(Channel& channel, unsigned context) {
+  ChannelCore::of(channel).check_usable(context);
+  return context;
+}
+
+}  // namespace
+
+struct RemoteMemory::State {
+  State(Channel its_channel, const RemoteMemoryOptions& options)
+      : channel(std::move(its_channel)),
+        core(ChannelCore::of(channel)),
+        memory(attested(channel), usable(channel, options.context), options) {
+    until(Side::kSend, "telling of memory", [&] { return memory.try_describe(); });
+    until(Side::kReceive, "waiting for the peer's memory",
+          [&] { return memory.try_take_description(); });
+  }
+
+  template <typename Try>
+  void until(Side side, const char* what, Try&& try_once) {
+    if (!try_once()) core.wait(side, what, try_once);
+  }
+
+  Channel channel;
+  ChannelCore& core;
+  VerifiedMemory memory;
+};
+
+RemoteMemory::RemoteMemory(Channel channel, const RemoteMemoryOptions& options)
+    : state_(std::make_unique<State>(std::move(channel), options)) {}
+RemoteMemory::RemoteMemory(RemoteMemory&&) noexcept = default;
+RemoteMemory& RemoteMemory::operator=(RemoteMemory&&) noexcept = default;
+RemoteMemory::~RemoteMemory() = default;
+
+bool RemoteMemory::try_write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  state_->core.check_sending();
+  return state_->memory.try_write(offset, bytes);
+}
+
+void RemoteMemory::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  state_->until(Side::kSend, "write", [&] { return try_write(offset, bytes); });
+}
+
+std::optional<std::span<const std::byte>> RemoteMemory::poll() {
+  state_->core.check_open("poll");
+  std::span<const std::byte> changed;
+  if (state_->memory.take(changed) != VerifiedMemory::Taken::kWrite) return std::nullopt;
+  return changed;
+}
+
+std::optional<std::span<const std::byte>> RemoteMemory::wait() {
+  state_->core.check_open("wait");
+  std::span<const std::byte> changed;
+  auto taken = VerifiedMemory::Taken::kNothing;
+  state_->until(Side::kReceive, "wait", [&] {
+    taken = state_->memory.take(changed);
+    return taken != VerifiedMemory::Taken::kNothing;
+  });
+  if (taken == VerifiedMemory::Taken::kEnd) return std::nullopt;
+  return changed;
+}
+
+std::span<const std::byte> RemoteMemory::memory() const noexcept { return state_->memory.memory(); }
+
+std::uint64_t RemoteMemory::publish(std::uint64_t offset, std::span<const std::byte> bytes) {
+  state_->core.check_open("publish");
+  return state_->memory.publish(offset, bytes);
+}
+
+Verdict RemoteMemory::read(std::uint64_t offset, std::span<std::byte> bytes, std::uint64_t& floor) {
+  State& state = *state_;
+  VerifiedMemory& memory = state.memory;
+  state.core.check_open("read");
+  state.until(Side::kSend, "read", [&] { return memory.try_prepare_read(offset, bytes.size()); });
+  const auto deadline = leat::detail::deadline_after(kPatience);
+  for (int look = 1;; ++look) {
+    state.until(Side::kSend, "read", [&] { return memory.try_read(); });
+    state.until(Side::kSend, "read", [&] { return memory.try_finish_read(); });
+    const Verdict verdict = memory.judge(bytes, floor);
+    if (verdict != Verdict::kMac || leat::detail::passed(deadline)) return verdict;
+    if (look >= kLooksAtOnce) std::this_thread::sleep_for(kNapBetweenLooks);
+  }
+}
+
+std::uint64_t RemoteMemory::peer_memory_bytes() const noexcept {
+  return state_->memory.peer_memory_bytes();
+}
+std::uint64_t RemoteMemory::peer_published_bytes() const noexcept {
+  return state_->memory.peer_published_bytes();
+}
+Channel& RemoteMemory::channel() noexcept { return state_->channel; }
+
+}  // namespace leat::trusted

@@ -1,0 +1,75 @@
+// A message for which there is no memory is an error at this and every later receive: what came
+// after it is neither handed out in its place nor taken for it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "support/errors.h"
+#include "support/transport_side.h"
+
+namespace {
+
+// In this thread such large arrays are not to be had.
+constexpr std::size_t kLarge = std::size_t{1} << 20;
+thread_local bool scarce = false;
+
+}  // namespace
+
+void* operator new[](std::size_t bytes) {
+  if (scarce && bytes >= kLarge) throw std::bad_alloc();
+  return ::operator new(bytes);
+}
+void operator delete[](void* memory) noexcept { ::operator delete(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { ::operator delete(memory); }
+
+namespace leat::detail {
+namespace {
+
+// Parameter: transport.
+class OutOfMemory : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Shm, OutOfMemory,
+                         testing::Values("ring", "batched", "chunked", "attested+ring"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::ranges::replace(name, '+', '_');
+                           return name;
+                         });
+
+TEST_P(OutOfMemory, loses_no_order) {
+  TransportSetup setup;
+  setup.transport = GetParam();
+  constexpr std::size_t kMost = std::size_t{4} << 20;
+  setup.ring.max_message_bytes = kMost;
+  setup.slots = {.slot_bytes = 4096, .slot_count = 64, .max_message_bytes = kMost};
+  setup.chunks = {
+      .chunk_bytes = 65536, .region_bytes = 262144, .region_count = 4, .max_message_bytes = kMost};
+  // In pieces; but attested+ring gets it in place, and copies it.
+  const std::vector<std::byte> large(setup.transport == "attested+ring" ? 600'000 : 3'000'000);
+  run_transports(
+      PeerMode::kThreads, setup,
+      [&](TransportSide& side) {
+        // As much of it as there is room for.
+        if (side.transport->try_send(large, 0)) side.send(std::span(large).first(20), 0);
+        side.peer.tell("sent");
+        side.peer.hear("done");
+      },
+      [&](TransportSide& side) {
+        side.peer.hear("sent");
+        Delivery delivery;
+        scarce = true;
+        EXPECT_THAT(error_of(ErrorCode::kResource, [&] { side.receive(0, delivery); }),
+                    testing::HasSubstr("out of memory"));
+        scarce = false;
+        for (int i = 0; i < 3; ++i)
+          EXPECT_FALSE(error_of(ErrorCode::kResource, [&] { side.receive(0, delivery); }).empty());
+        side.peer.tell("done");
+      });
+}
+
+}  // namespace
+}  // namespace leat::detail
