@@ -17,7 +17,6 @@ void run(const TrustedArguments& arguments) {
   } else if (arguments.system != "a2m") {
     result = measure_replicated(arguments);
   } else {
-    if (const auto cores = choose_cores({})) pin_to_core((*cores)[0]);
     result = measure_a2m(arguments);
   }
   if (!arguments.json) return;
@@ -25,7 +24,7 @@ void run(const TrustedArguments& arguments) {
   const nlohmann::ordered_json object{
       {"bench", "trusted"},
       {"system", arguments.system},
-      {"kernel", "in-process"},
+      {"kernel", arguments.kernel},
       {"host", {{"cpu", machine.cpu}, {"cores", machine.cores}, {"kernel", machine.kernel}}},
       {"results", result.results},
       {"ratios", result.ratios}};
@@ -40,6 +39,12 @@ Run declare_trusted(CLI::App& command) {
       .add_option("--system", arguments->system,
                   "What to measure: a2m, counter, chain, peer-review")
       ->check(CLI::IsMember({"a2m", "counter", "chain", "peer-review"}))
+      ->capture_default_str();
+  command
+      .add_option("--kernel", arguments->kernel,
+                  "Where keys and counters are: in-process, or isolated, a leat-attestd for each "
+                  "party that attests")
+      ->check(CLI::IsMember({"in-process", "isolated"}))
       ->capture_default_str();
   command
       .add_option("--entries", arguments->entries,
@@ -63,7 +68,7 @@ Run declare_trusted(CLI::App& command) {
       ->capture_default_str();
   command.add_flag("--json", arguments->json, "One JSON object instead of the table");
   command.footer(
-      "The kernel is in this process (LocalKernel, HMAC-SHA-256). Lookups copy the whole attested "
+      "Kernels attest with HMAC-SHA-256. Lookups copy the whole attested "
       "entry out,\nready to be sent and verified; the paper's copy 16 bytes of it.");
   return [arguments] { run(*arguments); };
 }

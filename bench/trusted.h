@@ -9,12 +9,15 @@ namespace leat::bench {
 
 struct TrustedArguments {
   std::string system = "a2m";
+  std::string kernel = "in-process";
   std::uint64_t entries = 2'000'000;
   std::string folder;          // empty: in memory
   unsigned batch = 0;          // commands in an attested record; 0: 1, 8 and 16 one after the other
   std::size_t request = 2048;  // commands under one signature of a client
   std::uint64_t commands = 400'000;
   bool json = false;
+
+  bool isolated() const { return kernel == "isolated"; }
 };
 
 // What a system reports: rows of its own, and figures by stable names.

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <vector>
 
+#include "kernel_homes.h"
 #include "leat/trusted/a2m.h"
 #include "leat/trusted/a2m_verifier.h"
+#include "machine.h"
 #include "measure.h"
 #include "steps_bar.h"
 #include "trusted.h"
@@ -70,12 +73,21 @@ void print_row(const char* name, const Rate& rate) {
 }  // namespace
 
 TrustedResult measure_a2m(const TrustedArguments& arguments) {
-  LocalKernel kernel(1, 1);
-  for (const std::uint32_t id : {kManifest, kLog}) {
-    const std::vector<std::byte> key(kMinKeyBytes, std::byte(id));
-    kernel.provision({.id = id, .role = Role::kLog, .key = key});
-  }
-  kernel.enable();
+  const auto cores = choose_cores({});
+  std::optional<int> kernel_core;
+  if (cores) kernel_core = (*cores)[1];
+  const KernelHomes homes(
+      arguments.isolated(), 1,
+      [](std::uint32_t, const KernelHomes::Take& take) {
+        for (const std::uint32_t id : {kManifest, kLog}) {
+          const std::vector<std::byte> key(kMinKeyBytes, std::byte(id));
+          take({.id = id, .role = Role::kLog, .key = key});
+        }
+      },
+      kernel_core);
+  if (cores) pin_to_core((*cores)[0]);
+  const auto own_kernel = homes.open(1);
+  AttestationKernel& kernel = *own_kernel;
   const std::uint64_t entries = arguments.entries;
   AttestedMemory memory(kernel, {.folder = arguments.folder,
                                  .manifest = kManifest,

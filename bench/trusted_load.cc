@@ -16,7 +16,8 @@ using trusted::Party;
 using trusted::PartyId;
 using trusted::Role;
 
-constexpr std::size_t kAlone = 1000;  // requests of one command, one after the other
+// At most: requests of one command, one after the other.
+constexpr std::uint64_t kAlone = 1000;
 
 nlohmann::ordered_json to_json(const Latency::Distribution& latency) {
   return {{"p50", latency.typical_us},
@@ -61,16 +62,17 @@ leat::Options channel_options() {
   return options;
 }
 
-void provision(trusted::LocalKernel& kernel, PartyId senders, std::uint32_t first_session) {
-  for (PartyId sender = 1; sender <= senders; ++sender) {
-    const std::vector<std::byte> key(trusted::kMinKeyBytes, static_cast<std::byte>(sender));
-    const bool own = sender == kernel.device();
-    kernel.provision({.id = first_session + sender - 1,
-                      .role = own ? Role::kGroupSender : Role::kGroupReceiver,
-                      .peer = own ? 0 : sender,
-                      .key = key});
-  }
-  kernel.enable();
+KernelHomes::Provision groups(PartyId senders, std::uint32_t first_session) {
+  return [=](std::uint32_t id, const KernelHomes::Take& take) {
+    for (PartyId sender = 1; sender <= senders; ++sender) {
+      const std::vector<std::byte> key(trusted::kMinKeyBytes, static_cast<std::byte>(sender));
+      const bool own = sender == id;
+      take({.id = first_session + sender - 1,
+            .role = own ? Role::kGroupSender : Role::kGroupReceiver,
+            .peer = own ? 0 : sender,
+            .key = key});
+    }
+  };
 }
 
 LoadResult measure_load(trusted::Client& client, const Bytes& command,
@@ -106,7 +108,7 @@ LoadResult measure_load(trusted::Client& client, const Bytes& command,
   load.loaded = distribution_of(std::move(times));
 
   const std::vector<Bytes> one(1, command);
-  times.assign(kAlone, 0);
+  times.assign(std::min<std::uint64_t>(kAlone, arguments.commands), 0);
   for (double& time : times) {
     const std::uint64_t begin = clock.now();
     client.submit(one);

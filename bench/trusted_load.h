@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "kernel_homes.h"
 #include "leat/options.h"
 #include "leat/trusted/attestation.h"
 #include "leat/trusted/client.h"
@@ -29,7 +30,7 @@ std::vector<trusted::Party> make_parties(trusted::PartyId nodes);
 // For more processes than cores.
 leat::Options channel_options();
 // One group session for each of senders 1 to `senders`, from `first_session` on.
-void provision(trusted::LocalKernel& kernel, trusted::PartyId senders, std::uint32_t first_session);
+KernelHomes::Provision groups(trusted::PartyId senders, std::uint32_t first_session);
 
 struct LoadResult {
   double per_s = 0;                // commands

@@ -41,9 +41,9 @@ PeerReviewOptions tree(unsigned batch, bool audited) {
   return options;
 }
 
-void run_party(PartyId id, const Directory& directory, const PeerReviewOptions& options) {
-  LocalKernel kernel(id, kEpoch);
-  provision(kernel, kNodes, options.first_session);
+void run_party(PartyId id, const Directory& directory, const PeerReviewOptions& options,
+               const KernelHomes& homes) {
+  const auto kernel = homes.open(id);
   const SigningKey key = key_of(id);
   const MachineFactory machine = [] { return std::make_unique<CounterMachine>(); };
   const StandingHook hook = [](const StandingChange& change) {
@@ -54,9 +54,9 @@ void run_party(PartyId id, const Directory& directory, const PeerReviewOptions& 
   };
   std::unique_ptr<Participant> party;
   if (id == kWitness)
-    party = std::make_unique<PeerWitness>(id, kernel, directory, machine, options, hook);
+    party = std::make_unique<PeerWitness>(id, *kernel, directory, machine, options, hook);
   else
-    party = std::make_unique<PeerNode>(kernel, directory, key, machine, options, hook);
+    party = std::make_unique<PeerNode>(*kernel, directory, key, machine, options, hook);
   ServeOptions serving{
       .self = id, .epoch = kEpoch, .nodes = {1, 2, 3}, .channel = channel_options()};
   if (!options.nodes[0].witnesses.empty()) serving.nodes.push_back(kWitness);
@@ -66,9 +66,12 @@ void run_party(PartyId id, const Directory& directory, const PeerReviewOptions& 
 LoadResult measure(unsigned batch, bool audited, const TrustedArguments& arguments, StepsBar& bar) {
   const Directory directory(make_parties(kWitness));
   const PeerReviewOptions options = tree(batch, audited);
+  const PartyId last = audited ? kWitness : kNodes;
+  const KernelHomes homes(arguments.isolated(), last, groups(kNodes, options.first_session));
   std::list<ForkedPeer> parties;
-  for (PartyId id = 1; id <= (audited ? kWitness : kNodes); ++id)
-    parties.emplace_back([&, id](const ForkedPeer::Tell&) { run_party(id, directory, options); });
+  for (PartyId id = 1; id <= last; ++id)
+    parties.emplace_back(
+        [&, id](const ForkedPeer::Tell&) { run_party(id, directory, options, homes); });
 
   const SigningKey key = key_of(kClient);
   Client client(directory, key,

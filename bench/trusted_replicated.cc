@@ -61,9 +61,8 @@ const System& system_of(const std::string& name) {
 }
 
 void run_node(PartyId id, const System& system, const Directory& directory,
-              const std::vector<PartyId>& nodes, unsigned batch) {
-  LocalKernel kernel(id, kEpoch);
-  provision(kernel, kReplicas, kFirstSession);
+              const std::vector<PartyId>& nodes, unsigned batch, const KernelHomes& homes) {
+  const auto kernel = homes.open(id);
   const SigningKey key = key_of(id);
   const FaultHook hook = [](const Fault& fault) {
     std::fprintf(stderr, "node %u: %s\n", fault.accused,
@@ -72,11 +71,11 @@ void run_node(PartyId id, const System& system, const Directory& directory,
   std::unique_ptr<Participant> node;
   if (system.counts) {
     node = std::make_unique<BftReplica>(
-        kernel, directory, key, [] { return std::make_unique<CounterMachine>(); },
+        *kernel, directory, key, [] { return std::make_unique<CounterMachine>(); },
         BftOptions{.replicas = nodes, .first_session = kFirstSession, .batch = batch}, hook);
   } else {
     node = std::make_unique<ChainNode>(
-        kernel, directory, key, [] { return std::make_unique<KeyValueMachine>(); },
+        *kernel, directory, key, [] { return std::make_unique<KeyValueMachine>(); },
         ChainOptions{.nodes = nodes, .first_session = kFirstSession, .batch = batch}, hook);
   }
   serve(*node, directory, key,
@@ -89,10 +88,11 @@ LoadResult measure(const System& system, unsigned batch, const TrustedArguments&
   const Directory directory(make_parties(kReplicas));
   const std::vector<PartyId> nodes{1, 2, 3};
   static_assert(kReplicas == 3);
+  const KernelHomes homes(arguments.isolated(), kReplicas, groups(kReplicas, kFirstSession));
   std::list<ForkedPeer> processes;
   for (const PartyId id : nodes)
     processes.emplace_back(
-        [&, id](const ForkedPeer::Tell&) { run_node(id, system, directory, nodes, batch); });
+        [&, id](const ForkedPeer::Tell&) { run_node(id, system, directory, nodes, batch, homes); });
 
   const SigningKey key = key_of(kClient);
   ClientOptions client_options{.self = kClient,

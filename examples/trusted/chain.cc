@@ -1,9 +1,10 @@
 // A key-value store on a chain of nodes: each executes what the head orders, proves it to the next,
 // and answers the client, who believes what all say alike. With --lie one node stores something
-// else, and is found out.
+// else, and is found out; with --spares a configuration service then puts another in its place.
 #include <leat/leat.h>
 #include <leat/trusted/chain.h>
 #include <leat/trusted/client.h>
+#include <leat/trusted/configuration.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -20,6 +21,7 @@ using namespace leat::trusted;
 
 struct Arguments {
   unsigned nodes = 3;
+  unsigned spares = 0;
   unsigned batch = 8;
   unsigned keys = 1000;
   unsigned lie = 0;
@@ -41,38 +43,70 @@ class WrongStore final : public StateMachine {
   KeyValueMachine store_;
 };
 
-int run_node(PartyId id, const Directory& directory, const ChainOptions& options, bool lies) {
-  LocalKernel kernel(id, kEpoch);
-  provision(kernel, options.nodes, options.first_session);
-  const SigningKey key = key_of(id);
-  const MachineFactory make_machine = [lies]() -> std::unique_ptr<StateMachine> {
+MachineFactory store(bool lies) {
+  return [lies]() -> std::unique_ptr<StateMachine> {
     if (lies) return std::make_unique<WrongStore>();
     return std::make_unique<KeyValueMachine>();
   };
-  const FaultHook hook = [id](const Fault& fault) {
-    std::printf("node %u accuses %u: %s%s\n", id, fault.accused,
+}
+
+FaultHook accuse(const std::string& who) {
+  return [who](const Fault& fault) {
+    std::printf("%s accuses %u: %s%s\n", who.c_str(), fault.accused,
                 std::string(to_string(fault.kind)).c_str(),
                 fault.evidence.empty() ? "" : ", with evidence");
     std::fflush(stdout);
   };
-  ChainNode node(kernel, directory, key, make_machine, options, hook);
+}
+
+int run_node(PartyId id, const Directory& directory, const ChainOptions& options, bool lies) {
+  LocalKernel kernel(id, kEpoch);
+  provision(kernel, options.nodes, options.first_session);
+  const SigningKey key = key_of(id);
+  ChainNode node(kernel, directory, key, store(lies), options,
+                 accuse("node " + std::to_string(id)));
   serve(node, directory, key,
         {.self = id, .epoch = kEpoch, .nodes = options.nodes, .channel = channel_options()},
         [] { return false; });
   return 0;
 }
 
+// The service, or a node that is part of the chain when the service says so.
+int run_configured(PartyId id, const Directory& directory, const ConfigurationOptions& options,
+                   bool lies) {
+  const SigningKey key = key_of(id);
+  // In earnest a kernel is provisioned for the epoch by remote attestation.
+  const KernelFactory make_kernel = [&](const Configuration& configuration) {
+    auto kernel = std::make_unique<LocalKernel>(id, configuration.epoch);
+    provision(*kernel, configuration.nodes, options.chain.first_session);
+    return kernel;
+  };
+  std::unique_ptr<Participant> party;
+  if (id == options.service) {
+    const auto hook = [](const Configuration& configuration) {
+      std::printf("epoch %llu: the chain is", static_cast<unsigned long long>(configuration.epoch));
+      for (const PartyId node : configuration.nodes) std::printf(" %u", node);
+      std::printf("\n");
+      std::fflush(stdout);
+    };
+    party = std::make_unique<ConfigurationService>(directory, key, store(false), make_kernel,
+                                                   options, hook, accuse("the service"));
+  } else {
+    party = std::make_unique<ChainMember>(id, directory, key, store(lies), make_kernel, options,
+                                          accuse("node " + std::to_string(id)));
+  }
+  ServeOptions serving{.self = id, .epoch = kEpoch, .nodes = {options.service}};
+  serving.nodes.insert(serving.nodes.end(), options.pool.begin(), options.pool.end());
+  serving.channel = channel_options();
+  serve(*party, directory, key, serving, [] { return false; });
+  return 0;
+}
+
 // Puts all keys, takes every second away, and gets them all.
-int run_client(PartyId id, const Directory& directory, const ChainOptions& options,
+int run_client(PartyId id, const Directory& directory, const ClientOptions& options,
                const Arguments& arguments) {
   const SigningKey key = key_of(id);
-  Client client(directory, key,
-                {.self = id,
-                 .epoch = kEpoch,
-                 .nodes = options.nodes,
-                 .quorum = options.nodes.size(),
-                 .timeout = std::chrono::seconds(5),
-                 .channel = channel_options()});
+  Client client(directory, key, options);
   const auto name = [](unsigned i) { return "key " + std::to_string(i); };
   std::vector<Bytes> puts, erasures, gets;
   for (unsigned i = 0; i < arguments.keys; ++i) {
@@ -87,22 +121,37 @@ int run_client(PartyId id, const Directory& directory, const ChainOptions& optio
     const auto value = KeyValueMachine::value_of(output);
     if (value) ++found;
   }
-  std::printf("client %u: put %u keys, erased %zu, found %u; all %zu nodes said the same\n", id,
-              arguments.keys, erasures.size(), found, options.nodes.size());
+  std::printf("client %u: put %u keys, erased %zu, found %u; all %u nodes said the same\n", id,
+              arguments.keys, erasures.size(), found, arguments.nodes);
   std::fflush(stdout);
   return 0;
 }
 
 int run(const Arguments& arguments) {
-  ChainOptions options{.batch = arguments.batch};
-  for (PartyId id = 1; id <= arguments.nodes; ++id) options.nodes.push_back(id);
-  const Directory directory(parties(arguments.nodes, 1));
+  ConfigurationOptions options{.length = arguments.nodes, .chain = {.batch = arguments.batch}};
+  for (PartyId id = 1; id <= arguments.nodes + arguments.spares; ++id) options.pool.push_back(id);
+  const bool configured = arguments.spares > 0;
+  const auto parties_count = static_cast<unsigned>(options.pool.size()) + (configured ? 1 : 0);
+  const Directory directory(parties(parties_count, 1));
+  ClientOptions its{.self = kFirstClient, .epoch = kEpoch, .timeout = std::chrono::seconds(5)};
+  its.channel = channel_options();
   LocalProcesses nodes, client;
-  for (const PartyId id : options.nodes)
-    nodes.start(guarded("chain",
-                        [&, id] { return run_node(id, directory, options, id == arguments.lie); }));
+  if (configured) {
+    options.service = its.service = parties_count;
+    for (PartyId id = 1; id <= parties_count; ++id)
+      nodes.start(guarded("chain", [&, id] {
+        return run_configured(id, directory, options, id == arguments.lie);
+      }));
+  } else {
+    options.chain.nodes = its.nodes = options.pool;
+    its.quorum = its.nodes.size();
+    for (const PartyId id : options.pool)
+      nodes.start(guarded("chain", [&, id] {
+        return run_node(id, directory, options.chain, id == arguments.lie);
+      }));
+  }
   client.start(
-      guarded("chain", [&] { return run_client(kFirstClient, directory, options, arguments); }));
+      guarded("chain", [&] { return run_client(kFirstClient, directory, its, arguments); }));
   return client.wait() ? 0 : 1;
 }
 
@@ -115,6 +164,10 @@ int main(int argc, char** argv) {
       "chain");
   app.add_option("--nodes", arguments.nodes, "Of the chain; all but one may lie")
       ->check(CLI::Range(1, 9))
+      ->capture_default_str();
+  app.add_option("--spares", arguments.spares,
+                 "Nodes beside; if any, a configuration service replaces the chain's by them")
+      ->check(CLI::Range(0, 9))
       ->capture_default_str();
   app.add_option("--batch", arguments.batch, "Commands in one attested record")
       ->check(CLI::Range(1, 1024))

@@ -71,8 +71,10 @@ void BftReplica::State::on_request(PartyId from, std::span<const std::byte> requ
   if (peers_[0].accused) return;
   const auto content = read_signed(request, MessageType::kRequest);
   if (!content || content->epoch != kernel.epoch()) return;
-  if (ledger.has_executed(content->sender, content->first))
-    return replies.send_again(content->sender, content->first, outbox);
+  if (ledger.has_executed(content->sender, content->first)) {
+    replies.send_again(content->sender, content->first, outbox);
+    return;
+  }
   if (leads()) {
     // A client's own connection, or a follower that passes on what a client sent to it.
     if (orderer_.take(request)) order(false, outbox);

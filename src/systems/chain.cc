@@ -7,6 +7,7 @@
 
 #include "leat/error.h"
 #include "leat/trusted/counter.h"
+#include "systems/chain_start.h"
 #include "systems/history.h"
 #include "systems/judge.h"
 #include "systems/orderer.h"
@@ -49,7 +50,7 @@ struct ChainNode::State {
         hook(std::move(its_hook)),
         self(static_cast<std::size_t>(std::ranges::find(options.nodes, kernel.device()) -
                                       options.nodes.begin())),
-        ledger(directory, kernel.epoch(), make_machine),
+        ledger(first_ledger(directory, kernel.epoch(), make_machine, options)),
         history(options.nodes.size()),
         replies(key, kernel.device(), kernel.epoch()),
         orderer(ledger, options.batch) {}
@@ -94,7 +95,11 @@ void ChainNode::State::on_request(PartyId from, View request, Time now, Outbox& 
   if (!content || content->epoch != kernel.epoch()) return;
   if (ledger.has_executed(content->sender, content->first)) {
     // Waits for the others to answer too: if they do not, something is stuck behind this node.
-    if (from == content->sender) replies.send_again(content->sender, content->first, outbox);
+    if (from != content->sender || replies.send_again(content->sender, content->first, outbox))
+      return;
+    // In an earlier epoch.
+    if (const Done* done = ledger.answer(content->sender, content->first))
+      replies.send(*done, outbox);
     return;
   }
   if (stands_still) return;
@@ -250,17 +255,36 @@ void ChainNode::idle(Time now, Outbox& outbox) {
 
 std::uint64_t ChainNode::executed_records() const noexcept { return state_->executed; }
 Bytes ChainNode::save() const { return state_->ledger.save(); }
+Bytes ChainNode::history() const { return state_->history.proof(); }
+
+namespace detail {
+
+BftOptions as_replicas(const ChainOptions& options) {
+  return {.replicas = options.nodes,
+          .faults = static_cast<unsigned>(options.nodes.size()) - 1,
+          .first_session = options.first_session,
+          .batch = options.batch,
+          .checkpoint_records = options.checkpoint_records};
+}
+
+Ledger first_ledger(const Directory& directory, std::uint64_t epoch,
+                    const MachineFactory& make_machine, const ChainOptions& options) {
+  Ledger ledger(directory, epoch, make_machine, true);
+  if (!options.start.empty() && !ledger.load(options.start))
+    refuse("cannot start with what is no state");
+  return ledger;
+}
+
+}  // namespace detail
 
 std::optional<Fault> judge(AttestationKernel& kernel, const Directory& directory,
                            const MachineFactory& make_machine, const ChainOptions& options,
                            std::span<const std::byte> evidence) {
-  return judge(kernel, directory, make_machine,
-               BftOptions{.replicas = options.nodes,
-                          .faults = static_cast<unsigned>(options.nodes.size()) - 1,
-                          .first_session = options.first_session,
-                          .batch = options.batch,
-                          .checkpoint_records = options.checkpoint_records},
-               evidence);
+  Ledger ledger = first_ledger(directory, kernel.epoch(), make_machine, options);
+  const auto replayed = replay(kernel, as_replicas(options), evidence, ledger);
+  if (!replayed || !replayed->fault) return std::nullopt;
+  return Fault{options.nodes[replayed->fault->index], replayed->fault->kind,
+               Bytes(evidence.begin(), evidence.end())};
 }
 
 }  // namespace leat::trusted

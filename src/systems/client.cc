@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <functional>
 #include <list>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "leat/wait.h"
+#include "systems/configuration_messages.h"
 #include "systems/link.h"
 #include "systems/quorum.h"
 
@@ -29,26 +33,77 @@ std::uint64_t first_number() {
                                         .count());
 }
 
+// Before the service has said who the nodes are: itself, and no epoch.
+ClientOptions with_service(ClientOptions options) {
+  if (options.service == 0) return options;
+  options.epoch = 0;
+  options.nodes = {options.service};
+  options.quorum = 1;
+  return options;
+}
+
 }  // namespace
 
 struct Client::State {
-  State(const Directory& directory, const SigningKey& key, const ClientOptions& its_options)
-      : options(its_options), quorum(directory, key, options, first_number()) {
-    for (const PartyId node : options.nodes) connect(directory, key, node);
+  State(const Directory& its_directory, const SigningKey& its_key, const ClientOptions& its_options)
+      : options(its_options),
+        directory(its_directory),
+        key(its_key),
+        quorum(directory, key, with_service(options), first_number()) {
+    if (options.service != 0) {
+      ask_service();
+      return;
+    }
+    for (const PartyId node : options.nodes) connect(node);
     if (links.size() < options.quorum)
       throw Error(ErrorCode::kUnavailable,
                   "only " + std::to_string(links.size()) + " of " +
                       std::to_string(options.nodes.size()) + " nodes can be reached, and " +
                       std::to_string(options.quorum) + " must answer",
                   "See whether the nodes run, at the addresses of the directory.");
-    // A node that has not seen the client yet would lose its answers, and the client much time.
-    const auto until = Clock::now() + kAttachTime;
-    for (std::size_t attached = 0; attached < links.size() && Clock::now() < until;) {
-      wait([&] { return take_in([&](View) { ++attached; }); });
-    }
+    wait_until_known();
   }
 
-  void connect(const Directory& directory, const SigningKey& key, PartyId node) {
+  // Waits until the service has named nodes, and those are connected.
+  void ask_service() {
+    connect(options.service);
+    const auto until = Clock::now() + options.timeout;
+    auto next = Clock::now();
+    for (; !announced && Clock::now() < until; wait([this] { return take_answers(); })) {
+      if (Clock::now() < next) continue;
+      next = Clock::now() + options.retry_after;
+      send_to(options.service, write_epoch(ConfigurationMessage::kJoin, 0));
+    }
+    if (!announced)
+      throw Error(ErrorCode::kUnavailable,
+                  "the configuration service, party " + std::to_string(options.service) +
+                      ", names no nodes after " + std::to_string(options.timeout.count()) + " ms",
+                  "See whether enough nodes run.");
+    reconfigure();
+  }
+
+  void reconfigure() {
+    const Configuration configuration = *std::exchange(announced, std::nullopt);
+    complained = false;
+    links.remove_if([&](const Link& link) {
+      return link.party() != options.service &&
+             std::ranges::find(configuration.nodes, link.party()) == configuration.nodes.end();
+    });
+    for (const PartyId node : configuration.nodes)
+      if (std::ranges::find(links, node, &Link::party) == links.end()) connect(node);
+    wait_until_known();
+    quorum.reconfigure(configuration.epoch, configuration.nodes);
+    send_again();
+  }
+
+  // A node that has not seen the client yet would lose its answers, and the client much time.
+  void wait_until_known() {
+    const auto until = Clock::now() + kAttachTime;
+    while (!unknown.empty() && Clock::now() < until) wait([this] { return take_answers(); });
+    unknown.clear();
+  }
+
+  void connect(PartyId node) {
     const Party* party = directory.find(node);
     if (party == nullptr || party->address.empty())
       throw Error(ErrorCode::kInvalidArgument,
@@ -56,37 +111,65 @@ struct Client::State {
     try {
       leat::Options channel = options.channel;
       channel.timeout = kTick;
+      // The nodes of a configuration were there when it began: one that is not is dead.
+      if (options.service != 0 && node != options.service) channel.connect_retry = false;
       Link& link = links.emplace_back(Channel::connect("leat://" + party->address, channel), node,
                                       kMaxBacklogBytes);
       link.send(write_signed(key, {.type = MessageType::kAttach,
                                    .sender = options.self,
                                    .target = node,
                                    .epoch = options.epoch}));
+      unknown.insert(node);
     } catch (const Error& error) {
       leat::detail::log(leat::detail::LogLevel::kWarn,
                         "node " + std::to_string(node) + " is left out: " + error.what());
     }
   }
 
-  void send_to_first(View request) {
+  void send_to(PartyId party, View message) {
     for (Link& link : links)
-      if (link.party() == options.nodes.front()) link.send(request);
+      if (link.party() == party) link.send(message);
   }
 
   void send_again() {
     for (const View request : quorum.unanswered())
-      for (Link& link : links) link.send(request);
+      for (Link& link : links)
+        if (link.party() != options.service) link.send(request);
+  }
+
+  // To the service: of what stays unanswered, or was answered in two ways.
+  void complain() {
+    complained = true;
+    const Bytes complaint = quorum.complaint();
+    if (!complaint.empty()) send_to(options.service, complaint);
   }
 
   template <typename Handle>
   bool take_in(Handle&& handle) {
     std::size_t received = 0;
-    for (Link& link : links) received += link.receive(64, copy, handle);
+    for (Link& link : links)
+      received += link.receive(64, copy, [&](View message) { handle(link.party(), message); });
     for (Link& link : links) link.flush();
     return received > 0;
   }
   bool take_answers() {
-    return take_in([this](View message) { quorum.receive(message); });
+    return take_in([this](PartyId from, View message) {
+      if (type_of(message) == MessageType::kAttach) {
+        unknown.erase(from);
+      } else if (configuration_message(message)) {
+        on_configuration(message);
+      } else {
+        quorum.receive(message);
+      }
+    });
+  }
+
+  void on_configuration(View message) {
+    const auto said = read_configuration(message);
+    if (options.service != 0 && said && said->configuration.epoch > quorum.epoch() &&
+        (!announced || said->configuration.epoch > announced->epoch) &&
+        verify_configuration(directory, options.service, *said))
+      announced = said->configuration;
   }
 
   // Until something has come by `take`, or for kTick.
@@ -117,20 +200,28 @@ struct Client::State {
     for (;;) {
       if (auto answer = quorum.take()) return std::move(*answer);
       wait([this] { return take_answers(); });
+      if (announced) reconfigure();
       const auto now = Clock::now();
       if (auto answer = quorum.take()) return std::move(*answer);
       if (now >= deadline)
         throw Error(ErrorCode::kTimeout,
                     quorum.describe() + " after " + std::to_string(options.timeout.count()) + " ms",
                     "If the leader is silent, the system needs a new one.");
+      if (options.service != 0 && !complained && quorum.in_conflict()) complain();
       if (now < retry) continue;
       retry = now + options.retry_after;
       send_again();
+      if (options.service != 0) complain();
     }
   }
 
   const ClientOptions options;
+  const Directory& directory;
+  const SigningKey& key;
   Quorum quorum;
+  std::set<PartyId> unknown;               // connected to, and without a word so far
+  std::optional<Configuration> announced;  // by the service, and to be taken up
+  bool complained = false;                 // in this epoch
   std::list<Link> links;
   std::deque<Answer> early;  // taken by submit() to make room
   Bytes copy;
@@ -146,7 +237,7 @@ std::uint64_t Client::submit(std::span<const Bytes> commands) {
   while (state_->quorum.under_way() >= state_->options.window)
     state_->early.push_back(state_->receive());
   const Bytes& request = state_->quorum.submit(commands);
-  state_->send_to_first(request);
+  state_->send_to(state_->quorum.nodes().front(), request);
   return read_signed(request, MessageType::kRequest)->first;
 }
 
@@ -156,6 +247,8 @@ Answer Client::receive() {
   state_->early.pop_front();
   return answer;
 }
+
+std::uint64_t Client::epoch() const noexcept { return state_->quorum.epoch(); }
 
 std::vector<Bytes> Client::call(std::span<const Bytes> commands) {
   const std::uint64_t number = submit(commands);

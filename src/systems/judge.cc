@@ -7,35 +7,6 @@
 
 namespace leat::trusted {
 namespace detail {
-
-std::optional<FaultKind> execute_record(Ledger& ledger, View payload, unsigned batch,
-                                        bool is_checkpoint, Bytes& snapshot) {
-  const auto step = read_step(payload);
-  if (!step || step->outputs.count() > batch || step->digest.has_value() != is_checkpoint ||
-      (step->outputs.count() == 0 && step->requests.empty()))
-    return FaultKind::kFormat;
-  if (const auto fault = ledger.apply(*step)) return fault;
-  if (!is_checkpoint) return std::nullopt;
-  snapshot = ledger.save();
-  if (*step->digest != digest_of(snapshot)) return FaultKind::kDigest;
-  return std::nullopt;
-}
-
-std::optional<FaultKind> check_executed(View payload, View outputs, std::size_t count,
-                                        const std::optional<StateDigest>& digest) {
-  const auto step = read_step(payload);
-  if (!step || !step->requests.empty() || step->digest.has_value() != digest.has_value())
-    return FaultKind::kFormat;
-  if (step->outputs.count() != count || !std::ranges::equal(step->outputs.bytes(), outputs))
-    return FaultKind::kOutput;
-  if (step->digest != digest) return FaultKind::kDigest;
-  return std::nullopt;
-}
-
-}  // namespace detail
-
-using namespace detail;
-
 namespace {
 
 // The counter of the checkpoint whose state `snapshot` is, as f+1 replicas attested; no value if
@@ -64,16 +35,36 @@ std::optional<std::uint64_t> vouched_for(AttestationKernel& kernel, const BftOpt
 
 }  // namespace
 
-std::optional<Fault> judge(AttestationKernel& kernel, const Directory& directory,
-                           const MachineFactory& make_machine, const BftOptions& options,
-                           std::span<const std::byte> evidence) {
+std::optional<FaultKind> execute_record(Ledger& ledger, View payload, unsigned batch,
+                                        bool is_checkpoint, Bytes& snapshot) {
+  const auto step = read_step(payload);
+  if (!step || step->outputs.count() > batch || step->digest.has_value() != is_checkpoint ||
+      (step->outputs.count() == 0 && step->requests.empty()))
+    return FaultKind::kFormat;
+  if (const auto fault = ledger.apply(*step)) return fault;
+  if (!is_checkpoint) return std::nullopt;
+  snapshot = ledger.save();
+  if (*step->digest != digest_of(snapshot)) return FaultKind::kDigest;
+  return std::nullopt;
+}
+
+std::optional<FaultKind> check_executed(View payload, View outputs, std::size_t count,
+                                        const std::optional<StateDigest>& digest) {
+  const auto step = read_step(payload);
+  if (!step || !step->requests.empty() || step->digest.has_value() != digest.has_value())
+    return FaultKind::kFormat;
+  if (step->outputs.count() != count || !std::ranges::equal(step->outputs.bytes(), outputs))
+    return FaultKind::kOutput;
+  if (step->digest != digest) return FaultKind::kDigest;
+  return std::nullopt;
+}
+
+std::optional<Replayed> replay(AttestationKernel& kernel, const BftOptions& options, View evidence,
+                               Ledger& ledger) {
   const auto parts = read_evidence(evidence);
   if (!parts) return std::nullopt;
-  const auto proven = [&](std::size_t index, FaultKind kind) {
-    return Fault{options.replicas[index], kind, Bytes(evidence.begin(), evidence.end())};
-  };
-  Ledger ledger(directory, kernel.epoch(), make_machine);
-  std::uint64_t next = 0;
+  Replayed replayed;
+  std::uint64_t& next = replayed.records;
   if (!parts->snapshot.empty()) {
     const auto counter = vouched_for(kernel, options, parts->snapshot, parts->vouchers);
     if (!counter || !ledger.load(parts->snapshot)) return std::nullopt;
@@ -95,19 +86,35 @@ std::optional<Fault> judge(AttestationKernel& kernel, const Directory& directory
     Bytes snapshot;
     const bool checkpoint = (next + 1) % options.checkpoint_records == 0;
     const auto payload = payload_of(record);
-    if (const auto fault = execute_record(ledger, payload, options.batch, checkpoint, snapshot))
-      return proven(0, *fault);
+    if (const auto fault = execute_record(ledger, payload, options.batch, checkpoint, snapshot)) {
+      replayed.fault = {0, *fault};
+      return replayed;
+    }
     if (accusing && accusing->counter == next) {
       const Step step = *read_step(payload);
       const auto fault = check_executed(payload_of(parts->accusing), step.outputs.bytes(),
                                         step.outputs.count(), step.digest);
-      if (fault) return proven(accusing->session - options.first_session, *fault);
-      return std::nullopt;
+      if (fault) replayed.fault = {accusing->session - options.first_session, *fault};
+      return replayed;
     }
     ledger.done().clear();
     ++next;
   }
-  return std::nullopt;
+  return replayed;
+}
+
+}  // namespace detail
+
+using namespace detail;
+
+std::optional<Fault> judge(AttestationKernel& kernel, const Directory& directory,
+                           const MachineFactory& make_machine, const BftOptions& options,
+                           std::span<const std::byte> evidence) {
+  Ledger ledger(directory, kernel.epoch(), make_machine);
+  const auto replayed = replay(kernel, options, evidence, ledger);
+  if (!replayed || !replayed->fault) return std::nullopt;
+  return Fault{options.replicas[replayed->fault->index], replayed->fault->kind,
+               Bytes(evidence.begin(), evidence.end())};
 }
 
 }  // namespace leat::trusted

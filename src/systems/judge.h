@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "leat/trusted/counter.h"
 #include "systems/ledger.h"
 
 namespace leat::trusted::detail {
@@ -13,6 +14,20 @@ namespace leat::trusted::detail {
 // sets `snapshot` to the state after it.
 std::optional<FaultKind> execute_record(Ledger& ledger, View payload, unsigned batch,
                                         bool is_checkpoint, Bytes& snapshot);
+
+// What evidence proves, by replaying it.
+struct Replayed {
+  std::uint64_t records = 0;  // of the leader, all right
+  struct Finding {
+    std::size_t index = 0;  // of the accused replica
+    FaultKind kind{};
+  };
+  std::optional<Finding> fault;
+};
+// `ledger`: the first state; the last, after it. No value: not what a correct replica says.
+std::optional<Replayed> replay(AttestationKernel& kernel, const BftOptions& options, View evidence,
+                               Ledger& ledger);
+
 // Whether what another node attested has the right form, and says the same.
 std::optional<FaultKind> check_executed(View payload, View outputs, std::size_t count,
                                         const std::optional<StateDigest>& digest);

@@ -35,7 +35,12 @@ namespace {
 using leat::detail::WireReader;
 using leat::detail::WireWriter;
 
+constexpr std::size_t kMostBlobs = std::size_t{1} << 20;
+constexpr std::size_t kAnswerBytes = 14;
 constexpr std::size_t kClientBytes = 20;  // id (4), next, executed (8 each)
+// Of a client: as many requests as it may have under way, but for the last no more than so many
+// bytes.
+constexpr std::size_t kKeptAnswers = 16, kKeptAnswerBytes = std::size_t{1} << 20;
 
 template <typename Number>
 Bytes bytes_of(Number value) {
@@ -46,16 +51,22 @@ Bytes bytes_of(Number value) {
 
 }  // namespace
 
-Ledger::Ledger(const Directory& directory, std::uint64_t epoch, const MachineFactory& make_machine)
-    : directory_(directory), epoch_(epoch), machine_(make_machine()) {}
+Ledger::Ledger(const Directory& directory, std::uint64_t epoch, const MachineFactory& make_machine,
+               bool keeps_answers)
+    : directory_(directory),
+      epoch_(epoch),
+      keeps_answers_(keeps_answers),
+      machine_(make_machine()) {}
 
-std::optional<FaultKind> Ledger::take(View request) {
+std::optional<FaultKind> Ledger::take(View request) { return take(request, epoch_); }
+
+std::optional<FaultKind> Ledger::take(View request, std::uint64_t oldest_epoch) {
   Pending pending{.bytes = Bytes(request.begin(), request.end())};
   const auto content = read_signed(pending.bytes, MessageType::kRequest);
   // A node is no client: its signatures are for answers.
   const Party* client = content ? directory_.find(content->sender) : nullptr;
-  if (!content || content->epoch != epoch_ || client == nullptr || !client->address.empty() ||
-      has_taken(content->sender, content->first) ||
+  if (!content || content->epoch < oldest_epoch || content->epoch > epoch_ || client == nullptr ||
+      !client->address.empty() || has_taken(content->sender, content->first) ||
       !verify_signed(directory_, pending.bytes, *content))
     return FaultKind::kRequest;
   ClientState& state = clients_[content->sender];
@@ -98,6 +109,7 @@ void Ledger::keep() {
   for (; front_ > 0; --front_) {
     Pending& pending = queue_.front();
     done_.push_back({pending.client, pending.first, pending.count, std::move(pending.outputs)});
+    if (keeps_answers_) keep_answer(done_.back());
     queue_.pop_front();
   }
   taken_.clear();
@@ -158,8 +170,60 @@ bool Ledger::has_executed(PartyId client, std::uint64_t number) const {
   return state != clients_.end() && number < state->second.executed;
 }
 
-// Blobs: the machine; the clients; for each waiting request itself, how many of its commands were
-// executed (2), and their outputs.
+void Ledger::keep_answer(const Done& done) {
+  auto& kept = answers_[done.client];
+  kept.push_back(done);
+  std::size_t bytes = 0;
+  for (const Done& one : kept) bytes += one.outputs.size();
+  for (; kept.size() > kKeptAnswers || (bytes > kKeptAnswerBytes && kept.size() > 1);
+       kept.pop_front())
+    bytes -= kept.front().outputs.size();
+}
+
+const Done* Ledger::answer(PartyId client, std::uint64_t first) const {
+  const auto kept = answers_.find(client);
+  if (kept == answers_.end()) return nullptr;
+  const auto done = std::ranges::find(kept->second, first, &Done::first);
+  return done == kept->second.end() ? nullptr : &*done;
+}
+
+// Two blobs for each: client (4), first (8), count (2); outputs.
+Bytes Ledger::save_answers() const {
+  Bytes part;
+  for (const auto& [client, kept] : answers_)
+    for (const Done& done : kept) {
+      Bytes head(kAnswerBytes);
+      WireWriter writer(head);
+      writer.number(client);
+      writer.number(done.first);
+      writer.number(static_cast<std::uint16_t>(done.count));
+      append_blob(part, head);
+      append_blob(part, done.outputs);
+    }
+  return part;
+}
+
+bool Ledger::load_answers(View part) {
+  answers_.clear();
+  const auto blobs = read_blobs(part, kMostBlobs);
+  if (!blobs || blobs->size() % 2 != 0 || (!keeps_answers_ && !blobs->empty())) return false;
+  for (std::size_t i = 0; i < blobs->size(); i += 2) {
+    if ((*blobs)[i].size() != kAnswerBytes) return false;
+    WireReader reader((*blobs)[i]);
+    Done done;
+    done.client = reader.number<std::uint32_t>();
+    done.first = reader.number<std::uint64_t>();
+    done.count = reader.number<std::uint16_t>();
+    const View outputs = (*blobs)[i + 1];
+    if (!Items::read(outputs, done.count)) return false;
+    done.outputs.assign(outputs.begin(), outputs.end());
+    keep_answer(done);
+  }
+  return true;
+}
+
+// Blobs: the machine; the clients; answers that are kept; for each waiting request itself, how many
+// of its commands were executed (2), and their outputs.
 Bytes Ledger::save() const {
   Bytes state, part;
   machine_->save(part);
@@ -174,6 +238,7 @@ Bytes Ledger::save() const {
     writer.number(client.executed);
   }
   append_blob(state, part);
+  append_blob(state, save_answers());
   for (const Pending& pending : queue_) {
     append_blob(state, pending.bytes);
     append_blob(state, bytes_of(static_cast<std::uint16_t>(pending.count - pending.left.count())));
@@ -183,16 +248,16 @@ Bytes Ledger::save() const {
 }
 
 bool Ledger::load(View state) {
-  constexpr std::size_t kMostBlobs = std::size_t{1} << 20;
   const auto blobs = read_blobs(state, kMostBlobs);
-  if (!blobs || blobs->size() < 2 || (blobs->size() - 2) % 3 != 0 ||
-      (*blobs)[1].size() % kClientBytes != 0 || !machine_->load((*blobs)[0]))
+  if (!blobs || blobs->size() < 3 || blobs->size() % 3 != 0 ||
+      (*blobs)[1].size() % kClientBytes != 0 || !machine_->load((*blobs)[0]) ||
+      !load_answers((*blobs)[2]))
     return false;
   clients_.clear();
   queue_.clear();
   waiting_ = 0;
-  for (std::size_t i = 2; i < blobs->size(); i += 3) {
-    if ((*blobs)[i + 1].size() != 2 || take((*blobs)[i])) return false;
+  for (std::size_t i = 3; i < blobs->size(); i += 3) {
+    if ((*blobs)[i + 1].size() != 2 || take((*blobs)[i], 0)) return false;
     Pending& pending = queue_.back();
     const std::size_t executed = WireReader((*blobs)[i + 1]).number<std::uint16_t>();
     const View outputs = (*blobs)[i + 2];

@@ -27,7 +27,9 @@ struct Done {
 // all requests stand in one queue, in the order in which the requests were taken in.
 class Ledger {
  public:
-  Ledger(const Directory& directory, std::uint64_t epoch, const MachineFactory& make_machine);
+  // `keeps_answers`: a client's last are part of the state.
+  Ledger(const Directory& directory, std::uint64_t epoch, const MachineFactory& make_machine,
+         bool keeps_answers = false);
 
   // --- a step, in this order
 
@@ -51,10 +53,13 @@ class Ledger {
   bool has_executed(PartyId client, std::uint64_t number) const;
   // Requests that the kept steps finished; the caller empties it.
   std::vector<Done>& done() noexcept { return done_; }
+  // The answer to that request; null: not kept, or not any more.
+  const Done* answer(PartyId client, std::uint64_t first) const;
 
   StateDigest digest() const { return digest_of(save()); }
   Bytes save() const;
-  // False: not what save() makes; then this ledger is of no more use.
+  // Requests that wait may be of an earlier epoch. False: not what save() makes; then this ledger
+  // is of no more use.
   [[nodiscard]] bool load(View state);
   StateMachine& machine() noexcept { return *machine_; }
 
@@ -79,8 +84,14 @@ class Ledger {
     std::uint64_t executed = 0;
   };
 
+  std::optional<FaultKind> take(View request, std::uint64_t oldest_epoch);
+  void keep_answer(const Done& done);
+  Bytes save_answers() const;
+  bool load_answers(View part);
+
   const Directory& directory_;
   const std::uint64_t epoch_;
+  const bool keeps_answers_;
   std::unique_ptr<StateMachine> machine_;
   std::map<PartyId, ClientState> clients_;
   std::deque<Pending> queue_;
@@ -90,6 +101,7 @@ class Ledger {
   std::vector<std::pair<PartyId, ClientState>> taken_;  // by the step: as they were before
   std::vector<Before> begun_;
   std::vector<Done> done_;
+  std::map<PartyId, std::deque<Done>> answers_;
 };
 
 }  // namespace leat::trusted::detail

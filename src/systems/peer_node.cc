@@ -105,8 +105,10 @@ void PeerNode::State::on_request(PartyId from, std::span<const std::byte> reques
   const auto content = read_signed(request, MessageType::kRequest);
   if (!content || content->epoch != kernel_.epoch() || stopped_) return;
   Ledger& ledger = state_.ledger();
-  if (ledger.has_executed(content->sender, content->first))
-    return replies_.send_again(content->sender, content->first, outbox);
+  if (ledger.has_executed(content->sender, content->first)) {
+    replies_.send_again(content->sender, content->first, outbox);
+    return;
+  }
   if (!is_root()) {
     // The client has no answer by way of the root: see to it that the root has the request.
     if (from == content->sender && verify_signed(directory_, request, *content))

@@ -3,8 +3,17 @@
 #include <algorithm>
 
 #include "leat/error.h"
+#include "systems/configuration_messages.h"
 
 namespace leat::trusted::detail {
+namespace {
+
+// What a service is shown of answers at most.
+constexpr std::size_t kMostShownBytes = std::size_t{1} << 20;
+
+View outputs_of(View reply) { return read_signed(reply, MessageType::kReply)->items.bytes(); }
+
+}  // namespace
 
 Quorum::Quorum(const Directory& directory, const SigningKey& key, const ClientOptions& options,
                std::uint64_t first)
@@ -60,9 +69,9 @@ bool Quorum::receive(View message) {
       request->replies.contains(content->sender) || !verify_signed(directory_, message, *content))
     return false;
   const View outputs = content->items.bytes();
-  request->replies.try_emplace(content->sender, outputs.begin(), outputs.end());
+  request->replies.try_emplace(content->sender, message.begin(), message.end());
   const auto equal = std::ranges::count_if(request->replies, [&](const auto& reply) {
-    return std::ranges::equal(reply.second, outputs);
+    return std::ranges::equal(outputs_of(reply.second), outputs);
   });
   if (static_cast<std::size_t>(equal) >= options_.quorum)
     request->believed.emplace(outputs.begin(), outputs.end());
@@ -80,6 +89,42 @@ std::optional<Answer> Quorum::take() {
   }
   requests_.pop_front();
   return answer;
+}
+
+void Quorum::reconfigure(std::uint64_t epoch, const std::vector<PartyId>& nodes) {
+  options_.epoch = epoch;
+  options_.nodes = nodes;
+  options_.quorum = nodes.size();
+  for (Request& request : requests_) {
+    if (request.believed) continue;
+    auto content = *read_signed(request.bytes, MessageType::kRequest);
+    content.epoch = epoch;
+    request.bytes = write_signed(key_, content);
+    request.replies.clear();
+  }
+}
+
+Bytes Quorum::complaint() const {
+  for (const Request& request : requests_) {
+    if (request.believed) continue;
+    std::vector<View> replies;
+    std::size_t bytes = 0;
+    for (const auto& [node, reply] : request.replies) {
+      bytes += reply.size();
+      if (bytes <= kMostShownBytes) replies.emplace_back(reply);
+    }
+    return write_complaint(request.bytes, replies);
+  }
+  return {};
+}
+
+bool Quorum::in_conflict() const {
+  return std::ranges::any_of(requests_, [](const Request& request) {
+    return !request.believed && std::ranges::any_of(request.replies, [&](const auto& reply) {
+      return !std::ranges::equal(outputs_of(reply.second),
+                                 outputs_of(request.replies.begin()->second));
+    });
+  });
 }
 
 std::string Quorum::describe() const {

@@ -29,6 +29,15 @@ class Quorum {
   bool receive(View message);
   // The answer to the oldest request, once enough nodes gave it; taken off.
   std::optional<Answer> take();
+  // Other nodes, all of which must answer now: requests that are under way are signed anew.
+  void reconfigure(std::uint64_t epoch, const std::vector<PartyId>& nodes);
+  std::uint64_t epoch() const noexcept { return options_.epoch; }
+  const std::vector<PartyId>& nodes() const noexcept { return options_.nodes; }
+  // To a configuration service, of the oldest request; empty if there is nothing to complain of.
+  Bytes complaint() const;
+  // Whether nodes gave different answers to one request.
+  bool in_conflict() const;
+
   // Which nodes have answered the oldest request so far, for people.
   std::string describe() const;
 
@@ -37,13 +46,13 @@ class Quorum {
     std::uint64_t first = 0;
     std::size_t count = 0;
     Bytes bytes;
-    std::map<PartyId, Bytes> replies;  // by node: the outputs
+    std::map<PartyId, Bytes> replies;  // by node: the whole message
     std::optional<Bytes> believed;
   };
 
   const Directory& directory_;
   const SigningKey& key_;
-  const ClientOptions options_;
+  ClientOptions options_;
   std::uint64_t next_;
   std::deque<Request> requests_;
 };

@@ -1,5 +1,7 @@
 #include "systems/replies.h"
 
+#include <algorithm>
+
 namespace leat::trusted::detail {
 
 void Replies::send(const Done& done, Outbox& outbox) {
@@ -17,11 +19,14 @@ void Replies::send(const Done& done, Outbox& outbox) {
   kept.emplace_back(done.first, std::move(reply));
 }
 
-void Replies::send_again(PartyId client, std::uint64_t first, Outbox& outbox) const {
+bool Replies::send_again(PartyId client, std::uint64_t first, Outbox& outbox) const {
   const auto kept = kept_.find(client);
-  if (kept == kept_.end()) return;
-  for (const auto& [number, reply] : kept->second)
-    if (number == first) outbox.send(client, reply);
+  if (kept == kept_.end()) return false;
+  const auto found =
+      std::ranges::find(kept->second, first, [](const auto& one) { return one.first; });
+  if (found == kept->second.end()) return false;
+  outbox.send(client, found->second);
+  return true;
 }
 
 }  // namespace leat::trusted::detail

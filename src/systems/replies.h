@@ -18,8 +18,8 @@ class Replies {
       : key_(key), self_(self), epoch_(epoch) {}
 
   void send(const Done& done, Outbox& outbox);
-  // The answer that was given to that request, if it is one of the client's last; else nothing.
-  void send_again(PartyId client, std::uint64_t first, Outbox& outbox) const;
+  // The answer that was given to that request, if it is one of the client's last; else false.
+  bool send_again(PartyId client, std::uint64_t first, Outbox& outbox) const;
 
   // As many requests may a client have under way.
   static constexpr std::size_t kKept = 16;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <list>
 #include <map>
+#include <set>
 #include <string>
 
 #include "base/log.h"
 #include "leat/listener.h"
 #include "leat/trusted/participant.h"
 #include "leat/wait.h"
+#include "systems/connector.h"
 #include "systems/link.h"
 
 namespace leat::trusted {
@@ -20,6 +22,7 @@ using namespace detail;
 constexpr std::size_t kMostAtOnce = 64;
 // Newcomers that have not said who they are.
 constexpr std::size_t kMostStrangers = 64;
+constexpr std::chrono::milliseconds kReconnectAfter{250};
 
 const std::string& address_of(const Directory& directory, PartyId id) {
   const Party* party = directory.find(id);
@@ -43,23 +46,24 @@ class Server final : public Outbox {
         key_(key),
         options_(options),
         channel_options_(with_tick(options.channel)),
-        listener_(address_of(directory, options.self), channel_options_) {
-    const auto self = std::ranges::find(options.nodes, options.self);
-    if (self == options.nodes.end()) return;
-    for (auto later = self + 1; later != options.nodes.end(); ++later) early_[*later];
-  }
-
-  void connect() {
-    for (const PartyId node : options_.nodes) {
-      if (node == options_.self) return;
-      connect(node);
+        listener_(address_of(directory, options.self), channel_options_),
+        connector_(channel_options_) {
+    bool earlier = true;
+    for (const PartyId node : options.nodes) {
+      if (node == options.self) {
+        earlier = false;
+        continue;
+      }
+      early_[node];
+      if (earlier) connector_.want(node, address_of(directory, node));
     }
   }
 
   void run(const std::function<bool()>& stop) {
     while (!stop()) {
       accept();
-      links_.remove_if([](const Link& link) { return !link.alive(); });
+      while (auto made = connector_.take()) adopt(std::move(*made));
+      drop_dead();
       wait(stop);
     }
   }
@@ -78,21 +82,30 @@ class Server final : public Outbox {
   }
 
  private:
-  void connect(PartyId node) {
-    const std::string& address = address_of(directory_, node);
-    try {
-      leat::Options options = channel_options_;
-      options.connect_retry = true;
-      Link& link = links_.emplace_back(Channel::connect("leat://" + address, options), node,
-                                       options_.max_backlog_bytes);
-      link.send(write_signed(key_, {.type = MessageType::kAttach,
-                                    .sender = options_.self,
-                                    .target = node,
-                                    .epoch = options_.epoch}));
-    } catch (const Error& error) {
-      leat::detail::log(leat::detail::LogLevel::kWarn,
-                        "node " + std::to_string(node) + " is left out: " + error.what());
-    }
+  // To a node before this one.
+  void adopt(Connector::Made made) {
+    Link& link =
+        links_.emplace_back(std::move(made.channel), made.node, options_.max_backlog_bytes);
+    reached_.insert(made.node);
+    link.send(write_signed(key_, {.type = MessageType::kAttach,
+                                  .sender = options_.self,
+                                  .target = made.node,
+                                  .epoch = options_.epoch}));
+    send_early(link);
+  }
+
+  // Those to which this node connects it tries to reach again.
+  void drop_dead() {
+    for (const Link& link : links_)
+      if (!link.alive() && reached_.erase(link.party()) > 0)
+        connector_.want(link.party(), address_of(directory_, link.party()), kReconnectAfter);
+    links_.remove_if([](const Link& link) { return !link.alive(); });
+  }
+
+  void send_early(Link& link) {
+    const auto early = early_.extract(link.party());
+    if (early.empty()) return;
+    for (const Bytes& kept : early.mapped().messages) link.send(kept);
   }
 
   void accept() {
@@ -118,9 +131,7 @@ class Server final : public Outbox {
                                   .sender = options_.self,
                                   .target = content->sender,
                                   .epoch = options_.epoch}));
-    const auto early = early_.extract(content->sender);
-    if (early.empty()) return;
-    for (const Bytes& kept : early.mapped().messages) link.send(kept);
+    send_early(link);
   }
 
   std::size_t receive() {
@@ -168,6 +179,8 @@ class Server final : public Outbox {
   const ServeOptions options_;
   const leat::Options channel_options_;
   leat::Listener listener_;
+  Connector connector_;
+  std::set<PartyId> reached_;  // connected to by this node
   std::list<Link> links_;
   // What was sent to nodes that have not connected yet: correct nodes lose nothing of each other.
   struct Early {
@@ -183,7 +196,6 @@ class Server final : public Outbox {
 void serve(Participant& participant, const Directory& directory, const SigningKey& key,
            const ServeOptions& options, const std::function<bool()>& stop) {
   Server server(participant, directory, key, options);
-  server.connect();
   server.run(stop);
 }
 

@@ -29,5 +29,14 @@ TEST(ChainExample, all_nodes_say_the_same_or_the_liar_is_exposed) {
                                  "with evidence"));
 }
 
+TEST(ChainExample, a_liar_is_replaced_by_a_spare_node) {
+  const ProgramResult result =
+      run_program("examples/trusted/chain", {"--lie", "1", "--spares", "1", "--keys", "100"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("the service accuses 1: outputs that are not those of the "
+                                    "commands, with evidence"));
+  EXPECT_THAT(result.out, HasSubstr("found 50; all 3 nodes said the same\n"));
+}
+
 }  // namespace
 }  // namespace leat::detail

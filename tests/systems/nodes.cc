@@ -8,9 +8,12 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
+
+#include "support/scale.h"
 
 namespace leat::trusted {
 namespace {
@@ -37,6 +40,11 @@ void tell(int socket, PartyId by, const Fault& fault) {
 }
 
 }  // namespace
+
+std::size_t kills(std::size_t usual) {
+  const char* wish = std::getenv("LEAT_TEST_KILLS");
+  return wish != nullptr ? static_cast<std::size_t>(std::atoi(wish)) : leat::detail::scaled(usual);
+}
 
 Nodes::Nodes(std::size_t count)
     : count_(count),

@@ -17,6 +17,10 @@
 
 namespace leat::trusted {
 
+// How often a test kills a node: LEAT_TEST_KILLS, such as 200; by default `usual`, which is few
+// because each time needs a system of its own.
+std::size_t kills(std::size_t usual);
+
 // What a node's hook told.
 struct Report {
   PartyId by = 0;

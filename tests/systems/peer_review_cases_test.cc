@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
@@ -14,7 +13,6 @@
 #include <utility>
 
 #include "leat/error.h"
-#include "support/scale.h"
 #include "systems/nodes.h"
 #include "systems/peer_messages.h"
 #include "systems/peer_parties.h"
@@ -477,9 +475,7 @@ TEST(PeerReviewProcesses, case88_an_answer_to_an_older_nonce_is_none) {
 
 // LEAT_TEST_KILLS, such as 200; by default a few, because each needs a system of its own.
 TEST(PeerReviewProcesses, killing_any_party_at_any_point_exposes_nobody) {
-  const char* wish = std::getenv("LEAT_TEST_KILLS");
-  const std::size_t rounds =
-      wish != nullptr ? static_cast<std::size_t>(std::atoi(wish)) : leat::detail::scaled(8);
+  const std::size_t rounds = kills(10);
   std::mt19937 random(6);
   for (std::size_t round = 0; round < rounds; ++round) {
     Nodes nodes(kTreeParties);

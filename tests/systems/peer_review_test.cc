@@ -1,11 +1,15 @@
 // The pure part of PeerReview: nodes, witnesses and a client in this process.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <deque>
+#include <fstream>
 #include <map>
 #include <random>
 
 #include "leat/error.h"
+#include "support/scale.h"
 #include "systems/peer_parties.h"
 #include "systems/peer_replay.h"
 #include "systems/quorum.h"
@@ -117,6 +121,13 @@ class Tree final {
   std::map<std::pair<PartyId, PartyId>, std::deque<Bytes>> links_;
 };
 
+std::size_t resident_bytes() {
+  std::ifstream status("/proc/self/statm");
+  std::size_t all = 0, resident = 0;
+  status >> all >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
 TEST(PeerReview, all_nodes_give_the_same_and_audits_find_nothing) {
   for (const unsigned batch : {1U, 8U}) {
     auto options = tree_options(batch);
@@ -224,6 +235,48 @@ TEST(PeerReview, case89_small_and_large_pieces_give_the_same_verdict) {
     EXPECT_EQ(tree.witness->audited(1), 302U);
     EXPECT_EQ(tree.witness->audited(2), 302U);
     EXPECT_TRUE(tree.changes.empty());
+  }
+}
+
+// LEAT_TEST_ENTRIES, such as 1000000, is the long form. Audited all the time a log needs no more
+// memory the longer it gets; audited once, at its end, it is judged the same, and auditing it takes
+// no memory but frees it.
+TEST(PeerReview, case89_a_long_log_is_audited_in_bounded_memory) {
+  constexpr std::size_t kSlackBytes = std::size_t{64} << 20;
+  constexpr std::size_t kCommands = 500;
+  const char* wish = std::getenv("LEAT_TEST_ENTRIES");
+  const std::size_t rounds =
+      (wish != nullptr ? std::strtoull(wish, nullptr, 10) : leat::detail::scaled(4000)) /
+          kCommands +
+      1;
+  for (const bool all_the_time : {true, false}) {
+    auto options = tree_options();
+    options.audit_records = 4096;
+    options.audit_period = all_the_time ? 0ms : 1h;
+    Tree tree(options);
+    std::mt19937 random(6);
+    tree.run(20ms, random);
+    std::size_t early = 0;
+    for (std::size_t round = 0; round < rounds; ++round) {
+      tree.ask(kCommands);
+      tree.run(40ms, random);
+      ASSERT_EQ(tree.answer(), (round + 1) * kCommands);
+      if (round == rounds / 4) early = resident_bytes();
+    }
+    const std::uint64_t entries = rounds * kCommands;
+    EXPECT_GT(tree.nodes[0]->log_records(), entries);
+    const std::size_t late = resident_bytes();
+    if (all_the_time) {
+      EXPECT_LT(late, early + kSlackBytes);
+    }
+    tree.now += 2h;
+    tree.run(1s, random);
+    // One piece for each question, another question for each piece: all of it without a pause.
+    for (PartyId id = 1; id <= 3; ++id) EXPECT_GT(tree.witness->audited(id), entries) << id;
+    EXPECT_LT(resident_bytes(), late + kSlackBytes);
+    EXPECT_TRUE(tree.changes.empty());
+    RecordProperty(all_the_time ? "resident_all_the_time" : "resident_once",
+                   std::to_string(late >> 20) + " MiB");
   }
 }
 

@@ -4,13 +4,11 @@
 #include <signal.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <random>
 #include <thread>
 
 #include "leat/error.h"
 #include "leat/trusted/chain.h"
-#include "support/scale.h"
 #include "systems/nodes.h"
 
 namespace leat::trusted {
@@ -18,15 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// LEAT_TEST_KILLS, such as 200; by default a few, because each needs a system of its own.
-std::size_t kills() {
-  const char* wish = std::getenv("LEAT_TEST_KILLS");
-  return wish != nullptr ? static_cast<std::size_t>(std::atoi(wish)) : leat::detail::scaled(10);
-}
-
 TEST(SystemKills, a_bft_system_survives_any_follower_and_says_so_if_the_leader_is_gone) {
   std::mt19937 random(5);
-  for (std::size_t round = 0; round < kills(); ++round) {
+  for (std::size_t round = 0; round < kills(10); ++round) {
     Nodes nodes(3);
     for (const PartyId id : nodes.ids())
       nodes.start(
@@ -69,7 +61,7 @@ TEST(SystemKills, a_bft_system_survives_any_follower_and_says_so_if_the_leader_i
 // A chain has no answers without any of its nodes, and no wrong ones.
 TEST(SystemKills, a_chain_gives_no_wrong_answer_whichever_node_is_killed) {
   std::mt19937 random(6);
-  for (std::size_t round = 0; round < kills(); ++round) {
+  for (std::size_t round = 0; round < kills(10); ++round) {
     Nodes nodes(3);
     for (const PartyId id : nodes.ids())
       nodes.start(

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "support/devices.h"
 #include "support/program.h"
@@ -20,11 +21,16 @@ using Words = std::vector<std::string>;
 ProgramResult bench(const Words& arguments) { return run_program("bench/leat-bench", arguments); }
 
 // A short run with few iterations.
-json bench_json(Words arguments) {
-  for (const char* word : {"-n", "50", "--warmup", "5", "--json"}) arguments.emplace_back(word);
+json json_of(Words arguments) {
+  arguments.emplace_back("--json");
   const ProgramResult result = bench(arguments);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return json::parse(result.out, nullptr, false);
+}
+
+json bench_json(Words arguments) {
+  for (const char* word : {"-n", "50", "--warmup", "5"}) arguments.emplace_back(word);
+  return json_of(std::move(arguments));
 }
 
 void expect_frame(const json& object, const std::string& name, std::size_t rows) {
@@ -303,6 +309,23 @@ TEST(LeatBench, AttestHasEveryAlgorithmBesideTheBareMac) {
     }
     EXPECT_THAT(report.at("published")[0].at("another_machine").get<std::string>(),
                 testing::HasSubstr("TNIC"));
+  }
+}
+
+TEST(LeatBench, TrustedHasEverySystemAndBothHomesOfTheKernel) {
+  for (const std::string kernel : {"in-process", "isolated"}) {
+    const json memory = json_of({"trusted", "--entries", "2000", "--kernel", kernel});
+    EXPECT_EQ(memory.at("kernel"), kernel);
+    EXPECT_GT(memory.at("ratios").at("a2m_append_per_s"), 0);
+    EXPECT_GT(memory.at("ratios").at("a2m_lookup_per_s"), 0);
+  }
+  for (const auto& [system, name] :
+       {std::pair("counter", "counter_batch1_vs_tnic"), std::pair("chain", "chain_batch1_vs_tnic"),
+        std::pair("peer-review", "peer_review_batch1_vs_tnic")}) {
+    const json report = json_of({"trusted", "--system", system, "--kernel", "isolated", "--batch",
+                                 "1", "--request", "10", "--commands", "50"});
+    EXPECT_GT(report.at("ratios").at(name), 0) << system;
+    EXPECT_GT(report.at("results")[0].at("single_command_us").at("p99"), 0) << system;
   }
 }
 

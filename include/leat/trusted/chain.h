@@ -63,6 +63,8 @@ struct ChainOptions {
   unsigned checkpoint_records = 1024;
   // How long a request that a client complains about may stay without effect.
   std::chrono::milliseconds timeout{2000};
+  // What the chain begins with, of one that it replaces; empty: the machine's first state.
+  Bytes start;
 };
 
 // One node. The head orders and executes requests batch by batch, and attests each batch; the proof
@@ -70,16 +72,15 @@ struct ChainOptions {
 // executing the batch itself, adds its own, passes all on, and answers the client.
 //
 // Who is found to have lied is reported once, by the hook, and nothing that it had a part in is
-// executed: the chain then stands still. What replaces it by a chain of other nodes, under a new
-// epoch, is the trusted configuration service of the paper, which this does not have; it would
-// begin at the hook, whose evidence it can judge(), with save() of the nodes that are left.
+// executed: the chain then stands still. The configuration service (configuration.h) replaces it by
+// a chain of other nodes, under a new epoch.
 //
 // Owner: the caller; kernel, directory and key outlive it. The rest as Participant says; throws
 // leat::Error kUnavailable when the kernel does not attest any more.
 class LEAT_EXPORT ChainNode final : public Participant {
  public:
   // Throws leat::Error kInvalidArgument: the kernel's device is none of the nodes, or sessions that
-  // it does not have in that role.
+  // it does not have in that role, or no state to start with.
   ChainNode(AttestationKernel& kernel, const Directory& directory, const SigningKey& key,
             const MachineFactory& make_machine, const ChainOptions& options, FaultHook hook = {});
   ~ChainNode() override;
@@ -90,6 +91,8 @@ class LEAT_EXPORT ChainNode final : public Participant {
   std::uint64_t executed_records() const noexcept;
   // The state after them.
   Bytes save() const;
+  // Proves to others that, and how, the state is come by.
+  Bytes history() const;
 
  private:
   struct State;

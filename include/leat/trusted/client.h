@@ -18,13 +18,16 @@ namespace leat::trusted {
 
 struct ClientOptions {
   PartyId self = 0;
-  std::uint64_t epoch = 0;     // of the system
+  std::uint64_t epoch = 0;     // of the system; with a service, that of all its connections
   std::vector<PartyId> nodes;  // requests go to the first; to all, if it does not answer
   // Nodes whose answers must be equal: f + 1 of a BFT system, all of a chain.
   std::size_t quorum = 0;
   std::size_t window = 4;  // requests under way, 1 to 16
   std::chrono::milliseconds retry_after{500};
   std::chrono::milliseconds timeout{10'000};
+  // A chain's configuration service (configuration.h): it says who the nodes are, and all of them
+  // must answer; `nodes` and `quorum` are not used. 0: none.
+  PartyId service = 0;
   leat::Options channel;  // of each connection; `timeout` is set here
 };
 
@@ -37,9 +40,9 @@ struct Answer {
 // Owner: the caller; directory and key outlive it. Threads: one at a time.
 class LEAT_EXPORT Client {
  public:
-  // Connects to all nodes; those that cannot be reached are left out, and are tried no more. Throws
-  // leat::Error kInvalidArgument: options, a node without address; kUnavailable: fewer than
-  // `quorum` can be reached.
+  // Connects to all nodes; those that cannot be reached are left out, and are tried no more, but
+  // for a new configuration. Throws leat::Error kInvalidArgument: options, a node without address;
+  // kUnavailable: fewer than `quorum` can be reached, or the service names no nodes in time.
   Client(const Directory& directory, const SigningKey& key, const ClientOptions& options);
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
@@ -56,6 +59,9 @@ class LEAT_EXPORT Client {
   Answer receive();
   // Both.
   std::vector<Bytes> call(std::span<const Bytes> commands);
+
+  // In which requests are sent now: that of the options, or what the service says.
+  std::uint64_t epoch() const noexcept;
 
  private:
   struct State;

@@ -49,11 +49,11 @@ struct ServeOptions {
 };
 
 // Runs a participant: listens at its address in the directory, connects to the nodes that stand
-// before it in the list (which may start later, up to the option `connect_timeout`; one that does
-// not come is left out), accepts the others and clients, and moves messages until `stop`, asked
-// between messages and each kTick, says so. A peer that speaks no sense or goes away is dropped.
-// Blocks. Throws what the participant throws, kInvalidArgument: a node without an address,
-// kAddress.
+// before it in the list, accepts the others and clients, and moves messages until `stop`, asked
+// between messages and each kTick, says so. A peer that speaks no sense or goes away is dropped. A
+// node that is not there yet, or not any more, is tried until it comes, beside all this; what is
+// sent while a connection is lost stays lost. Blocks, at the end for attempts that are under way.
+// Throws what the participant throws, kInvalidArgument: a node without an address, kAddress.
 LEAT_EXPORT void serve(Participant& participant, const Directory& directory, const SigningKey& key,
                        const ServeOptions& options, const std::function<bool()>& stop);
 
