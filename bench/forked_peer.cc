@@ -1,5 +1,6 @@
 #include "forked_peer.h"
 
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,6 +61,12 @@ std::string ForkedPeer::listen() const {
   for (char letter = 0; read(pipe_, &letter, 1) == 1 && letter != '\n';) line += letter;
   if (line.empty()) throw std::runtime_error("the peer process ended before it was ready");
   return line;
+}
+
+std::optional<std::string> ForkedPeer::try_listen() const {
+  pollfd told{pipe_, POLLIN, 0};
+  if (poll(&told, 1, 0) <= 0) return std::nullopt;
+  return listen();
 }
 
 void ForkedPeer::wait() {

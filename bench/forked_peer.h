@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace leat::bench {
@@ -21,6 +22,10 @@ class ForkedPeer {
 
   // What the child told. Blocks; throws std::runtime_error if it ended without a word.
   std::string listen() const;
+  // The same if it has told something or ended; else no value.
+  std::optional<std::string> try_listen() const;
+  // Readable when try_listen() has something to say.
+  int fd() const { return pipe_; }
   // Waits for the end of the child; throws std::runtime_error if it failed.
   void wait();
 

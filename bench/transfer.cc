@@ -9,6 +9,7 @@
 #include "machine.h"
 #include "steps_bar.h"
 #include "subcommand.h"
+#include "transfer_remote.h"
 #include "transfer_report.h"
 
 namespace leat::bench {
@@ -25,6 +26,8 @@ struct TransferArguments {
   std::string link_enable = "auto";
   std::string device;
   std::string host = "127.0.0.1";
+  std::string listen;
+  std::string connect;
   double path_rate_mbit = 0;
   RunOptions run;
   bool json = false;
@@ -50,7 +53,22 @@ std::vector<TransferRow> rows_of(const TransferArguments& arguments) {
   return rows;
 }
 
+// With the receiving processes at another leat-bench, if one is named.
+std::unique_ptr<RemoteHost> meet(TransferArguments& arguments) {
+  if (arguments.connect.empty()) return nullptr;
+  auto remote = std::make_unique<RemoteHost>(arguments.connect);
+  arguments.host = remote->host();
+  if (arguments.device.empty() && !remote->here()) arguments.device = "ib";
+  return remote;
+}
+
 void run(TransferArguments arguments) {
+  if (const auto cores = choose_cores(arguments.run.cpus))
+    arguments.run.cpus.assign(cores->begin(), cores->end());
+  if (!arguments.listen.empty()) {
+    serve_transfers(arguments.listen, {arguments.device, arguments.run.cpus});
+    return;
+  }
   if (arguments.carriers.empty()) {
     for (const Carrier carrier : kCarriers) {
       if (built_with(carrier)) {
@@ -63,8 +81,13 @@ void run(TransferArguments arguments) {
   }
   std::unique_ptr<Plotter> plotter;
   if (!arguments.plots.empty()) plotter = std::make_unique<Plotter>(arguments.plots);
-  if (const auto cores = choose_cores(arguments.run.cpus))
-    arguments.run.cpus.assign(cores->begin(), cores->end());
+  const std::unique_ptr<RemoteHost> remote = meet(arguments);
+  StartReceiver start = start_receiver;
+  if (remote) {
+    start = [&](const TransferCase& transfer, const RunOptions& options) {
+      return remote->start(transfer, options);
+    };
+  }
 
   std::vector<TransferRow> rows = rows_of(arguments);
   TransferReport report(arguments.json,
@@ -84,7 +107,7 @@ void run(TransferArguments arguments) {
   for (TransferRow& row : rows) {
     for (unsigned i = 0; i < arguments.repeat; ++i) {
       bar.update(0);
-      row.runs.push_back(run_transfer(row.transfer, arguments.run));
+      row.runs.push_back(run_transfer(row.transfer, arguments.run, start));
       bar.step_done();
     }
     report.add(std::move(row));
@@ -98,7 +121,10 @@ void run(TransferArguments arguments) {
 }
 
 constexpr const char* kFooter =
-    R"(Each run has two processes of its own: one listens at --host, the other connects and sends. What
+    R"(Each run has two processes of its own: one listens at --host, the other connects and sends. Between
+two hosts one leat-bench says --listen and starts the receiving processes, the other --connect: it
+sends, has all other options, and prints the results. Its runs take ports of their own beside that
+of --listen, which firewalls must let pass; the listener ends with it. What
 arrives is checked by its digest after the time was taken. A run that fails or is not through within
 --limit is shown as such; over transport chunked that is a failure of the program too (exit code 1).
 
@@ -120,7 +146,10 @@ its own (the work of Soft-RoCE). Ratios are of medians, but for memcpy: the best
   leat-bench transfer                              64 MiB on this host, every carrier
   leat-bench transfer -s 1G --carriers auto -n 7   speed and memory on shared memory
   leat-bench transfer -d ib --host 10.0.0.2 -s 16M --chunk-bytes 64K,256K,1M --path-rate 100
-                                                   over a path; tests/vm/wan.sh emulates some)";
+                                                   over a path; tests/vm/wan.sh emulates some
+  leat-bench transfer --listen :7000               on two hosts: first here,
+  leat-bench transfer --connect HOST:7000 -s 1G -n 5 --path-rate 10000
+                                                   then there)";
 
 std::map<std::string, Carrier> carriers_by_name() {
   std::map<std::string, Carrier> names;
@@ -170,11 +199,24 @@ Run declare_transfer(CLI::App& command) {
       .add_option("-d,--device", arguments->device,
                   "shm, ib or ib:NAME, for all but tcp and grpc (default: the best for this host)")
       ->type_name("NAME");
+  CLI::Option* host = command
+                          .add_option("--host", arguments->host,
+                                      "The address of this host at which the receiver listens")
+                          ->capture_default_str()
+                          ->type_name("IPV4");
+  CLI::Option* listen =
+      command
+          .add_option("--listen", arguments->listen,
+                      "Receive there what a leat-bench on another host sends, and end with it; of "
+                      "the other options only -d and --cpus count")
+          ->excludes(host)
+          ->type_name("[IPV4]:PORT");
   command
-      .add_option("--host", arguments->host,
-                  "The address of this host at which the receiver listens")
-      ->capture_default_str()
-      ->type_name("IPV4");
+      .add_option("--connect", arguments->connect,
+                  "Send to the leat-bench that listens there (default device: ib)")
+      ->excludes(host)
+      ->excludes(listen)
+      ->type_name("HOST:PORT");
   command
       .add_option("--path-rate", arguments->path_rate_mbit,
                   "What the path can carry, in Mbit/s, for the ratio auto_vs_path_rate")

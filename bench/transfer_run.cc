@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <openssl/evp.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,7 +87,8 @@ class Watch {
   std::int64_t transfer_bytes_ = 0;
 };
 
-// From the receiver to the sender: the next transfer may begin. Made before both are.
+// From this process to the one that sends: the receiver waits for the next transfer. Made before
+// that process is.
 class Turns {
  public:
   Turns() {
@@ -99,11 +101,11 @@ class Turns {
     for (const int end : ends_) close(end);
   }
   void give() const {
-    if (write(ends_[1], "", 1) != 1) throw std::runtime_error("the sender ended early");
+    if (write(ends_[1], "", 1) != 1) throw std::runtime_error("no word to the sender");
   }
   void take() const {
     char byte = 0;
-    if (read(ends_[0], &byte, 1) != 1) throw std::runtime_error("the receiver ended early");
+    if (read(ends_[0], &byte, 1) != 1) throw std::runtime_error("no word of the receiver");
   }
 
  private:
@@ -156,7 +158,7 @@ void send_all(const TransferCase& transfer, const RunOptions& options, const Tur
   end->stay();  // the parent ends us when the receiver too has said what it has
 }
 
-void receive_all(const TransferCase& transfer, const RunOptions& options, const Turns& turns,
+void receive_all(const TransferCase& transfer, const RunOptions& options,
                  const ForkedPeer::Tell& tell) {
   std::vector<std::byte> place;
   if (needs_place(transfer.carrier)) place.resize(transfer.bytes);
@@ -164,13 +166,13 @@ void receive_all(const TransferCase& transfer, const RunOptions& options, const 
   Watch watch(/*receives=*/true);
   watch.begin();
   const auto end = make_receiving_end(transfer, place);
-  tell(end->address());
+  tell(json{{"address", end->address()}}.dump());
   end->accept();
   watch.connected();
   json digests = json::array();
   double cpu = 0;
   for (unsigned i = 0; i < options.iterations; ++i) {
-    turns.give();
+    tell(json{{"turn", i}}.dump());
     const double cpu_before = cpu_seconds();
     const std::span<const std::byte> bytes = end->receive();
     if (i >= warmups(options)) cpu += cpu_seconds() - cpu_before;
@@ -183,11 +185,19 @@ void receive_all(const TransferCase& transfer, const RunOptions& options, const 
   end->stay();
 }
 
-json hear(const ForkedPeer& peer) {
-  json said = json::parse(peer.listen());
-  if (said.contains("error")) throw std::runtime_error(said.at("error").get<std::string>());
-  return said;
-}
+class LocalReceiver final : public ReceiverLink {
+ public:
+  LocalReceiver(const TransferCase& transfer, const RunOptions& options)
+      : process_([&](const ForkedPeer::Tell& tell) {
+          run_side(tell, options, 1, [&] { receive_all(transfer, options, tell); });
+        }) {}
+
+  std::optional<std::string> try_hear() override { return process_.try_listen(); }
+  int fd() override { return process_.fd(); }
+
+ private:
+  ForkedPeer process_;
+};
 
 SideUsage usage_of(const json& report) {
   return {report.at("cpu_seconds"), report.at("connection_bytes"), report.at("transfer_bytes")};
@@ -202,49 +212,104 @@ std::uint64_t packets_beyond(const std::string& device, std::uint64_t before, st
   return sent > needed ? sent - needed : 0;
 }
 
+// One run, as its two processes tell of it.
+class Running {
+ public:
+  Running(const TransferCase& transfer, const RunOptions& options, ReceiverLink& receiver)
+      : transfer_(transfer), options_(options), receiver_(receiver) {}
+
+  // Until both have told what they have to. Throws what one of them failed by.
+  void run() {
+    while (sent_.is_null() || received_.is_null()) {
+      std::optional<std::string> said;
+      while ((said = receiver_.try_hear())) heard_of_receiver(parse(*said));
+      while (sender_ && (said = sender_->try_listen())) heard_of_sender(parse(*said));
+      if (!sent_.is_null() && !received_.is_null()) break;
+      pollfd waits[] = {{receiver_.fd(), POLLIN, 0}, {sender_ ? sender_->fd() : -1, POLLIN, 0}};
+      poll(waits, 2, -1);
+    }
+  }
+  const std::string& device() const { return device_; }
+  std::uint64_t packets_before() const { return packets_before_; }
+  void tell(TransferResult& result) const {
+    result.seconds = sent_.at("seconds").get<std::vector<double>>();
+    result.resumes = sent_.at("resumes");
+    result.sender = usage_of(sent_);
+    result.receiver = usage_of(received_);
+    result.complete = received_.at("digests").size() == options_.iterations;
+    for (const json& digest : received_.at("digests")) result.complete &= digest == digest_;
+    if (!result.complete) result.error = "what arrived has another digest than what was sent";
+  }
+
+ private:
+  static json parse(const std::string& line) {
+    json said = json::parse(line);
+    if (said.contains("error")) throw std::runtime_error(said.at("error").get<std::string>());
+    return said;
+  }
+  void heard_of_receiver(json said) {
+    if (said.contains("address")) {
+      const std::string address = said.at("address");
+      sender_.emplace([&](const ForkedPeer::Tell& tell) {
+        run_side(tell, options_, 0, [&] { send_all(transfer_, options_, turns_, address, tell); });
+      });
+    } else if (said.contains("turn")) {
+      turns_.give();
+    } else {
+      received_ = std::move(said);
+    }
+  }
+  void heard_of_sender(json said) {
+    if (said.contains("device")) {
+      device_ = said.at("device");
+      digest_ = said.at("digest");
+      packets_before_ = packets_sent(device_);
+    } else {
+      sent_ = std::move(said);
+    }
+  }
+
+  const TransferCase& transfer_;
+  const RunOptions& options_;
+  ReceiverLink& receiver_;
+  const Turns turns_;
+  std::optional<ForkedPeer> sender_;
+  std::string device_;
+  std::string digest_;
+  std::uint64_t packets_before_ = 0;
+  json sent_;
+  json received_;
+};
+
 }  // namespace
 
 double TransferResult::median_seconds() const { return median_of(seconds); }
 
-TransferResult run_transfer(const TransferCase& transfer, const RunOptions& options) {
+std::unique_ptr<ReceiverLink> start_receiver(const TransferCase& transfer,
+                                             const RunOptions& options) {
+  return std::make_unique<LocalReceiver>(transfer, options);
+}
+
+TransferResult run_transfer(const TransferCase& transfer, const RunOptions& options,
+                            const StartReceiver& start) {
   TransferResult result;
-  const Turns turns;
-  const auto start = Steady::now();
+  const auto begin = Steady::now();
   const std::uint64_t segments = tcp_segments_resent();
-  std::uint64_t packets = 0;
+  const std::unique_ptr<ReceiverLink> receiver = start(transfer, options);
+  Running running(transfer, options, *receiver);
   try {
-    ForkedPeer receiver([&](const ForkedPeer::Tell& tell) {
-      run_side(tell, options, 1, [&] { receive_all(transfer, options, turns, tell); });
-    });
-    const std::string address = receiver.listen();
-    if (address.front() == '{') throw std::runtime_error(json::parse(address).at("error"));
-    ForkedPeer sender([&](const ForkedPeer::Tell& tell) {
-      run_side(tell, options, 0, [&] { send_all(transfer, options, turns, address, tell); });
-    });
-    const json begun = hear(sender);
-    result.device = begun.at("device");
-    packets = packets_sent(result.device);
-    const json sent = hear(sender);
-    const json received = hear(receiver);
-    result.seconds = sent.at("seconds").get<std::vector<double>>();
-    result.resumes = sent.at("resumes");
-    result.sender = usage_of(sent);
-    result.receiver = usage_of(received);
-    result.complete = true;
-    for (const json& digest : received.at("digests")) {
-      if (digest == begun.at("digest")) continue;
-      result.complete = false;
-      result.error = "what arrived has another digest than what was sent";
-    }
+    running.run();
+    running.tell(result);
   } catch (const std::exception& error) {
-    const double took = std::chrono::duration<double>(Steady::now() - start).count();
+    const double took = std::chrono::duration<double>(Steady::now() - begin).count();
     result.error = took >= options.limit_seconds
                        ? "not through after " + std::to_string(options.limit_seconds) + " s"
                        : error.what();
   }
-  if (packets != 0) {
-    result.resent_packets =
-        packets_beyond(result.device, packets, transfer.bytes * options.iterations);
+  result.device = running.device();
+  if (running.packets_before() != 0) {
+    result.resent_packets = packets_beyond(result.device, running.packets_before(),
+                                           transfer.bytes * options.iterations);
   } else if (result.device == "tcp") {
     result.resent_packets = tcp_segments_resent() - segments;
   }

@@ -1,6 +1,8 @@
 // One run of a carrier, in two processes made for it, and what each of them needed.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,9 +38,26 @@ struct RunOptions {
   std::vector<int> cpus;         // sender, receiver
 };
 
+// The process that receives in a run, here or on another host. Its end ends that process.
+class ReceiverLink {
+ public:
+  virtual ~ReceiverLink() = default;
+  // What the process told, in its order; no value if it has told nothing more. Throws if it ended.
+  virtual std::optional<std::string> try_hear() = 0;
+  // Readable when try_hear may have something to say.
+  virtual int fd() = 0;
+};
+using StartReceiver =
+    std::function<std::unique_ptr<ReceiverLink>(const TransferCase&, const RunOptions&)>;
+
+// Starts a receiving process here; forks.
+std::unique_ptr<ReceiverLink> start_receiver(const TransferCase& transfer,
+                                             const RunOptions& options);
+
 // Forks, so call it while there are no threads. A transfer that fails or takes too long is a
-// result, not an error.
-TransferResult run_transfer(const TransferCase& transfer, const RunOptions& options);
+// result, not an error, but what `start` throws is thrown.
+TransferResult run_transfer(const TransferCase& transfer, const RunOptions& options,
+                            const StartReceiver& start = start_receiver);
 
 // The time of memcpy for that many bytes, in memory that was touched before: the best of some.
 double memcpy_seconds(std::size_t bytes);

@@ -24,14 +24,23 @@ constexpr unsigned kMoreRounds = 2;
 constexpr double kMoreGrowth = 1.05;
 constexpr double kLessGain = 0.75;
 constexpr double kRepairGain = 0.5;
-// Chunks go at this multiple of a window in each round trip; closer than kPaceGrain they are not
-// kept apart.
-constexpr double kPaceGain = 1.25;
+// What may stand in the path's queue, as a share of what the path holds, while confirmations are
+// seen in time; and the least that the queue is believed to bear.
+constexpr double kHeadroom = 0.25;
+constexpr double kLeastBearable = 0.2;
+// That belief grows by so much each round.
+constexpr double kBearableGrowth = 1.02;
+// An absence that is longer tells nothing of the next.
+constexpr int kMostTripsAway = 4;
+// After each round it counts by this part less.
+constexpr int kAwayDecay = 16;
+// Chunks go faster than the path takes them by this multiple of it; closer than kPaceGrain they are
+// not kept apart.
+constexpr double kPaceExcess = 0.75;
 constexpr auto kPaceGrain = 100us;
 constexpr int kPaceBurstShare = 8;  // of the round trip
 // The window is divided into so many chunks.
 constexpr std::size_t kChunksPerWindow = 16;
-constexpr double kHeadroom = 0.25;
 // Or, where the path holds little, into fewer, of so many bytes.
 constexpr std::size_t kShortestChunk = std::size_t{8} << 10;
 
@@ -76,9 +85,18 @@ ChunkWindow::Flight ChunkWindow::posted(std::size_t bytes, Clock::time_point now
   return {bytes, now, delivered_, delivered_at_, limited, linking_};
 }
 
-// Spreads what a window holds over a round trip.
+void ChunkWindow::looked(Clock::time_point now) {
+  if (in_flight_ != 0 && looked_at_ != Clock::time_point{})
+    away_ = std::max(away_, std::min<Nanoseconds>(now - looked_at_, kMostTripsAway * round_trip_));
+  looked_at_ = now;
+}
+
+// Spreads what a window holds over a round trip, so that what an absence or a loss has left empty
+// is filled again no faster than a short queue bears.
 void ChunkWindow::pace(std::size_t bytes, Clock::time_point now) {
-  const double share = static_cast<double>(bytes) / static_cast<double>(window()) / kPaceGain;
+  const double queued = starting_ ? kHeadroom : headroom();
+  const double pace = static_cast<double>(window()) / (1 + queued) * (1 + kPaceExcess * bearable_);
+  const double share = static_cast<double>(bytes) / pace;
   const auto time = Nanoseconds(
       static_cast<std::int64_t>(std::min(share, 1.0) * static_cast<double>(round_trip_.count())));
   // Who comes late, as it slept, makes up for so much of it.
@@ -102,6 +120,9 @@ void ChunkWindow::lost() {
   starting_ = true;
   start_window_ = kStartBytes;
   paced_until_ = {};
+  looked_at_ = {};
+  away_ = 0ns;
+  bearable_ = kMostBearable;
   rates_.fill(0);
   round_trip_ = 0ns;
   round_shortest_ = Nanoseconds::max();
@@ -114,6 +135,11 @@ void ChunkWindow::lost() {
 
 double ChunkWindow::path_bytes() const { return rate() * seconds(round_trip_); }
 
+double ChunkWindow::headroom() const {
+  const double wanted = round_trip_ == 0ns ? 0 : seconds(away_) / seconds(round_trip_);
+  return std::min(std::max(kHeadroom, wanted), bearable_);
+}
+
 std::size_t ChunkWindow::window() const {
   if (!adaptive()) return options_.chunks * options_.chunk_bytes;
   std::size_t bytes = start_window_;
@@ -122,10 +148,13 @@ std::size_t ChunkWindow::window() const {
     // So that it is at most half a path too much when the path turns out to be full.
     bytes = std::min(bytes, static_cast<std::size_t>(path * kStartGain) + kStartBytes);
   } else if (!starting_) {
-    // More than the path holds: the chunk that its narrow place works on, and what it could have
-    // sent while confirmations were late. Without that, late ones would pass for a narrow path.
-    const double more = std::max(path * kHeadroom, 1.0 * kShortestChunk);
-    bytes = static_cast<std::size_t>(path * gain_ + more);
+    // More than the path holds: the chunk that its narrow place works on, and what it could send
+    // while we are away and see no confirmations. Without that, late ones would pass for a narrow
+    // path.
+    double more = std::max(path * headroom(), 1.0 * kShortestChunk);
+    // To try more takes a chunk more at least.
+    if (gain_ > 1) more = std::max({more, path * (kHeadroom + gain_ - 1), 2.0 * kShortestChunk});
+    bytes = static_cast<std::size_t>(path * std::min(gain_, 1.0) + more);
   }
   return std::clamp(bytes, kStartBytes, std::max(options_.most_bytes, kLeastChunkBytes));
 }
@@ -158,24 +187,29 @@ void ChunkWindow::measure(const Flight& flight, Clock::time_point now) {
   }
 
   if (starting_ && !flight.limited) start_window_ += flight.bytes / kStartDivisor;
-  // Longer than a queue as long as the path could make it: something was lost and sent again.
+  // Longer than a queue as long as the path could make it, and an absence: something was lost and
+  // sent again.
   const double chunk_time = static_cast<double>(flight.bytes) / std::max(rate(), 1.0);
-  if (seconds(trip) > 2.5 * seconds(round_trip_) + 2 * chunk_time) trouble();
+  if (seconds(trip) > 2.5 * seconds(round_trip_) + seconds(away_) + 2 * chunk_time) trouble();
   if (flight.delivered >= round_end_) end_round(now);
 }
 
 void ChunkWindow::trouble() {
   if (troubled_) return;
   troubled_ = true;
-  // While more was tried it was that; else what is lost is not lost by us.
+  // While more was tried it was that. Else it may have been a queue that bears less than we
+  // thought, or was not lost by us.
   if (gain_ > 1) calm_rounds_ = std::min(2 * calm_rounds_, kMostCalmRounds);
+  bearable_ = std::max(kLeastBearable, bearable_ / 2);
   starting_ = false;
   gain_ = kLessGain;
 }
 
 void ChunkWindow::end_round(Clock::time_point now) {
   const double chunk_time = static_cast<double>(chunk()) / std::max(rate(), 1.0);
-  const bool queue_stands = seconds(round_shortest_) > 1.25 * seconds(round_trip_) + 2 * chunk_time;
+  const double away = seconds(std::min(away_, round_trip_));
+  const bool queue_stands =
+      seconds(round_shortest_) > (1 + kHeadroom) * seconds(round_trip_) + away + 2 * chunk_time;
   const bool more_was_tried = gain_ > 1;
   if (starting_) {
     flat_rounds_ = rate() > best_start_rate_ * kGrowth ? 0 : flat_rounds_ + 1;
@@ -214,6 +248,8 @@ void ChunkWindow::end_round(Clock::time_point now) {
     if (!starting_) rates_[rate_index_] = 0;
   }
   round_counts_ = false;
+  away_ -= away_ / kAwayDecay;
+  bearable_ = std::min(bearable_ * kBearableGrowth, kMostBearable);
   round_end_ = delivered_;
   round_shortest_ = Nanoseconds::max();
   troubled_ = false;

@@ -50,6 +50,8 @@ class ChunkWindow {
   // divided go whole or not at all.
   std::size_t allowance(std::size_t wanted, bool divisible, Clock::time_point now) const;
   Flight posted(std::size_t bytes, Clock::time_point now);
+  // The sender, who has more to send, looks what was confirmed and whether more may go.
+  void looked(Clock::time_point now);
   // The oldest chunk in flight has arrived.
   void confirmed(const Flight& flight, Clock::time_point now);
   // The queue pair died with all that was in flight. What was known of the path is forgotten.
@@ -57,6 +59,7 @@ class ChunkWindow {
   // The sender has nothing more to send now.
   void idle() {
     if (in_flight_ + chunk() <= window()) limited_until_ = delivered_ + in_flight_;
+    looked_at_ = {};
   }
 
   std::size_t in_flight() const { return in_flight_; }
@@ -71,11 +74,13 @@ class ChunkWindow {
   static constexpr std::size_t kRateRounds = 10;
   static constexpr unsigned kCycleRounds = 8;
   static constexpr unsigned kMostCalmRounds = 64;
+  static constexpr double kMostBearable = 0.75;
 
   bool adaptive() const { return options_.chunks == 0; }
   std::size_t chunk() const;
   double rate() const { return *std::max_element(rates_.begin(), rates_.end()); }
   double path_bytes() const;  // what the path holds without a queue
+  double headroom() const;    // what may stand in its queue beyond that, as a share of it
   void pace(std::size_t bytes, Clock::time_point now);
   void measure(const Flight& flight, Clock::time_point now);
   void end_round(Clock::time_point now);
@@ -94,6 +99,9 @@ class ChunkWindow {
   bool starting_ = true;
   std::size_t start_window_ = kStartBytes;
   Clock::time_point paced_until_{};
+  Clock::time_point looked_at_{};    // by a sender that waits; else nothing
+  Nanoseconds away_{0};              // how long such a sender has lately been away at most
+  double bearable_ = kMostBearable;  // queue that the path is believed to bear, as a share of it
   double gain_ = 1;
   std::array<double, kRateRounds> rates_{};  // bytes a second, the best of each round
   std::size_t rate_index_ = 0;

@@ -12,6 +12,7 @@ namespace leat::detail {
 namespace {
 
 constexpr std::uint64_t kTransfersPerErrorPoll = 64;
+constexpr std::chrono::microseconds kWorthSpinning{50};
 // Fruitless tries between two looks at whether the peer wishes to resume, each a system call.
 constexpr unsigned kTriesPerQuestion = 1024;
 
@@ -38,6 +39,7 @@ void ChunkedTransport::check_unreserved(Context context) const {
 // As much as may be on its way now.
 bool ChunkedTransport::send(const Source& source, Context context) {
   took_part_ = false;
+  if (staging_ != nullptr) window_.looked(Clock::now());
   if (!look_at_sends()) return false;
   Outgoing& out = outgoing_[context];
   if (!out.active) {
@@ -93,7 +95,8 @@ bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing
     out.part_left = left - bytes;
     out.posted += bytes;
     out.active = out.posted < out.total;
-    took_part_ = out.active;
+    // Whose next chunk has its turn later need not spin for it.
+    took_part_ = out.active && window_.paced_until() <= Clock::now() + kWorthSpinning;
   } while (out.part_open);
   ++out.sequence;
   ++parts_[context];

@@ -25,6 +25,7 @@ struct Path {
   double loss = 0;  // of packets
   double card_bytes_per_second = 2.5e9;
   Nanoseconds late{0};  // confirmations are seen up to so much later, as processes sleep
+  Nanoseconds away{0};  // a third of the time the sender does nothing, for about so long each time
 
   double holds() const {
     return bytes_per_second * std::chrono::duration<double>(round_trip).count();
@@ -51,25 +52,21 @@ class Model {
     std::size_t left = bytes;
     Outcome outcome;
     window_.begin(bytes, now_);
-    while (left != 0 || !chunks_.empty()) {
+    for (;;) {
+      if (left != 0) window_.looked(now_);
+      take_confirmed(outcome, left < bytes / 2);
       post_all(left);
       if (left == 0) window_.idle();
       outcome.most_in_flight = std::max(outcome.most_in_flight, window_.in_flight());
       if (chunks_.empty()) {
-        ADD_FAILURE() << "nothing may be sent, nothing is on its way";
+        EXPECT_EQ(left, 0u) << "nothing may be sent, nothing is on its way";
         break;
       }
-      const Clock::time_point confirmed = pass_oldest(outcome, left < bytes / 2);
-      // Meanwhile others go, in their time.
-      while (left != 0 && window_.paced_until() > now_ && window_.paced_until() < confirmed) {
-        now_ = window_.paced_until();
-        post_all(left);
-        outcome.most_in_flight = std::max(outcome.most_in_flight, window_.in_flight());
-      }
-      now_ = std::max(now_, confirmed);
-      const ChunkWindow::Flight flight = chunks_.front().flight;
-      chunks_.pop_front();
-      window_.confirmed(flight, now_);
+      now_ = std::max(now_, confirmation(outcome, left < bytes / 2));
+      if (left != 0 && window_.paced_until() > looked_)
+        now_ = std::min(now_, window_.paced_until());
+      be_away();
+      looked_ = now_;
     }
     outcome.seconds = std::chrono::duration<double>(now_ - begin).count();
     outcome.rate = static_cast<double>(bytes) / outcome.seconds;
@@ -83,7 +80,23 @@ class Model {
   struct Chunk {
     std::size_t left;  // bytes that have not arrived
     ChunkWindow::Flight flight;
+    std::optional<Clock::time_point> confirmed;
   };
+
+  // All that has been by now.
+  void take_confirmed(Outcome& outcome, bool late) {
+    while (!chunks_.empty() && confirmation(outcome, late) <= now_) {
+      const ChunkWindow::Flight flight = chunks_.front().flight;
+      chunks_.pop_front();
+      window_.confirmed(flight, now_);
+    }
+  }
+  // Of the oldest chunk.
+  Clock::time_point confirmation(Outcome& outcome, bool late) {
+    Chunk& chunk = chunks_.front();
+    if (!chunk.confirmed) chunk.confirmed = pass_oldest(outcome, late);
+    return *chunk.confirmed;
+  }
 
   // As many as may go now.
   void post_all(std::size_t& left) {
@@ -95,7 +108,17 @@ class Model {
       post(chunk);
     }
   }
-  void post(std::size_t bytes) { chunks_.push_back({bytes, window_.posted(bytes, now_)}); }
+  void post(std::size_t bytes) { chunks_.push_back({bytes, window_.posted(bytes, now_), {}}); }
+
+  void be_away() {
+    if (path_.away == 0ns || now_ < next_away_) return;
+    const auto some = [&](Nanoseconds mean) {
+      return Nanoseconds(static_cast<std::int64_t>(
+          std::exponential_distribution<double>(1)(random_) * static_cast<double>(mean.count())));
+    };
+    now_ += some(path_.away);
+    next_away_ = now_ + some(2 * path_.away);
+  }
 
   static Nanoseconds time_of(double bytes, double rate) {
     return Nanoseconds(static_cast<std::int64_t>(bytes / rate * 1e9));
@@ -137,6 +160,8 @@ class Model {
   Path path_;
   ChunkWindow window_;
   Clock::time_point now_{1s};
+  Clock::time_point looked_{};
+  Clock::time_point next_away_{};
   Clock::time_point card_free_{};
   Clock::time_point narrow_free_{};
   std::deque<Chunk> chunks_;
@@ -267,6 +292,40 @@ TEST(AdaptiveWindow, TakesLateConfirmationsForNoNarrowPath) {
   }
 }
 
+TEST(AdaptiveWindow, KeepsThePathFullWhileItsProcessIsAway) {
+  for (const double rate : {5e6, 12.5e6, 125e6}) {
+    Path path{.bytes_per_second = rate, .away = 8ms};
+    path.queue_bytes = static_cast<std::size_t>(path.holds());
+    const Outcome outcome = Model(path, {}).transfer(static_cast<std::size_t>(rate * 8));
+    EXPECT_GT(outcome.rate, 0.85 * rate) << rate;
+    EXPECT_EQ(outcome.drops_late, 0u) << rate;
+  }
+}
+
+// A window of two chunks, of which each is seen late, must not stay one for good.
+TEST(AdaptiveWindow, TriesAChunkMoreAtLeast) {
+  ChunkWindow window({});
+  Clock::time_point now{1s};
+  window.begin(100 * kMiB, now);
+  const auto link = window.posted(window.allowance(100 * kMiB, true, now), now);
+  now += 20ms;
+  window.confirmed(link, now);
+  std::size_t most = 0;
+  for (int round = 0; round < 100; ++round) {
+    std::vector<ChunkWindow::Flight> flights;
+    for (int look = 0; look < 20; ++look, now += 1ms) {
+      const std::size_t bytes = window.allowance(100 * kMiB, true, now);
+      // A path on which two of them are what it holds, until more is tried.
+      if (bytes != 0 && (round > 20 || flights.size() < 2))
+        flights.push_back(window.posted(bytes, now));
+    }
+    if (round > 20) most = std::max(most, flights.size());
+    now += 5ms;
+    for (const auto& flight : flights) window.confirmed(flight, now);
+  }
+  EXPECT_GT(most, 2u);
+}
+
 TEST(AdaptiveWindow, SpreadsAWindowOverTheRoundTrip) {
   ChunkWindow window({.link_enable = LinkEnable::kOff});
   Clock::time_point now{1s};
@@ -376,6 +435,7 @@ TEST(AdaptiveWindow, SurvivesAnyTimes) {
     std::size_t in_flight = 0;
     for (int step = 0; step < 3000; ++step) {
       now += Nanoseconds(random() % (std::uint64_t{1} << (random() % 36)));
+      if (random() % 2 == 0) window.looked(now);
       switch (random() % 8) {
         case 0:
           window.begin(random() % (64 * kMiB), now);

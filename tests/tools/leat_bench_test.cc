@@ -190,6 +190,24 @@ TEST_P(LeatBenchOnDevice, TransferMovesABufferOverEveryCarrier) {
   EXPECT_LE(object.at("ratios").at("extra_memory_bytes"), 64 << 10);
 }
 
+// As between two hosts.
+TEST_P(LeatBenchOnDevice, TransferBetweenTwoPrograms) {
+  const std::string host = GetParam() == "shm" ? "127.0.0.1" : device_address(GetParam());
+  Program listener("bench/leat-bench",
+                   {"transfer", "--listen", host + ":0", "-d", GetParam(), "--cpus", "0"});
+  const std::string port = listener.wait_for("--connect HOST:");
+  ASSERT_NE(port, "");
+  const ProgramResult result =
+      bench({"transfer", "--connect", host + ":" + port, "-s", "100K", "--chunk-bytes", "32K",
+             "--carriers", "raw,auto,tcp", "-n", "3", "-r", "2", "-d", GetParam(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json object = json::parse(result.out, nullptr, false);
+  expect_frame(object, "transfer", 3);
+  EXPECT_EQ(object.at("device"), GetParam());
+  for (const json& row : object.at("results")) EXPECT_EQ(row.at("complete"), 2) << row;
+  EXPECT_EQ(listener.wait().exit_code, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, LeatBenchOnDevice, testing::ValuesIn(test_devices()),
                          [](const auto& device) { return device_label(device.param); });
 
@@ -397,6 +415,27 @@ TEST(LeatBench, ListenAndConnectMeasureBetweenTwoPrograms) {
   }
 }
 
+TEST(LeatBench, TransferTellsWhatFailedAtTheOtherHost) {
+  Program listener("bench/leat-bench", {"transfer", "--listen", "127.0.0.1:0", "--cpus", "1000"});
+  const std::string port = listener.wait_for("--connect HOST:");
+  ASSERT_NE(port, "");
+  const ProgramResult result = bench(
+      {"transfer", "--connect", "127.0.0.1:" + port, "-s", "64K", "--carriers", "auto", "-r", "2"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr(" 0/2 ")) << "it goes on after the first";
+  EXPECT_THAT(result.out, HasSubstr("at the receiver: cannot run on core 1000"));
+  EXPECT_EQ(listener.wait().exit_code, 0);
+}
+
+TEST(LeatBench, TransferServesNobodyElse) {
+  Program listener("bench/leat-bench", {"transfer", "--listen", "127.0.0.1:0"});
+  const std::string port = listener.wait_for("--connect HOST:");
+  EXPECT_EQ(bench({"pingpong", "-d", "tcp", "--connect", "127.0.0.1:" + port}).exit_code, 1);
+  const ProgramResult result = listener.wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("is no leat-bench transfer of this version"));
+}
+
 TEST(LeatBench, SidesWithDifferentSubcommandsAreTold) {
   Program listener("bench/leat-bench", {"stream", "--listen", "-p", "0"});
   const std::string port = listener.wait_for("--connect THIS_HOST:");
@@ -426,6 +465,7 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"confirm", "-r", "0"}, "not in range"},
       {{"resnet152", "-n", "0"}, "not in range"},
       {{"resnet152", "--workers", "17"}, "not in range"},
+      {{"transfer", "--listen", ":0", "--connect", "127.0.0.1:7"}, "excludes"},
   };
   for (const auto& wrong : cases) {
     const ProgramResult result = bench(wrong.words);

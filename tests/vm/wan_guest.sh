@@ -91,11 +91,13 @@ measure_part() {
     repeat)
       for percent in 0.1 1; do
         path "$rate" $percent
-        measure loss-$percent -s 1M --chunk-bytes 16K --carriers auto --limit 120 -r "$repeat"
+        measure loss-$percent -s 1M --chunk-bytes 16K --carriers inplace,auto --limit 120 -r "$repeat"
       done
       path $((rate / 4)) 0
-      for ((i = 1; i <= repeat; i++)); do
-        measure_with_cut cut-auto-$i 700 -s 2M --chunk-bytes 16K --carriers auto --limit 120
+      for carrier in inplace auto; do
+        for ((i = 1; i <= repeat; i++)); do
+          measure_with_cut cut-$carrier-$i 700 -s 2M --chunk-bytes 16K --carriers $carrier --limit 120
+        done
       done
       ;;
     chunks)
