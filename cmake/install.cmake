@@ -43,17 +43,23 @@ endforeach()
 # libleat_scml.so finds libleat.so beside itself, and programs find both, wherever the prefix is.
 set_target_properties(leat_scml PROPERTIES INSTALL_RPATH "$ORIGIN")
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE leat_bin_to_lib)
-foreach(program leat-info leat-plan leat-bench leat-provision leat-attestd)
+foreach(program leat-info leat-plan leat-bench leat-provision leat-attestd leat-run leat-stat)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${leat_bin_to_lib}")
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
 
+# Apart from the libraries that programs link, so that nobody does by accident.
+if(TARGET leat_preload)
+  install(TARGETS leat_preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/leat)
+endif()
+
 file(GLOB leat_man_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.1)
 if(leat_man_pages)
   install(FILES ${leat_man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
+install(FILES ${PROJECT_SOURCE_DIR}/docs/man/leat.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
 if(TARGET leat-attestd)
   install(FILES ${PROJECT_SOURCE_DIR}/docs/man/leat-attestd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
   # Where systemd finds units of packages, below any prefix. systemd wants whole paths: of the prefix that is installed to.

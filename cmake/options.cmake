@@ -1,6 +1,6 @@
 # Every build option, with defaults that depend on whether leat is the top-level project.
 option(LEAT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
-option(LEAT_BUILD_TOOLS "Build leat-info, leat-plan, leat-provision and leat-attestd" ${PROJECT_IS_TOP_LEVEL})
+option(LEAT_BUILD_TOOLS "Build leat-info, leat-plan, leat-provision, leat-attestd and leat-run" ${PROJECT_IS_TOP_LEVEL})
 option(LEAT_BUILD_BENCH "Build leat-bench" ${PROJECT_IS_TOP_LEVEL})
 option(LEAT_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(LEAT_INSTALL "Generate install rules" ${PROJECT_IS_TOP_LEVEL})

@@ -10,7 +10,7 @@ usage() {
 Usage: tests/run.sh [--preset NAME]... [--quick] [--no-vm] [CTEST_ARGUMENT]...
 
   --preset NAME   build and test only this preset of CMakePresets.json; may be repeated (default: release, asan, tsan)
-  --quick         only release, without the guest and without the tests of the installation
+  --quick         only release, without the guest, the tests of the installation and the real programs under leat-run
   --no-vm         without the guest: device ib is then compiled, but not tested
   --help          this text
 
@@ -27,7 +27,7 @@ presets=() excluded=() skipped=()
 while (($# > 0)); do
   case $1 in
     --preset) presets+=("${2:?"run.sh: --preset needs a name"}") && shift ;;
-    --quick) presets=(release) excluded=(vm install) skipped=("--quick: sanitizers, guest, installation") ;;
+    --quick) presets=(release) excluded=(vm install programs) skipped=("--quick: sanitizers, guest, installation, real programs") ;;
     --no-vm) excluded+=(vm) && skipped+=("--no-vm: device ib in the guest (vm.*)") ;;
     --help) usage && exit ;;
     *) break ;;
@@ -54,7 +54,9 @@ headline "tests/run.sh: presets ${presets[*]}, $(nproc) jobs; guest: $([[ " ${ex
 printf 'skipped: %s\n' "${skipped[@]}"
 
 packages=(build test)
-[[ " ${excluded[*]} " == *" vm "* ]] || packages+=(vm)
+for group in vm programs; do
+  [[ " ${excluded[*]} " == *" $group "* ]] || packages+=("$group")
+done
 cmake/install-packages.sh "${packages[@]}"
 
 mkdir -p build/tests

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "LEAT_";
 constexpr std::string_view kFileVariable = "LEAT_CONF_FILE";
-constexpr std::array<std::string_view, 2> kForeignPrefixes = {"LEAT_TEST_", "LEAT_VM_"};
+constexpr std::array<std::string_view, 3> kForeignPrefixes = {"LEAT_TEST_", "LEAT_VM_",
+                                                              "LEAT_PRELOAD_"};
 constexpr std::size_t kMaxFileBytes = 64 * 1024;
 
 std::string_view trim(std::string_view text) {

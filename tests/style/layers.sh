@@ -18,8 +18,9 @@ declare -rA may_include=(
   [src/systems]="base conn" # on leat's public headers; of conn the bytes of numbers (wire.h)
   [src/transport]="base verbs conn proto trusted"
   [src/socket]="base verbs conn proto trusted transport"
+  [src/preload]="base" # a library of its own, of base only headers
   [src/scml]="" # a library of its own on leat's public headers
-  [src/tools]="base verbs conn transport trusted" # what leat-info lists and checks has no public header
+  [src/tools]="base verbs conn transport trusted preload" # what leat-info lists and checks has no public header
   [bench]="tools verbs trusted attestd" # the bare write that leat-bench planned compares with; the kernels of leat-bench attest
   [examples]="tools" # the progress bar
 )

@@ -1,0 +1,44 @@
+// What the functions that stand in front of the C library's have in common.
+#pragma once
+
+#include <cerrno>
+#include <utility>
+
+#include "leat/export.h"
+#include "preload/descriptors.h"
+#include "preload/escapes.h"
+#include "preload/meeting.h"
+#include "preload/real.h"
+
+// Visible to programs, in front of libc's of the same name.
+#define LEAT_CALL extern "C" LEAT_EXPORT
+
+namespace leat::preload {
+
+// The carried connection of a descriptor, if it is one; decides first about a socket that can be.
+// With `wait`, as a blocking call does, until it is decided; then a cancellation point. An accepted
+// socket that still waits for its offer is given as it is, without memory: see undecided_error().
+Reference find_carried(int fd, bool wait);
+
+// For calls that transfer bytes, with their flags.
+inline Reference carried(int fd, int flags = 0) {
+  if (fd < 0 || fd >= kMostDescriptors ||
+      descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) [[likely]]
+    return {};
+  return find_carried(fd, (flags & MSG_DONTWAIT) == 0);
+}
+
+// For other calls: empty too where it is not decided.
+inline Reference known_carried(int fd) {
+  Reference object = find_carried(fd, false);
+  return object.is(Kind::kConnection) ? std::move(object) : Reference();
+}
+
+// A number that the kernel gave just now: what is known of it was closed out of our sight.
+inline void forget_stale(int fd) {
+  if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) return;
+  report_reuse(fd);
+  forget(fd);
+}
+
+}  // namespace leat::preload

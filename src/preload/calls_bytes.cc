@@ -1,0 +1,383 @@
+// Calls that move bytes.
+#include <limits.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "preload/call.h"
+#include "preload/passing.h"
+#include "preload/stream.h"
+#include "preload/undisturbed.h"
+#include "preload/waiting.h"
+
+namespace leat::preload {
+
+namespace {
+
+// As a blocking call does until the offer has come.
+void await_decision(int fd, Reference& object) {
+  const auto deadline = socket_deadline(fd, SO_RCVTIMEO);
+  while (object.awaits_offer() && std::chrono::steady_clock::now() < deadline) {
+    auto came = SignalWatch::Came::kNothing;
+    {
+      const SignalWatch watch;
+      real().poll(nullptr, 0, kDecisionNap);
+      came = watch.look();
+    }
+    decide(fd, object);
+    if (came == SignalWatch::Came::kInterrupts) {
+      set_undecided_error(EINTR);
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+Reference find_carried(int fd, bool wait) {
+  Reference object = find(fd);
+  if (object.is(Kind::kConnection)) [[likely]]
+    return object;
+  if (!object.is_undecided()) return {};
+  if (object.awaits_offer()) {
+    decide(fd, object);
+    set_undecided_error(EAGAIN);
+    if (wait && object.awaits_offer() && !is_nonblocking(fd)) await_decision(fd, object);
+    if (object.is(Kind::kConnection) || object.awaits_offer()) return object;
+    return {};
+  }
+  // Before the handshake's end the kernel would send our bytes with it.
+  if (wait && !is_nonblocking(fd)) {
+    pollfd ended{.fd = fd, .events = POLLOUT};
+    const int kept_errno = errno;
+    real().poll(&ended, 1, -1);
+    errno = kept_errno;
+  }
+  decide(fd, object);
+  // Another thread may be about to.
+  while (object.is_undecided() && object->deciding.load(std::memory_order_acquire)) sched_yield();
+  return object.is(Kind::kConnection) ? std::move(object) : Reference();
+}
+
+namespace {
+
+iovec one(const void* bytes, std::size_t count) {
+  return {.iov_base = const_cast<void*>(bytes), .iov_len = count};
+}
+
+bool bad_count(int count) {
+  if (count >= 0 && count <= IOV_MAX) return false;
+  errno = EINVAL;
+  return true;
+}
+
+bool too_many(const msghdr* message) {
+  if (message->msg_iovlen <= IOV_MAX) return false;
+  errno = EMSGSIZE;
+  return true;
+}
+
+// What recvfrom and recvmsg say of the sender on a connected TCP socket: nothing.
+void no_control(msghdr* message) {
+  message->msg_namelen = 0;
+  message->msg_controllen = 0;
+  message->msg_flags = 0;
+}
+
+ssize_t send_message(int fd, Connection& connection, const msghdr* message, int flags) {
+  if (too_many(message)) return -1;
+  return send(fd, connection, message->msg_iov, message->msg_iovlen, flags);
+}
+
+ssize_t receive_message(int fd, Connection& connection, msghdr* message, int flags) {
+  if (too_many(message)) return -1;
+  if ((flags & MSG_ERRQUEUE) != 0) return real().recvmsg(fd, message, flags);
+  const ssize_t got = receive(fd, connection, message->msg_iov, message->msg_iovlen, flags);
+  if (got >= 0) no_control(message);
+  return got;
+}
+
+}  // namespace
+}  // namespace leat::preload
+
+using namespace leat::preload;  // NOLINT: the functions below are C's
+
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
+LEAT_CALL ssize_t read(int fd, void* bytes, size_t count) {
+  const Reference object = carried(fd);
+  if (!object) return real().read(fd, bytes, count);
+  if (count == 0) return 0;  // where recv() waits
+  const iovec vector = one(bytes, count);
+  return receive(fd, object->connection, &vector, 1, 0);
+}
+
+LEAT_CALL ssize_t write(int fd, const void* bytes, size_t count) {
+  const Reference object = carried(fd);
+  if (!object) return real().write(fd, bytes, count);
+  const iovec vector = one(bytes, count);
+  return send(fd, object->connection, &vector, 1, 0);
+}
+
+LEAT_CALL ssize_t readv(int fd, const iovec* vectors, int count) {
+  const Reference object = carried(fd);
+  if (!object) return real().readv(fd, vectors, count);
+  if (bad_count(count)) return -1;
+  const bool room = std::any_of(vectors, vectors + count,
+                                [](const iovec& vector) { return vector.iov_len != 0; });
+  if (!room) return 0;
+  return receive(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
+}
+
+LEAT_CALL ssize_t writev(int fd, const iovec* vectors, int count) {
+  const Reference object = carried(fd);
+  if (!object) return real().writev(fd, vectors, count);
+  if (bad_count(count)) return -1;
+  return send(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
+}
+
+LEAT_CALL ssize_t recv(int fd, void* bytes, size_t count, int flags) {
+  const Reference object = carried(fd, flags);
+  if (!object) return real().recv(fd, bytes, count, flags);
+  const iovec vector = one(bytes, count);
+  return receive(fd, object->connection, &vector, 1, flags);
+}
+
+LEAT_CALL ssize_t recvfrom(int fd, void* bytes, size_t count, int flags, sockaddr* from,
+                           socklen_t* from_bytes) {
+  const Reference object = carried(fd, flags);
+  if (!object) return real().recvfrom(fd, bytes, count, flags, from, from_bytes);
+  const iovec vector = one(bytes, count);
+  const ssize_t got = receive(fd, object->connection, &vector, 1, flags);
+  if (got >= 0 && from != nullptr && from_bytes != nullptr) *from_bytes = 0;
+  return got;
+}
+
+LEAT_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  const Reference object = carried(fd, flags);
+  if (!object) return receive_with_rights(fd, message, flags);
+  return receive_message(fd, object->connection, message, flags);
+}
+
+LEAT_CALL ssize_t send(int fd, const void* bytes, size_t count, int flags) {
+  const Reference object = carried(fd, flags);
+  if (!object) return real().send(fd, bytes, count, flags);
+  const iovec vector = one(bytes, count);
+  return send(fd, object->connection, &vector, 1, flags);
+}
+
+LEAT_CALL ssize_t sendto(int fd, const void* bytes, size_t count, int flags, const sockaddr* to,
+                         socklen_t to_bytes) {
+  const Reference object = carried(fd, flags);
+  if (!object) return real().sendto(fd, bytes, count, flags, to, to_bytes);
+  const iovec vector = one(bytes, count);
+  return send(fd, object->connection, &vector, 1, flags);
+}
+
+LEAT_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  const Reference object = carried(fd, flags);
+  if (!object) return send_with_rights(fd, message, flags);
+  return send_message(fd, object->connection, message, flags);
+}
+
+LEAT_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+  const Reference object = carried(fd, flags);
+  const bool passes = !object && std::any_of(messages, messages + count, [](const mmsghdr& one) {
+    return passes_ours(one.msg_hdr);
+  });
+  if (!object && !passes) return real().sendmmsg(fd, messages, count, flags);
+  unsigned done = 0;
+  for (; done < count; ++done) {
+    const msghdr* message = &messages[done].msg_hdr;
+    const ssize_t sent = object ? send_message(fd, object->connection, message, flags)
+                                : send_with_rights(fd, message, flags);
+    if (sent < 0) return done != 0 ? static_cast<int>(done) : -1;
+    messages[done].msg_len = static_cast<unsigned>(sent);
+  }
+  return static_cast<int>(done);
+}
+
+LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
+  const Reference object = carried(fd, flags);
+  const bool gets = !object && std::any_of(messages, messages + count, [fd](const mmsghdr& one) {
+    return may_get_rights(fd, &one.msg_hdr);
+  });
+  if (!object && !gets) return real().recvmmsg(fd, messages, count, flags, timeout);
+  using Clock = std::chrono::steady_clock;
+  auto deadline = Clock::time_point::max();
+  if (timeout != nullptr)
+    deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) +
+               std::chrono::nanoseconds(timeout->tv_nsec);
+  unsigned done = 0;
+  for (; done < count; ++done) {
+    // As the kernel, which looks at the time after each message, not while it waits.
+    if (done != 0 && Clock::now() >= deadline) break;
+    const bool wait = done == 0 || (flags & MSG_WAITFORONE) == 0;
+    const int each = (flags & ~MSG_WAITFORONE) | (wait ? 0 : MSG_DONTWAIT);
+    msghdr* message = &messages[done].msg_hdr;
+    const ssize_t got = object ? receive_message(fd, object->connection, message, each)
+                               : receive_with_rights(fd, message, each);
+    if (got < 0) return done != 0 ? static_cast<int>(done) : -1;
+    messages[done].msg_len = static_cast<unsigned>(got);
+    if (got == 0 && object) return static_cast<int>(done + 1);
+  }
+  return static_cast<int>(done);
+}
+
+namespace {
+
+// As sendfile(2) to a carried connection: piece by piece, never taking more from the file than
+// went.
+ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std::size_t count) {
+  std::array<char, 65536> piece;
+  off64_t at = offset != nullptr ? *offset : lseek64(from, 0, SEEK_CUR);
+  if (at < 0) {
+    // What cannot be sought cannot be sent, but that is another error here.
+    if (offset != nullptr || errno == ESPIPE) errno = EINVAL;
+    return -1;
+  }
+  std::size_t done = 0;
+  int error = 0;
+  while (done < count && error == 0) {
+    const std::size_t wanted = std::min(piece.size(), count - done);
+    const ssize_t got = pread64(from, piece.data(), wanted, at);
+    if (got < 0) error = errno;
+    if (got <= 0) break;
+    const iovec vector = one(piece.data(), static_cast<std::size_t>(got));
+    const ssize_t sent = send(to, connection, &vector, 1, 0);
+    if (sent < 0) error = errno;
+    if (sent <= 0) break;
+    at += sent;
+    done += static_cast<std::size_t>(sent);
+    if (sent < got) break;
+  }
+  if (offset != nullptr) {
+    *offset = at;
+  } else {
+    lseek64(from, at, SEEK_SET);
+  }
+  if (done == 0 && error != 0) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<ssize_t>(done);
+}
+
+ssize_t fail(int error) {
+  errno = error;
+  return -1;
+}
+
+// The errno of the kernel's splice() between a socket and what should be a pipe, or 0.
+int splice_refuses(int pipe, const off64_t* pipe_offset, const off64_t* socket_offset,
+                   unsigned flags) {
+  constexpr unsigned kFlags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
+  struct stat status {};
+  if ((flags & ~kFlags) != 0) return EINVAL;
+  if (fstat(pipe, &status) != 0) return EBADF;
+  if (!S_ISFIFO(status.st_mode)) return EINVAL;
+  if (pipe_offset != nullptr) return ESPIPE;
+  return socket_offset != nullptr ? EINVAL : 0;
+}
+
+// A pipe to a connection: what was read from the pipe must be sent, so it is no more than there is
+// room for.
+ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, unsigned flags) {
+  std::array<char, 65536> piece;
+  const int how = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
+  const int state = connection.send_state(to);
+  if (state < 0) {
+    const iovec nothing = one(piece.data(), 1);
+    connection.own().error.store(-state);
+    return send(to, connection, &nothing, 1, how);
+  }
+  while (state == 0 && !connection.room(piece.size())) {
+    if (how != 0) return fail(EAGAIN);
+    if (const int error = wait_for(to, connection, Want::kRoom, piece.size()); error != 0)
+      return fail(error);
+    if ((connection.poll_mask() & (POLLERR | POLLHUP)) != 0) break;
+  }
+  if (how != 0) {
+    pollfd there{.fd = from, .events = POLLIN};
+    if (real().poll(&there, 1, 0) == 0) return fail(EAGAIN);
+  }
+  const ssize_t got = real().read(from, piece.data(), std::min(count, piece.size()));
+  if (got <= 0) return got;
+  const iovec vector = one(piece.data(), static_cast<std::size_t>(got));
+  return send(to, connection, &vector, 1, 0);
+}
+
+// A connection to a pipe: only what the pipe took is taken.
+ssize_t splice_in(int from, Connection& connection, int to, std::size_t count, unsigned flags) {
+  std::array<char, 65536> piece;
+  const int how = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
+  const iovec vector = one(piece.data(), std::min(count, piece.size()));
+  const ssize_t there = receive(from, connection, &vector, 1, MSG_PEEK | how);
+  if (there <= 0) return there;
+  if (how != 0) {
+    pollfd room{.fd = to, .events = POLLOUT};
+    if (real().poll(&room, 1, 0) == 0) return fail(EAGAIN);
+  }
+  const ssize_t put = real().write(to, piece.data(), static_cast<std::size_t>(there));
+  if (put <= 0) return put;
+  const iovec taken = one(piece.data(), static_cast<std::size_t>(put));
+  return receive(from, connection, &taken, 1, MSG_DONTWAIT);
+}
+
+}  // namespace
+
+LEAT_CALL ssize_t sendfile64(int to, int from, off64_t* offset, size_t count) noexcept {
+  const Uncancelled uncancelled;  // as the kernel's own
+  const Reference object = carried(to);
+  if (!object) return real().sendfile64(to, from, offset, count);
+  if (object.awaits_offer()) return fail(undecided_error());
+  return send_file(to, object->connection, from, offset, count);
+}
+
+LEAT_CALL ssize_t sendfile(int to, int from, off_t* offset, size_t count) noexcept {
+  return sendfile64(to, from, offset, count);
+}
+
+LEAT_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count,
+                         unsigned flags) {
+  if (const Reference object = carried(to)) {
+    if (object.awaits_offer()) return fail(undecided_error());
+    if (const int error = splice_refuses(from, from_offset, to_offset, flags); error != 0)
+      return fail(error);
+    return count == 0 ? 0 : splice_out(from, to, object->connection, count, flags);
+  }
+  if (const Reference object = carried(from)) {
+    if (object.awaits_offer()) return fail(undecided_error());
+    if (const int error = splice_refuses(to, to_offset, from_offset, flags); error != 0)
+      return fail(error);
+    return count == 0 ? 0 : splice_in(from, object->connection, to, count, flags);
+  }
+  return real().splice(from, from_offset, to, to_offset, count, flags);
+}
+
+// What programs built with _FORTIFY_SOURCE call instead; the names are the C library's.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+LEAT_CALL ssize_t __read_chk(int fd, void* bytes, size_t count, size_t room) {
+  if (count > room) abort();
+  return read(fd, bytes, count);
+}
+
+LEAT_CALL ssize_t __recv_chk(int fd, void* bytes, size_t count, size_t room, int flags) {
+  if (count > room) abort();
+  return recv(fd, bytes, count, flags);
+}
+
+LEAT_CALL ssize_t __recvfrom_chk(int fd, void* bytes, size_t count, size_t room, int flags,
+                                 sockaddr* from, socklen_t* from_bytes) {
+  if (count > room) abort();
+  return recvfrom(fd, bytes, count, flags, from, from_bytes);
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

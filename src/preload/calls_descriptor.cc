@@ -1,0 +1,126 @@
+// close, dup and their kin.
+#include <fcntl.h>
+#include <stdarg.h>
+
+#include <climits>
+
+#include "preload/call.h"
+#include "preload/epoll_set.h"
+#include "preload/stdio_streams.h"
+
+namespace leat::preload {
+namespace {
+
+// Before the kernel's close.
+void closing(int fd) {
+  Reference object = find(fd);
+  if (!object) return;
+  EpollSet::descriptor_is_closed(fd);
+  if (object.is(Kind::kConnection)) {
+    // References: each number's, ours, and those of calls.
+    const int numbers = object->numbers.load(std::memory_order_relaxed);
+    const auto references = static_cast<int>(object->references.load(std::memory_order_relaxed));
+    object->connection.note_closing(references > numbers + 1);
+  }
+  forget(fd);
+}
+
+// After the kernel's dup2.
+void duplicated(int from, int to) {
+  add_duplicate(from, to);
+  if (to > STDERR_FILENO) return;
+  const Reference object = find(to);
+  if (object.is(Kind::kConnection) || object.awaits_offer()) replace_standard_stream(to);
+}
+
+// A number of ours is none to the program.
+bool refuse_hidden(int fd) {
+  if (!is_hidden(fd)) return false;
+  errno = EBADF;
+  return true;
+}
+
+}  // namespace
+}  // namespace leat::preload
+
+using namespace leat::preload;  // NOLINT: the functions below are C's
+
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
+LEAT_CALL int close(int fd) {
+  if (fd >= 0 && fd < kMostDescriptors &&
+      descriptor_entry(fd).load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
+    if (refuse_hidden(fd)) return -1;
+    closing(fd);
+  }
+  return real().close(fd);
+}
+
+LEAT_CALL int dup(int fd) noexcept {
+  const int copy = real().dup(fd);
+  if (copy >= 0) duplicated(fd, copy);
+  return copy;
+}
+
+LEAT_CALL int dup2(int fd, int copy) noexcept {
+  if (fd == copy) return real().dup2(fd, copy);
+  if (refuse_hidden(fd) || refuse_hidden(copy)) return -1;
+  if (real().fcntl(fd, F_GETFD, nullptr) < 0) return -1;
+  closing(copy);
+  const int result = real().dup2(fd, copy);
+  if (result >= 0) duplicated(fd, copy);
+  return result;
+}
+
+LEAT_CALL int dup3(int fd, int copy, int flags) noexcept {
+  if (fd == copy) return real().dup3(fd, copy, flags);
+  if (refuse_hidden(fd) || refuse_hidden(copy)) return -1;
+  if (real().fcntl(fd, F_GETFD, nullptr) < 0) return -1;
+  closing(copy);
+  const int result = real().dup3(fd, copy, flags);
+  if (result >= 0) duplicated(fd, copy);
+  return result;
+}
+
+LEAT_CALL int fcntl64(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  const int result = real().fcntl(fd, command, argument);
+  if ((command == F_DUPFD || command == F_DUPFD_CLOEXEC) && result >= 0) duplicated(fd, result);
+  return result;
+}
+
+LEAT_CALL int fcntl(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return fcntl64(fd, command, argument);
+}
+
+LEAT_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
+  if (first > last) return real().close_range(first, last, flags);
+  // In pieces between our own.
+  const int end = static_cast<int>(last < INT_MAX ? last : INT_MAX - 1U);
+  unsigned from = first;
+  for (int fd = static_cast<int>(first < INT_MAX ? first : INT_MAX - 1U);
+       fd <= end && fd <= highest_known(); ++fd) {
+    if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) continue;
+    const auto number = static_cast<unsigned>(fd);
+    if (!is_hidden(fd)) {
+      if ((flags & CLOSE_RANGE_CLOEXEC) == 0) closing(fd);
+      continue;
+    }
+    if (number > from && real().close_range(from, number - 1, flags) != 0) return -1;
+    from = number + 1;
+  }
+  return from > last ? 0 : real().close_range(from, last, flags);
+}
+
+LEAT_CALL void closefrom(int first) noexcept {
+  close_range(static_cast<unsigned>(first < 0 ? 0 : first), UINT_MAX, 0);
+}
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -1,0 +1,226 @@
+// Making connections, closing them, and their options.
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "preload/call.h"
+#include "preload/configuration.h"
+#include "preload/epoll_set.h"
+
+namespace leat::preload {
+namespace {
+
+int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
+  if (!find(fd).is(Kind::kListener)) {
+    const int accepted = real().accept4(fd, address, bytes, flags);
+    if (accepted >= 0) forget_stale(accepted);
+    return accepted;
+  }
+  for (;;) {
+    if (!keep_spare_numbers()) {
+      errno = EMFILE;
+      return -1;
+    }
+    // Of one that was reset meanwhile nothing else tells the address.
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    const int accepted = real().accept4(fd, reinterpret_cast<sockaddr*>(&peer), &size, flags);
+    if (accepted < 0) return accepted;
+    forget_stale(accepted);
+    const Reference listener = find(fd);
+    if (listener.is(Kind::kListener) && !after_accept(listener, accepted, peer)) {
+      real().close(accepted);  // memory is out
+      continue;
+    }
+    if (address != nullptr && bytes != nullptr) {
+      std::memcpy(address, &peer, std::min(*bytes, size));
+      *bytes = size;
+    }
+    return accepted;
+  }
+}
+
+// connect() to no address: resets the connection, and the socket is as new.
+int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t bytes) {
+  Connection& connection = object->connection;
+  connection.own().flags.fetch_or(kAbort, std::memory_order_acq_rel);
+  connection.note_closing(false);
+  const int result = real().connect(fd, address, bytes);
+  if (result != 0) return result;
+  for_each(0, highest_known(), [&](int known, const Reference& other) {
+    if (other.get() != object.get()) return;
+    EpollSet::descriptor_is_closed(known);
+    forget(known);
+  });
+  return 0;
+}
+
+int get_kept(const Connection& connection, std::uint32_t flag, void* value, socklen_t* bytes) {
+  const int set = (connection.own().flags.load(std::memory_order_relaxed) & flag) != 0 ? 1 : 0;
+  *bytes = std::min<socklen_t>(*bytes, sizeof(set));
+  std::memcpy(value, &set, *bytes);
+  return 0;
+}
+
+int keep(Connection& connection, std::uint32_t flag, const void* value, socklen_t bytes) {
+  int set = 0;
+  if (bytes < sizeof(set)) {
+    errno = EINVAL;
+    return -1;
+  }
+  std::memcpy(&set, value, sizeof(set));
+  if (set != 0) {
+    connection.own().flags.fetch_or(flag, std::memory_order_relaxed);
+  } else {
+    connection.own().flags.fetch_and(~flag, std::memory_order_relaxed);
+  }
+  return 0;
+}
+
+void keep_linger(Connection& connection, const void* value, socklen_t bytes) {
+  linger time{};
+  if (bytes < sizeof(time)) return;
+  std::memcpy(&time, value, sizeof(time));
+  const int abort = time.l_onoff != 0 && time.l_linger == 0 ? 1 : 0;
+  keep(connection, kAbort, &abort, sizeof(abort));
+}
+
+}  // namespace
+}  // namespace leat::preload
+
+using namespace leat::preload;  // NOLINT: the functions below are C's
+
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
+LEAT_CALL int socket(int domain, int type, int protocol) noexcept {
+  const int fd = real().socket(domain, type, protocol);
+  if (fd >= 0) forget_stale(fd);
+  return fd;
+}
+
+LEAT_CALL int listen(int fd, int backlog) noexcept {
+  Reference socket = find(fd);
+  const bool marked = before_listen(fd, socket);
+  const int result = real().listen(fd, backlog);
+  if (result == 0 && marked) after_listen(fd, socket, backlog);
+  return result;
+}
+
+LEAT_CALL int accept(int fd, sockaddr* address, socklen_t* bytes) {
+  return accept_one(fd, address, bytes, 0);
+}
+
+LEAT_CALL int accept4(int fd, sockaddr* address, socklen_t* bytes, int flags) {
+  return accept_one(fd, address, bytes, flags);
+}
+
+LEAT_CALL int connect(int fd, const sockaddr* address, socklen_t bytes) {
+  Reference socket = find(fd);
+  if (socket.is(Kind::kConnection) && address != nullptr && bytes >= sizeof(sa_family_t) &&
+      address->sa_family == AF_UNSPEC)
+    return dissolve(fd, socket, address, bytes);
+  const bool marked = before_connect(fd, socket, address, bytes);
+  const int result = real().connect(fd, address, bytes);
+  if (marked && (result == 0 || errno == EINPROGRESS || errno == EINTR))
+    socket->connecting.store(true, std::memory_order_release);
+  if (socket.is_undecided()) decide(fd, socket);
+  return result;
+}
+
+LEAT_CALL int shutdown(int fd, int how) noexcept {
+  if (Reference socket = find(fd); socket.awaits_offer()) decide_now(fd, socket);
+  const Reference object = known_carried(fd);
+  if (!object || how < SHUT_RD || how > SHUT_RDWR) return real().shutdown(fd, how);
+  if ((object->connection.poll_mask() & POLLHUP) != 0) {
+    errno = ENOTCONN;
+    return -1;
+  }
+  object->connection.shutdown(fd, how);
+  return 0;
+}
+
+LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* bytes) noexcept {
+  const Reference known = find(fd);
+  const int size = known.is(Kind::kListener) ? known->receive_buffer.load() : 0;
+  if (size > 0 && level == SOL_SOCKET && name == SO_RCVBUF && *bytes >= sizeof(int)) {
+    const int doubled = 2 * size;  // as the kernel tells it
+    std::memcpy(value, &doubled, sizeof(doubled));
+    *bytes = sizeof(doubled);
+    return 0;
+  }
+  const Reference object = known_carried(fd);
+  if (!object || value == nullptr || bytes == nullptr)
+    return real().getsockopt(fd, level, name, value, bytes);
+  Connection& connection = object->connection;
+  if (level == IPPROTO_TCP && name == TCP_NODELAY)
+    return get_kept(connection, kNoDelay, value, bytes);
+  if (level == IPPROTO_TCP && name == TCP_CORK) return get_kept(connection, kCork, value, bytes);
+  if (level == SOL_SOCKET && name == SO_ERROR && *bytes >= sizeof(int)) {
+    const int error = connection.own().error.exchange(0, std::memory_order_acq_rel);
+    std::memcpy(value, &error, sizeof(error));
+    *bytes = sizeof(error);
+    return 0;
+  }
+  return real().getsockopt(fd, level, name, value, bytes);
+}
+
+LEAT_CALL int setsockopt(int fd, int level, int name, const void* value, socklen_t bytes) noexcept {
+  const Reference known = find(fd);
+  if (known.is(Kind::kListener) && level == SOL_SOCKET && name == SO_RCVBUF &&
+      bytes >= sizeof(int)) {
+    // For what is accepted: with a smaller window the listener could not tell what it is.
+    int size = 0;
+    std::memcpy(&size, value, sizeof(size));
+    known->receive_buffer.store(size, std::memory_order_relaxed);
+    return 0;
+  }
+  const Reference object = known_carried(fd);
+  if (!object) return real().setsockopt(fd, level, name, value, bytes);
+  Connection& connection = object->connection;
+  if (level == IPPROTO_TCP && name == TCP_NODELAY && value != nullptr)
+    return keep(connection, kNoDelay, value, bytes);
+  if (level == IPPROTO_TCP && name == TCP_CORK && value != nullptr)
+    return keep(connection, kCork, value, bytes);
+  // What would change how the kernel's own socket carries the doorbell.
+  if (level == IPPROTO_TCP && name == TCP_ULP) {
+    errno = ENOENT;
+    return -1;
+  }
+  if (level == SOL_SOCKET && name == SO_ZEROCOPY) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  if (level == SOL_SOCKET && name == SO_RCVLOWAT) return 0;
+  const int result = real().setsockopt(fd, level, name, value, bytes);
+  if (result == 0 && level == SOL_SOCKET && name == SO_LINGER)
+    keep_linger(connection, value, bytes);
+  return result;
+}
+
+LEAT_CALL int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, request);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  const Reference object = known_carried(fd);
+  if (request == FIONREAD && find(fd).awaits_offer()) {
+    *static_cast<int*>(argument) = 0;
+    return 0;
+  }
+  if (object && request == FIONREAD) {
+    *static_cast<int*>(argument) = static_cast<int>(object->connection.readable_bytes());
+    return 0;
+  }
+  if (object && (request == SIOCOUTQ || request == SIOCOUTQNSD)) {
+    *static_cast<int*>(argument) = static_cast<int>(object->connection.unread_by_peer());
+    return 0;
+  }
+  return real().ioctl(fd, request, argument);
+}
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -1,0 +1,145 @@
+// poll, select and epoll.
+#include <sys/time.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "preload/call.h"
+#include "preload/epoll_set.h"
+#include "preload/polling.h"
+#include "preload/socket_facts.h"
+
+namespace leat::preload {
+namespace {
+
+timespec from_milliseconds(int milliseconds) {
+  return {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000L};
+}
+
+int add_set(int fd) {
+  if (fd < 0) return fd;
+  forget(fd);
+  Reference object = add(fd, Kind::kFree);
+  if (!object) return fd;
+  object->set = new (std::nothrow) EpollSet(fd);
+  if (object->set != nullptr) {
+    object->kind.store(Kind::kEpoll, std::memory_order_release);
+  } else {
+    forget(fd);
+  }
+  return fd;
+}
+
+int wait(int fd, epoll_event* events, int most, const timespec* timeout, const sigset_t* mask) {
+  const Reference object = find(fd);
+  if (!object.is(Kind::kEpoll) || most <= 0 || object->set->empty())
+    return real().epoll_pwait2(fd, events, most, timeout, mask);
+  return object->set->wait(fd, events, most, timeout, mask);
+}
+
+// Whether one of them is nothing that the kernel can answer for.
+bool any_known(int count, const fd_set* reads, const fd_set* writes, const fd_set* excepts) {
+  for (int fd = 0; fd < count && fd <= highest_known(); ++fd) {
+    if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) continue;
+    if ((reads != nullptr && FD_ISSET(fd, reads)) || (writes != nullptr && FD_ISSET(fd, writes)) ||
+        (excepts != nullptr && FD_ISSET(fd, excepts)))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+}  // namespace leat::preload
+
+using namespace leat::preload;  // NOLINT: the functions below are C's
+
+// The C library's headers call the parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
+LEAT_CALL int poll(pollfd* fds, nfds_t count, int timeout) {
+  if (timeout < 0) return poll_all(fds, count, nullptr, nullptr);
+  const timespec time = from_milliseconds(timeout);
+  return poll_all(fds, count, &time, nullptr);
+}
+
+LEAT_CALL int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+  return poll_all(fds, count, timeout, mask);
+}
+
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
+LEAT_CALL int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t room) {
+  if (room / sizeof(*fds) < count) abort();
+  return poll(fds, count, timeout);
+}
+
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
+LEAT_CALL int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask,
+                          size_t room) {
+  if (room / sizeof(*fds) < count) abort();
+  return ppoll(fds, count, timeout, mask);
+}
+
+LEAT_CALL int select(int count, fd_set* reads, fd_set* writes, fd_set* excepts, timeval* timeout) {
+  if (!any_known(count, reads, writes, excepts))
+    return real().select(count, reads, writes, excepts, timeout);
+  if (timeout == nullptr) return select_all(count, reads, writes, excepts, nullptr, nullptr);
+  timespec time{.tv_sec = timeout->tv_sec, .tv_nsec = timeout->tv_usec * 1000L};
+  if (timeout->tv_sec < 0 || timeout->tv_usec < 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  const int ready = select_all(count, reads, writes, excepts, &time, nullptr);
+  *timeout = {.tv_sec = time.tv_sec, .tv_usec = time.tv_nsec / 1000};
+  return ready;
+}
+
+LEAT_CALL int pselect(int count, fd_set* reads, fd_set* writes, fd_set* excepts,
+                      const timespec* timeout, const sigset_t* mask) {
+  if (!any_known(count, reads, writes, excepts))
+    return real().pselect(count, reads, writes, excepts, timeout, mask);
+  if (timeout == nullptr) return select_all(count, reads, writes, excepts, nullptr, mask);
+  timespec time = *timeout;
+  return select_all(count, reads, writes, excepts, &time, mask);
+}
+
+LEAT_CALL int epoll_create(int size) noexcept { return add_set(real().epoll_create(size)); }
+
+LEAT_CALL int epoll_create1(int flags) noexcept { return add_set(real().epoll_create1(flags)); }
+
+LEAT_CALL int epoll_ctl(int epoll_fd, int operation, int fd, epoll_event* event) noexcept {
+  const Reference set = find(epoll_fd);
+  if (!set.is(Kind::kEpoll)) return real().epoll_ctl(epoll_fd, operation, fd, event);
+  Reference object = find(fd);
+  // A socket may connect while it is in the set.
+  if (!object && operation == EPOLL_CTL_ADD && event != nullptr && is_connectable(fd))
+    object = add(fd, Kind::kSocket);
+  if (object.is_undecided()) decide(fd, object);
+  if (object.is(Kind::kOwn)) {
+    errno = EBADF;
+    return -1;
+  }
+  if (!object || object.is(Kind::kListener)) {
+    set->set->note_native(event);
+    return real().epoll_ctl(epoll_fd, operation, fd, event);
+  }
+  return set->set->control(epoll_fd, operation, fd, event, object);
+}
+
+LEAT_CALL int epoll_wait(int fd, epoll_event* events, int most, int timeout) {
+  if (timeout < 0) return wait(fd, events, most, nullptr, nullptr);
+  const timespec time = from_milliseconds(timeout);
+  return wait(fd, events, most, &time, nullptr);
+}
+
+LEAT_CALL int epoll_pwait(int fd, epoll_event* events, int most, int timeout,
+                          const sigset_t* mask) {
+  if (timeout < 0) return wait(fd, events, most, nullptr, mask);
+  const timespec time = from_milliseconds(timeout);
+  return wait(fd, events, most, &time, mask);
+}
+
+LEAT_CALL int epoll_pwait2(int fd, epoll_event* events, int most, const timespec* timeout,
+                           const sigset_t* mask) {
+  return wait(fd, events, most, timeout, mask);
+}
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -1,0 +1,336 @@
+#include "preload/connection.h"
+
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "preload/configuration.h"
+#include "preload/escapes.h"
+#include "preload/listening.h"
+#include "preload/real.h"
+#include "preload/side_lock.h"
+
+namespace leat::preload {
+namespace {
+
+constexpr std::uint64_t kMask = kRingBytes - 1;
+// A sleeping sender is woken, and POLLOUT said, from so much room on: as TCP, not for each byte.
+constexpr std::size_t kRoomBytes = kRingBytes / 4;
+// How many sends pass until one asks the kernel whether the peer still lives.
+constexpr std::uint32_t kPutsPerLook = 32;
+constexpr char kRing = '!';
+
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
+  // A count for people: no order, and an update lost between two threads does no harm.
+  counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
+}
+
+void copy_out(std::byte* to, const std::byte* ring, std::uint64_t at, std::size_t bytes) {
+  if (to == nullptr) return;  // MSG_TRUNC: thrown away
+  const std::size_t first = std::min<std::size_t>(bytes, kRingBytes - (at & kMask));
+  std::memcpy(to, ring + (at & kMask), first);
+  std::memcpy(to + first, ring, bytes - first);
+}
+
+void copy_in(std::byte* ring, std::uint64_t at, const std::byte* from, std::size_t bytes) {
+  const std::size_t first = std::min<std::size_t>(bytes, kRingBytes - (at & kMask));
+  std::memcpy(ring + (at & kMask), from, first);
+  std::memcpy(ring, from + first, bytes - first);
+}
+
+}  // namespace
+
+void Connection::attach(SharedMemory* memory, unsigned side, int memfd) noexcept {
+  memory_ = memory;
+  side_ = side;
+  memfd_ = memfd;
+  own().pid.store(static_cast<std::uint32_t>(getpid()), std::memory_order_relaxed);
+}
+
+void Connection::detach() noexcept {
+  munmap(memory_, kMemoryBytes);
+  memory_ = nullptr;
+}
+
+std::byte* Connection::ring(unsigned direction) const noexcept {
+  return reinterpret_cast<std::byte*>(memory_) + kHeaderBytes + direction * kRingBytes;
+}
+
+std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bool peek,
+                             bool discard) noexcept {
+  Direction& from = in();
+  std::size_t taken = 0;
+  {
+    const SideLock lock(own().receive_lock);
+    const std::uint64_t head = from.head.load(std::memory_order_relaxed);  // ours alone
+    const std::uint64_t tail = from.tail.load(std::memory_order_acquire);
+    const std::uint64_t there = tail - head;
+    if (there == 0) return 0;
+    if (there > kRingBytes) {
+      broken();
+      return 0;
+    }
+    const std::byte* bytes = ring(1 - side_);
+    for (std::size_t i = 0; i < count && taken < there; ++i) {
+      const std::size_t part = std::min<std::size_t>(vectors[i].iov_len, there - taken);
+      auto* to = static_cast<std::byte*>(vectors[i].iov_base);
+      copy_out(discard ? nullptr : to, bytes, head + taken, part);
+      taken += part;
+    }
+    if (peek) return taken;
+    from.head.store(head + taken, std::memory_order_release);
+    add(own().received_bytes, taken);
+    add(own().receives, 1);
+  }
+  // Full barrier between the head and the look at the flag: see Direction.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (from.room_armed.load(std::memory_order_relaxed) != 0 &&
+      kRingBytes - (from.tail.load(std::memory_order_relaxed) -
+                    from.head.load(std::memory_order_relaxed)) >=
+          kRoomBytes)
+    ring_bell(fd, from.room_armed);
+  return taken;
+}
+
+std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noexcept {
+  Direction& to = out();
+  std::size_t wanted = 0;
+  for (std::size_t i = 0; i < count; ++i) wanted += vectors[i].iov_len;
+  std::size_t done = 0;
+  {
+    const SideLock lock(own().send_lock);
+    const std::uint64_t tail = to.tail.load(std::memory_order_relaxed);  // ours alone
+    std::uint64_t used = tail - to.head_seen.load(std::memory_order_relaxed);
+    if (used + wanted > kRingBytes) {
+      const std::uint64_t head = to.head.load(std::memory_order_acquire);
+      to.head_seen.store(head, std::memory_order_relaxed);
+      used = tail - head;
+    }
+    if (used > kRingBytes) {
+      broken();
+      return 0;
+    }
+    const std::size_t room = kRingBytes - used;
+    std::byte* bytes = ring(side_);
+    for (std::size_t i = 0; i < count && done < room; ++i) {
+      const std::size_t part = std::min(vectors[i].iov_len, room - done);
+      copy_in(bytes, tail + done, static_cast<const std::byte*>(vectors[i].iov_base), part);
+      done += part;
+    }
+    if (done < wanted) {
+      own().full.fetch_add(1, std::memory_order_relaxed);
+      add(own().stalls, 1);
+    }
+    if (done == 0) return 0;
+    to.tail.store(tail + done, std::memory_order_release);
+    add(own().sent_bytes, done);
+    add(own().sends, 1);
+  }
+  // Full barrier between the tail and the look at the flag: see Direction.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (to.data_armed.load(std::memory_order_relaxed) != 0) ring_bell(fd, to.data_armed);
+  return done;
+}
+
+void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& armed) noexcept {
+  // Only one of several publishers rings. Acquire-release is more than enough: the byte that is
+  // sent orders everything before it for who receives it.
+  if (armed.exchange(0, std::memory_order_acq_rel) == 0) return;
+  add(own().rings, 1);
+  const int kept_errno = errno;
+  // Not libc's send: no cancellation point, and not ours. If the kernel has no room for the byte,
+  // then there are others that the peer has not read yet, and which wake it.
+  if (syscall(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0) < 0 &&
+      errno != EAGAIN && errno != EBADF)
+    look_at_kernel(fd);
+  errno = kept_errno;
+}
+
+std::uint64_t Connection::arrival_mark() const noexcept {
+  const Direction& from = in();
+  return from.tail.load(std::memory_order_acquire) +
+         (from.ended.load(std::memory_order_acquire) != 0 ? 1 : 0) +
+         (flag(kPeerGone | kReadShut | kReset) ? 2 : 0);
+}
+
+std::size_t Connection::readable_bytes() const noexcept {
+  const Direction& from = in();
+  const std::uint64_t there =
+      from.tail.load(std::memory_order_acquire) - from.head.load(std::memory_order_relaxed);
+  return there > kRingBytes ? 0 : there;
+}
+
+std::size_t Connection::unread_by_peer() const noexcept {
+  const Direction& to = out();
+  return to.tail.load(std::memory_order_relaxed) - to.head.load(std::memory_order_acquire);
+}
+
+bool Connection::room(std::size_t wanted) const noexcept {
+  return kRingBytes - unread_by_peer() >= std::min(wanted, kRoomBytes);
+}
+
+int Connection::receive_state(int fd) noexcept {
+  if (peer().note.load(std::memory_order_acquire) != kNotClosed && !flag(kPeerGone))
+    look_at_kernel(fd);
+  const Direction& from = in();
+  const std::uint64_t head = from.head.load(std::memory_order_relaxed);
+  if (from.tail.load(std::memory_order_acquire) - head > kRingBytes &&
+      head == from.head.load(std::memory_order_relaxed))
+    broken();
+  const bool ended = from.ended.load(std::memory_order_acquire) != 0;
+  const bool gone = flag(kPeerGone | kReset);
+  const bool shut = flag(kReadShut);
+  if (!ended && !gone && !shut) return 0;
+  // The bytes before the end: the tail may have moved between the caller's look and ours.
+  if (readable_bytes() != 0) return 0;
+  if (ended && !flag(kReset)) return 1;
+  if (gone) {
+    const int error = own().error.exchange(0, std::memory_order_acq_rel);
+    if (error != 0) return -error;
+  }
+  return 1;
+}
+
+int Connection::send_state(int fd) noexcept {
+  if (peer().note.load(std::memory_order_acquire) != kNotClosed || ++puts_ % kPutsPerLook == 0) {
+    if (!flag(kPeerGone)) look_at_kernel(fd);
+  }
+  if (const int error = own().error.exchange(0, std::memory_order_acq_rel); error != 0)
+    return -error;
+  if (flag(kWriteShut | kReset)) return -EPIPE;
+  if (!flag(kPeerGone)) return 0;
+  // TCP takes this, is told by a RST that nobody is there, and refuses what follows.
+  own().error.store(EPIPE, std::memory_order_relaxed);
+  own().flags.fetch_or(kReset, std::memory_order_release);
+  return 1;
+}
+
+unsigned Connection::poll_mask() const noexcept {
+  unsigned mask = 0;
+  const std::uint32_t flags = own().flags.load(std::memory_order_acquire);
+  const bool end = in().ended.load(std::memory_order_acquire) != 0 ||
+                   (flags & (kReadShut | kPeerGone | kReset)) != 0;
+  if (end) mask |= POLLIN | POLLRDNORM | POLLRDHUP;
+  if (readable_bytes() != 0) mask |= POLLIN | POLLRDNORM;
+  if ((end && (flags & kWriteShut) != 0) || (flags & kReset) != 0) mask |= POLLHUP;
+  if (own().error.load(std::memory_order_relaxed) != 0) mask |= POLLERR;
+  if ((flags & (kWriteShut | kReset | kPeerGone)) != 0 || room(kRoomBytes))
+    mask |= POLLOUT | POLLWRNORM;
+  return mask;
+}
+
+unsigned Connection::poll_mask(int fd) noexcept {
+  if (peer().note.load(std::memory_order_acquire) != kNotClosed && !flag(kPeerGone))
+    look_at_kernel(fd);
+  return poll_mask();
+}
+
+void Connection::arm(unsigned events) noexcept {
+  if ((events & (POLLIN | POLLRDNORM | POLLRDHUP)) != 0)
+    in().data_armed.store(1, std::memory_order_relaxed);
+  if ((events & (POLLOUT | POLLWRNORM)) != 0) out().room_armed.store(1, std::memory_order_relaxed);
+  // Full barrier between the flags and the caller's next look: see Direction.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void Connection::look_at_kernel(int fd, bool listening) noexcept {
+  const int kept_errno = errno;
+  const Listening ours(listening ? nullptr : &own());
+  // An urgent byte that the program has not read yet would be lost if rings beyond it were taken.
+  char urgent = 0;
+  int at_mark = 0;
+  const bool keep = syscall(SYS_recvfrom, fd, &urgent, 1, MSG_OOB | MSG_PEEK | MSG_DONTWAIT,
+                            nullptr, nullptr) == 1 &&
+                    real().ioctl(fd, SIOCATMARK, &at_mark) == 0 && at_mark != 0;
+  const int peek = (listening || ours.ours()) && !keep ? 0 : MSG_PEEK;
+  // MSG_TRUNC: TCP throws the bytes away without copying them.
+  std::array<char, 1024> rings;
+  const bool look = reports_escapes() && peek == 0;
+  const long got = syscall(SYS_recvfrom, fd, look ? rings.data() : nullptr,
+                           look ? rings.size() : std::size_t{1} << 20,
+                           MSG_DONTWAIT | (look ? 0 : MSG_TRUNC) | peek, nullptr, nullptr);
+  if (look && got > 0) check_rings(rings.data(), static_cast<std::size_t>(got));
+  if (got == 0) {
+    // The end; but after our own SHUT_RD the kernel says that too.
+    tcp_info info{};
+    socklen_t bytes = sizeof(info);
+    if (bell_rings() || (syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+                         info.tcpi_state != TCP_ESTABLISHED))
+      peer_gone();
+  } else if (got < 0 && errno != EAGAIN && errno != EINTR && errno != EBADF) {
+    peer_gone();
+  } else if (!flag(kPeerGone)) {
+    // A process closed its descriptor, but another still has one.
+    if (peer().note.load(std::memory_order_relaxed) != kClosedInUse)
+      peer().note.store(kNotClosed, std::memory_order_relaxed);
+  }
+  errno = kept_errno;
+}
+
+void Connection::check_rings(const char* rings, std::size_t count) const noexcept {
+  if (std::all_of(rings, rings + count, [](char one) { return one == kRing; })) return;
+  report_strange_bytes(peer_address().text());
+}
+
+void Connection::peer_gone() noexcept {
+  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
+  // What was sent after an orderly close is no reason for the peer to reset what it sent before.
+  const bool unread = unread_by_peer() != 0 && note != kClosedInOrder && note != kClosedInUse;
+  const bool reset = unread || (peer().flags.load(std::memory_order_relaxed) & kAbort) != 0;
+  // Release: who sees the flag sees the error.
+  if (flag(kPeerGone)) return;
+  if (reset) own().error.store(flag(kReset) ? 0 : ECONNRESET, std::memory_order_relaxed);
+  own().flags.fetch_or(kPeerGone | (reset ? kReset : 0U), std::memory_order_acq_rel);
+}
+
+void Connection::broken() noexcept {
+  if (flag(kReset)) return;
+  log(Level::kError, "%s wrote impossible positions, so the connection is reset",
+      peer_address().text().c_str());
+  own().error.store(ECONNRESET, std::memory_order_relaxed);
+  own().flags.fetch_or(kPeerGone | kReset, std::memory_order_acq_rel);
+}
+
+void Connection::shutdown(int fd, int how) noexcept {
+  if (how == SHUT_WR || how == SHUT_RDWR) {
+    // The barrier: who goes to sleep sees the flag, or we see it asleep.
+    own().flags.fetch_or(kWriteShut, std::memory_order_seq_cst);
+    if (own().senders_asleep.load(std::memory_order_seq_cst) != 0) wake_senders(fd);
+    const SideLock lock(own().send_lock);
+    // Release: after the last tail. The barrier: see Direction.
+    out().ended.store(1, std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (out().data_armed.load(std::memory_order_relaxed) != 0) ring_bell(fd, out().data_armed);
+  }
+  if (how == SHUT_RD || how == SHUT_RDWR) {
+    own().flags.fetch_or(kReadShut, std::memory_order_acq_rel);
+    // Sends nothing to the peer, but wakes who sleeps here.
+    real().shutdown(fd, SHUT_RD);
+  }
+}
+
+void Connection::wake_senders(int fd) const noexcept {
+  own().turn.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &own().turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  // One may sleep in the kernel's recv(), and nothing else ends that. From then on nobody at this
+  // end can sleep there.
+  own().flags.fetch_or(kBellShut, std::memory_order_acq_rel);
+  real().shutdown(fd, SHUT_RD);
+}
+
+void Connection::note_closing(bool in_use) const noexcept {
+  const bool unread = readable_bytes() != 0;
+  const CloseNote note = in_use ? kClosedInUse : kClosedInOrder;
+  own().note.store(unread ? kClosedUnread : note, std::memory_order_release);
+}
+
+}  // namespace leat::preload

@@ -1,0 +1,92 @@
+// One end of a carried connection: bytes through shared memory, the kernel's TCP connection beside
+// it as doorbell and to learn that the peer has closed or died.
+#pragma once
+
+#include <poll.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "preload/shared_memory.h"
+
+namespace leat::preload {
+
+// The state is in the shared memory, so a copy of this in a forked child is as good. Calls take the
+// descriptor that the program used, to reach the kernel's socket. Threads: any, any process of this
+// end; never blocks but for a copy of bytes by another. No call is a cancellation point.
+class Connection {
+ public:
+  // `memfd` is kept open, to pass it to programs that are executed; -1 if there was no number left.
+  void attach(SharedMemory* memory, unsigned side, int memfd) noexcept;
+  void detach() noexcept;  // unmaps
+
+  // Takes up to what the vectors hold, `discard` without copying; 0: nothing there. Rings if the
+  // peer waits for room.
+  std::size_t take(int fd, const iovec* vectors, std::size_t count, bool peek,
+                   bool discard = false) noexcept;
+  // Puts as much as there is room for; rings if the peer waits for data.
+  std::size_t put(int fd, const iovec* vectors, std::size_t count) noexcept;
+
+  // Why nothing can be received though nothing is there: 0 not yet (wait), 1 the end, < 0 -errno.
+  int receive_state(int fd) noexcept;
+  // Whether sending may go on: 0 yes, 1 what is sent vanishes as to a closed TCP peer, < 0 -errno.
+  int send_state(int fd) noexcept;
+
+  std::size_t readable_bytes() const noexcept;
+  std::size_t unread_by_peer() const noexcept;
+  bool room(std::size_t wanted) const noexcept;
+  // What poll(2) would say: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR. With a descriptor it
+  // first follows up a word of the peer's that it has closed.
+  unsigned poll_mask() const noexcept;
+  unsigned poll_mask(int fd) noexcept;
+  // Before sleeping: afterwards look again. `events` as for poll.
+  void arm(unsigned events) noexcept;
+
+  // Takes the rings of the bell off the kernel's socket and learns whether the peer is gone.
+  // `listening`: the caller is the one that hears the bell (listening.h).
+  void look_at_kernel(int fd, bool listening = false) noexcept;
+  // Reports what is no ring among what was taken off the kernel's socket.
+  void check_rings(const char* rings, std::size_t count) const noexcept;
+  // The kernel's socket has ended: its peer closed, was killed, or reset it.
+  void peer_gone() noexcept;
+
+  void shutdown(int fd, int how) noexcept;
+  // The program closes a descriptor; if it is the last, the peer finds this. `in_use`: by a call of
+  // another thread.
+  void note_closing(bool in_use) const noexcept;
+
+  Side& own() const noexcept { return memory_->sides[side_]; }
+  Side& peer() const noexcept { return memory_->sides[1 - side_]; }
+  SharedMemory* memory() const noexcept { return memory_; }
+  // Whether who sleeps at the kernel's socket is woken by the bell; if not, it is always awake
+  // there.
+  bool bell_rings() const noexcept { return !flag(kReadShut | kBellShut); }
+  unsigned side() const noexcept { return side_; }
+  const Address& peer_address() const noexcept {
+    return side_ == 0 ? memory_->acceptor : memory_->connector;
+  }
+  int memfd() const noexcept { return memfd_; }
+  // Changes with every arrival and every end: what edge-triggered waiting compares.
+  std::uint64_t arrival_mark() const noexcept;
+  std::uint32_t full_mark() const noexcept { return own().full.load(std::memory_order_relaxed); }
+
+ private:
+  Direction& out() const noexcept { return memory_->directions[side_]; }
+  Direction& in() const noexcept { return memory_->directions[1 - side_]; }
+  std::byte* ring(unsigned direction) const noexcept;
+  void ring_bell(int fd, std::atomic<std::uint32_t>& armed) noexcept;
+  void wake_senders(int fd) const noexcept;
+  void broken() noexcept;
+  bool flag(std::uint32_t wanted) const noexcept {
+    return (own().flags.load(std::memory_order_acquire) & wanted) != 0;
+  }
+
+  SharedMemory* memory_ = nullptr;
+  unsigned side_ = 0;
+  int memfd_ = -1;
+  std::uint32_t puts_ = 0;  // only to look at the kernel now and then: races do no harm
+};
+
+}  // namespace leat::preload

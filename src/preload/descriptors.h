@@ -1,0 +1,140 @@
+// What this library knows of the program's descriptors.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "preload/connection.h"
+
+namespace leat::preload {
+
+class EpollSet;
+
+enum class Kind : std::uint8_t {
+  kFree,
+  kSocket,      // of TCP, not decided yet
+  kListener,    // of TCP, where leat's connections are accepted
+  kConnection,  // carried
+  kEpoll,
+  kOwn,  // ours: the program can neither close nor see it
+};
+
+// What one or several descriptors (dup) stand for. Lives in a pool whose memory is never given
+// back, so that a look at one that is just being freed is harmless: references() tells.
+struct Object {
+  std::atomic<std::uint32_t> references{0};
+  std::atomic<int> numbers{0};  // how many descriptors mean it
+  std::atomic<Kind> kind{Kind::kFree};
+  std::atomic<bool> connecting{false};  // kSocket: not decided yet whether it is carried
+  int meeting_fd = -1;                  // kListener: where offers arrive; kSocket: to offer by
+  unsigned code = 0;                    // kListener
+  uid_t owner = 0;                      // kListener: who called listen()
+  std::uint16_t port = 0;               // kListener
+  std::atomic<int> receive_buffer{0};   // kListener: what the program set since listen()
+  // kSocket, accepted: a counted listener where its offer will come, from whom, and of which user.
+  Object* awaited_at = nullptr;
+  Address connector;
+  unsigned connector_code = 0;
+  std::atomic<bool> deciding{false};  // a thread looks for the offer
+  Connection connection;              // kConnection
+  EpollSet* set = nullptr;            // kEpoll
+  Object* next_free = nullptr;
+};
+
+// A counted reference. Empty: nothing is known of that descriptor, it is the kernel's alone.
+class Reference {
+ public:
+  Reference() noexcept = default;
+  explicit Reference(Object* object) noexcept : object_(object) {}
+  Reference(Reference&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Reference& operator=(Reference&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Reference();
+
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+  Object* operator->() const noexcept { return object_; }
+  Object& operator*() const noexcept { return *object_; }
+  Object* get() const noexcept { return object_; }
+  // Acquire, with the release of become(): who sees the kind sees its fields.
+  Kind kind() const noexcept {
+    return object_ == nullptr ? Kind::kFree : object_->kind.load(std::memory_order_acquire);
+  }
+  bool is(Kind kind_) const noexcept { return kind() == kind_; }
+  // Of TCP, but not decided yet.
+  bool is_undecided() const noexcept {
+    return is(Kind::kSocket) && object_->connecting.load(std::memory_order_acquire);
+  }
+  // The same, and accepted: the program takes it for connected, but no byte may go to the kernel.
+  bool awaits_offer() const noexcept { return is_undecided() && object_->awaited_at != nullptr; }
+
+ private:
+  Object* object_ = nullptr;
+};
+
+inline constexpr int kMostDescriptors = 1 << 20;
+// Zero from the start, also for constructors of other libraries; untouched pages cost nothing.
+extern Object* descriptor_table[kMostDescriptors];
+inline std::atomic_ref<Object*> descriptor_entry(int fd) noexcept {
+  return std::atomic_ref<Object*>(descriptor_table[fd]);
+}
+
+Reference acquire(int fd) noexcept;
+
+// The hot look: empty at the price of one load for descriptors that are not ours.
+inline Reference find(int fd) noexcept {
+  if (fd < 0 || fd >= kMostDescriptors) return {};
+  // Relaxed: acquire() looks again with order.
+  if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) [[likely]]
+    return {};
+  return acquire(fd);
+}
+
+// A new object for `fd`, in place of what was known. Empty if memory is out.
+Reference add(int fd, Kind kind) noexcept;
+// Another descriptor than `fd` that means the same object, or -1.
+int another(const Object& object, int fd) noexcept;
+// Both descriptors mean the same from now on; forgets what `to` meant.
+void add_duplicate(int from, int to) noexcept;
+void forget(int fd) noexcept;
+
+// Takes a descriptor out of the program's sight, to a high number; closes the old one. -1 if there
+// is none free.
+int hide(int fd) noexcept;
+void close_hidden(int fd) noexcept;
+bool is_hidden(int fd) noexcept;
+
+// Whether a copy of the descriptor would find a number.
+bool number_is_free(int fd) noexcept;
+// For accepting though the program has used up its numbers: while it lives some are free, by
+// raising the limit if that is allowed, else those that were kept back.
+class SpareNumbers {
+ public:
+  SpareNumbers() noexcept;
+  ~SpareNumbers();
+  SpareNumbers(const SpareNumbers&) = delete;
+  SpareNumbers& operator=(const SpareNumbers&) = delete;
+};
+// Keeps some back, once and again where they had to be used. False: there will be none.
+bool keep_spare_numbers() noexcept;
+
+// Calls `visit(fd, object)` for every known descriptor in [first, last].
+template <typename Visit>
+void for_each(int first, int last, Visit visit);
+
+int highest_known() noexcept;
+// In a forked child, where nobody holds the lock of the pool.
+void forget_pool_lock() noexcept;
+
+template <typename Visit>
+void for_each(int first, int last, Visit visit) {
+  for (int fd = first; fd <= last && fd <= highest_known(); ++fd) {
+    if (Reference object = find(fd)) visit(fd, object);
+  }
+}
+
+}  // namespace leat::preload

@@ -1,0 +1,56 @@
+// Who of all that use one end of a connection hears the doorbell.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <utility>
+
+#include "preload/shared_memory.h"
+#include "preload/side_lock.h"
+
+namespace leat::preload {
+
+// Rings must only be taken off the kernel's socket by the one that listens, else another may sleep
+// for ever; those that cannot be it sleep on Side::turn. Let go also when the thread is cancelled.
+class Listening {
+ public:
+  Listening() noexcept = default;
+  explicit Listening(Side* side) noexcept : side_(side) {
+    if (side_ == nullptr) return;
+    std::uint32_t expected = 0;
+    ours_ =
+        side_->listener.compare_exchange_strong(expected, thread_id(), std::memory_order_acq_rel);
+    // One that was killed listens no more.
+    if (!ours_ && kill(static_cast<pid_t>(expected), 0) != 0 && errno == ESRCH)
+      ours_ =
+          side_->listener.compare_exchange_strong(expected, thread_id(), std::memory_order_acq_rel);
+  }
+  ~Listening() {
+    if (!ours_) return;
+    side_->listener.store(0, std::memory_order_release);
+    pass_on();
+  }
+  Listening(Listening&& other) noexcept
+      : side_(other.side_), ours_(std::exchange(other.ours_, false)) {}
+  Listening& operator=(Listening&&) = delete;
+  bool ours() const noexcept { return ours_; }
+
+ private:
+  // The ring may have been for another.
+  void pass_on() noexcept {
+    side_->turn.fetch_add(1, std::memory_order_seq_cst);
+    if (side_->others.load(std::memory_order_seq_cst) != 0)
+      syscall(SYS_futex, &side_->turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+
+  Side* side_ = nullptr;
+  bool ours_ = false;
+};
+
+}  // namespace leat::preload

@@ -1,0 +1,428 @@
+#include "preload/meeting.h"
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+
+#include "preload/configuration.h"
+#include "preload/epoll_set.h"
+#include "preload/offer.h"
+#include "preload/offering.h"
+#include "preload/real.h"
+#include "preload/side_lock.h"
+#include "preload/socket_facts.h"
+#include "preload/undisturbed.h"
+
+namespace leat::preload {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Maximum segment sizes, all below half of what loopback opens its window with (the kernel would
+// cut others), the listener's below the connector's (each end learns the smaller of both).
+constexpr int kListenerBase = 28'000;
+constexpr int kCodeStep = 16;  // timestamps take 12 bytes off what the connector learns
+constexpr unsigned kCodes = 256;
+constexpr int kConnectorBase = 32'448;
+static_assert(kListenerBase % kCodeStep == 0 && kCodeStep > TCPOLEN_TSTAMP_APPA);
+static_assert(kListenerBase + static_cast<int>(kCodes) * kCodeStep < kConnectorBase);
+
+// A listener that opens with a smaller window makes the connector's kernel cut the size that tells.
+constexpr int kLeastReceiveBuffer = 131'072;
+
+// How long accept() waits for an offer, and how long what cannot go on without.
+constexpr auto kAcceptPatience = std::chrono::milliseconds(10);
+constexpr auto kOfferTimeout = std::chrono::seconds(2);
+constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
+
+// What every carried connection's kernel socket needs.
+void prepare_doorbell(int fd, Object& object) {
+  // Rings of the bell must not wait for each other's acknowledgement (Nagle).
+  if (option(fd, IPPROTO_TCP, TCP_NODELAY) > 0)
+    object.connection.own().flags.fetch_or(kNoDelay, std::memory_order_relaxed);
+  if (option(fd, IPPROTO_TCP, TCP_CORK) > 0) {
+    object.connection.own().flags.fetch_or(kCork, std::memory_order_relaxed);
+    set_option(fd, IPPROTO_TCP, TCP_CORK, 0);
+  }
+  linger value{};
+  socklen_t bytes = sizeof(value);
+  if (real().getsockopt(fd, SOL_SOCKET, SO_LINGER, &value, &bytes) == 0 && value.l_onoff != 0 &&
+      value.l_linger == 0)
+    object.connection.own().flags.fetch_or(kAbort, std::memory_order_relaxed);
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  object.connection.own().cookie.store(cookie_of(fd), std::memory_order_relaxed);
+}
+
+void stay_with_tcp(int fd, const char* why) {
+  if (log_enabled(Level::kInfo))
+    log(Level::kInfo, "%s - %s: TCP (%s)", local_address(fd).text().c_str(),
+        peer_address(fd).text().c_str(), why);
+}
+
+// The code of the user in the connector's SYN, or -1 if it is not under leat-run.
+int user_code_of_syn(int fd) {
+  std::uint8_t syn[256];
+  socklen_t bytes = sizeof(syn);
+  if (real().getsockopt(fd, IPPROTO_TCP, TCP_SAVED_SYN, syn, &bytes) != 0 || bytes < 40) return -1;
+  const std::size_t ip = (syn[0] >> 4) == 4 ? (syn[0] & 15U) * 4U : 40U;
+  if (bytes < ip + 20) return -1;
+  const std::size_t end = ip + (syn[ip + 12] >> 4) * 4U;
+  for (std::size_t at = ip + 20; at + 3 < end && end <= bytes;) {
+    if (syn[at] == TCPOPT_EOL) break;
+    if (syn[at] == TCPOPT_NOP) {
+      ++at;
+    } else if (syn[at] == TCPOPT_MAXSEG) {
+      const int code = ((syn[at + 2] << 8) | syn[at + 3]) - kConnectorBase;
+      return code >= 0 && code < static_cast<int>(kUserCodes) ? code : -1;
+    } else {
+      at += syn[at + 1] < 2 ? 2U : syn[at + 1];
+    }
+  }
+  return -1;
+}
+
+// The code that the listener's SYN-ACK had, or -1 if it is not under leat-run.
+int listener_code(const tcp_info& info) {
+  const bool stamps = (info.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0;
+  const int size = static_cast<int>(info.tcpi_snd_mss) + (stamps ? TCPOLEN_TSTAMP_APPA : 0);
+  const int distance = size - kListenerBase;
+  if (distance < 0 || distance % kCodeStep != 0) return -1;
+  const int code = distance / kCodeStep;
+  return code < static_cast<int>(kCodes) ? code : -1;
+}
+
+// Shuts a connection down that can neither be carried nor be TCP.
+void give_up(int fd, Object& object, const char* why) {
+  log(Level::kWarn, "%s: %s; the connection is shut down", peer_address(fd).text().c_str(), why);
+  real().shutdown(fd, SHUT_RDWR);
+  // Bytes that are no program's.
+  syscall(SYS_recvfrom, fd, nullptr, kRingBytes, MSG_DONTWAIT | MSG_TRUNC, nullptr, nullptr);
+  object.connecting.store(false, std::memory_order_release);
+}
+
+// Takes the word of one that has come to the meeting place. An offer must be the listener's user's
+// or root's, or our own user's, whose other process gave it back; a refusal may be of anybody whom
+// the SYN may have named. Nobody else is waited for.
+bool hear(const Object& listener, int fd, unsigned code, Offer& offer, int& memfd) {
+  memfd = -1;
+  ucred sender{};
+  socklen_t bytes = sizeof(sender);
+  if (real().getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &sender, &bytes) != 0) return false;
+  const bool trusted = sender.uid == listener.owner || sender.uid == 0 || sender.uid == geteuid();
+  if (!trusted && user_code(sender.uid) != code) return false;
+  return receive_offer(fd, offer, memfd) && (trusted || offer.refused != 0);
+}
+
+enum class Taken { kOffer, kRefusal, kNothing, kEnded };
+
+// Takes the offer for this connection from the queue, waiting for it if need be.
+Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::duration patience,
+                 int& memfd, std::optional<SpareNumbers>& spare) {
+  const Address acceptor = local_address(fd);
+  auto deadline = Clock::now() + patience;
+  bool ended = false;
+  HeldOffers held(listener.port, listener.code);
+  for (bool again = true; again || Clock::now() < deadline;) {
+    again = false;
+    const int meeting =
+        real().accept4(listener.meeting_fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (meeting < 0 && errno == EMFILE) {
+      if (spare) return Taken::kNothing;
+      spare.emplace();
+      again = true;
+      continue;
+    }
+    if (meeting < 0) {
+      if (!held.empty()) {
+        held.give_back();
+        // Ours is in another's hand. Threads that met here should not meet again.
+        usleep(50 + thread_id() % 16 * 50);
+        continue;
+      }
+      pollfd waits[2] = {{.fd = listener.meeting_fd, .events = POLLIN},
+                         {.fd = fd, .events = POLLRDHUP}};
+      real().poll(waits, 2, patience == Clock::duration::zero() ? 0 : 10);
+      // Closed, or killed before its offer. The offer may still be in another acceptor's hand.
+      if (!ended && (waits[1].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+        ended = true;
+        deadline = Clock::now() + kEndedTimeout;
+      }
+      if (ended) usleep(1000);
+      continue;
+    }
+    // Memory that finds no number is lost with its message.
+    if (!spare && !number_is_free(meeting)) spare.emplace();
+    Offer offer{};
+    const bool good = hear(listener, meeting, socket.connector_code, offer, memfd);
+    real().close(meeting);
+    const bool right = good && offer.connector == socket.connector && offer.acceptor == acceptor;
+    if (right && offer.refused != 0) return Taken::kRefusal;
+    if (right && memfd >= 0) return Taken::kOffer;
+    if (good && !right) {
+      held.keep(offer, memfd);
+    } else if (memfd >= 0) {
+      real().close(memfd);
+    }
+  }
+  return ended ? Taken::kEnded : Taken::kNothing;
+}
+
+bool accept_memory(int fd, Object& object, int memfd) {
+  if (!attach_memory(object, memfd, 1)) {
+    real().close(memfd);
+    return false;
+  }
+  object.connection.attach(object.connection.memory(), 1, hide(memfd));
+  prepare_doorbell(fd, object);
+  object.kind.store(Kind::kConnection, std::memory_order_release);
+  if (log_enabled(Level::kInfo))
+    log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
+        object.connector.text().c_str());
+  return true;
+}
+
+// How many accepted sockets may await theirs; those that were closed before are counted too.
+std::atomic<int> awaiting{0};
+
+// Of several threads only one decides; the others go on as if it were not decided yet.
+class Deciding {
+ public:
+  explicit Deciding(Object& object) noexcept
+      : flag_(object.deciding), ours_(!flag_.exchange(true, std::memory_order_acq_rel)) {}
+  ~Deciding() {
+    if (ours_) flag_.store(false, std::memory_order_release);
+  }
+  Deciding(const Deciding&) = delete;
+  Deciding& operator=(const Deciding&) = delete;
+  bool ours() const noexcept { return ours_; }
+
+ private:
+  std::atomic<bool>& flag_;
+  bool ours_;
+};
+
+// Whether it is decided now, one way or the other.
+bool await_offer(int fd, Reference& socket, Clock::duration patience) {
+  const Deciding deciding(*socket);
+  if (!deciding.ours()) return false;
+  if (!socket.awaits_offer()) return true;
+  int memfd = -1;
+  std::optional<SpareNumbers> spare;
+  switch (take_offer(*socket->awaited_at, fd, *socket, patience, memfd, spare)) {
+    case Taken::kNothing:
+      return false;
+    case Taken::kOffer:
+      if (!accept_memory(fd, *socket, memfd))
+        give_up(fd, *socket, "the shared memory that it offered cannot be used");
+      break;
+    case Taken::kRefusal:
+      stay_with_tcp(fd, "the peer cannot share memory");
+      socket->connecting.store(false, std::memory_order_release);
+      break;
+    case Taken::kEnded:  // as the kernel will tell the program
+      socket->connecting.store(false, std::memory_order_release);
+      break;
+  }
+  const Reference listener(std::exchange(socket->awaited_at, nullptr));
+  awaiting.fetch_sub(1, std::memory_order_relaxed);
+  EpollSet::socket_is_decided(socket.get());
+  return true;
+}
+
+}  // namespace
+
+bool is_listener_of(int fd, unsigned port, unsigned code) noexcept {
+  return is_tcp(fd) && option(fd, SOL_SOCKET, SO_ACCEPTCONN) > 0 &&
+         local_address(fd).port == port &&
+         option(fd, IPPROTO_TCP, TCP_MAXSEG) == kListenerBase + static_cast<int>(code) * kCodeStep;
+}
+
+bool attach_memory(Object& object, int memfd, unsigned side) noexcept {
+  // Sealed against shrinking: no bus error.
+  const int seals = real().fcntl(memfd, F_GET_SEALS, nullptr);
+  const off_t bytes = lseek(memfd, 0, SEEK_END);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || bytes != static_cast<off_t>(kMemoryBytes))
+    return false;
+  void* memory =
+      mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
+  if (memory == MAP_FAILED) return false;
+  auto* header = static_cast<SharedMemory*>(memory);
+  if (header->magic != kMemoryMagic || header->version != kMemoryVersion) {
+    munmap(memory, kMemoryBytes);
+    return false;
+  }
+  object.connection.attach(header, side, -1);
+  return true;
+}
+
+bool before_listen(int fd, Reference& socket) noexcept {
+  const Undisturbed undisturbed;
+  if (socket.is(Kind::kListener) || !is_tcp(fd)) return false;
+  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer) return false;
+  if (!socket) socket = add(fd, Kind::kSocket);
+  if (!socket) return false;
+  // Any code will do: two listeners at one port only must not have the same.
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
+  set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
+             kListenerBase + static_cast<int>(socket->code) * kCodeStep);
+  return true;
+}
+
+void after_listen(int fd, Reference& socket, int backlog) noexcept {
+  const Undisturbed undisturbed;
+  if (!socket.is(Kind::kSocket)) return;
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size);
+  int meeting = -1;
+  if (matches(storage))
+    meeting = real().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  socket->port = Address::from(storage).port;
+  bool bound = false;
+  for (unsigned attempt = 0; meeting >= 0 && attempt < kCodes && !bound; ++attempt) {
+    bound = bind_to_meeting_place(meeting, socket->port, socket->code) == 0;
+    if (bound) break;
+    socket->code = (socket->code + 1) % kCodes;
+    set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
+               kListenerBase + static_cast<int>(socket->code) * kCodeStep);
+  }
+  if (bound && real().listen(meeting, backlog < 128 ? 128 : backlog) == 0) {
+    socket->meeting_fd = hide(meeting);
+    if (socket->meeting_fd >= 0) {
+      socket->owner = geteuid();
+      keep_spare_numbers();
+      socket->kind.store(Kind::kListener, std::memory_order_release);
+      return;
+    }
+  } else if (meeting >= 0) {
+    real().close(meeting);
+  }
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, 0);
+  forget(fd);
+  socket = {};
+}
+
+bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept {
+  const Undisturbed undisturbed;
+  sockaddr_storage storage{};
+  if (address == nullptr || bytes > sizeof(storage) || bytes < sizeof(sockaddr_in)) return false;
+  std::memcpy(&storage, address, bytes);
+  if ((storage.ss_family != AF_INET && storage.ss_family != AF_INET6) || !matches(storage))
+    return false;
+  if (socket && (!socket.is(Kind::kSocket) || socket->connecting.load(std::memory_order_acquire)))
+    return false;
+  if (!is_tcp(fd)) return false;
+  // With fast open the connection begins with the first bytes, before anything could be agreed.
+  if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
+  if (!socket) socket = add(fd, Kind::kSocket);
+  if (!socket) return false;
+  // Made now: later the process may be out of descriptors, and the other end wait for nothing.
+  if (socket->meeting_fd < 0) {
+    const int meeting = unix_socket();
+    socket->meeting_fd = meeting < 0 ? -1 : hide(meeting);
+  }
+  if (socket->meeting_fd < 0) return false;
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, kConnectorBase + static_cast<int>(user_code(geteuid())));
+  return true;
+}
+
+void decide(int fd, Reference& socket) noexcept {
+  const Undisturbed undisturbed;
+  if (socket.awaits_offer()) {
+    await_offer(fd, socket, Clock::duration::zero());
+    return;
+  }
+  if (!socket.is_undecided() || socket->meeting_fd < 0) return;
+  tcp_info info{};
+  socklen_t bytes = sizeof(info);
+  if (real().getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
+  if (info.tcpi_state == TCP_SYN_SENT || info.tcpi_state == TCP_SYN_RECV) return;
+  const Deciding deciding(*socket);
+  if (!deciding.ours() || !socket.is_undecided()) return;
+  const int place = std::exchange(socket->meeting_fd, -1);
+  const int code = info.tcpi_state == TCP_CLOSE ? -1 : listener_code(info);
+  const char* why = "the peer is not under leat-run";
+  // Who accepted shuts nothing down before it has the offer, so then nobody is there any more.
+  const bool closed = info.tcpi_state == TCP_CLOSE_WAIT;
+  if (closed) why = "the peer has closed it";
+  auto offered = Offered::kNothing;
+  if (code >= 0 && !closed)
+    offered = offer_memory(fd, *socket, place, static_cast<unsigned>(code), why);
+  close_hidden(place);
+  if (offered == Offered::kMemory) {
+    prepare_doorbell(fd, *socket);
+    socket->kind.store(Kind::kConnection, std::memory_order_release);
+    EpollSet::socket_is_decided(socket.get());
+    if (log_enabled(Level::kInfo))
+      log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
+          peer_address(fd).text().c_str());
+    return;
+  }
+  if (offered == Offered::kUndelivered) {
+    give_up(fd, *socket, why);
+    return;
+  }
+  const int size = static_cast<int>(info.tcpi_snd_mss);
+  const bool refused = info.tcpi_state == TCP_CLOSE;  // it may be used for another attempt
+  if (!refused && code < 0 && size < kListenerBase && is_local(peer_address(fd), local_address(fd)))
+    refuse_everywhere(fd, kCodes);
+  socket->connecting.store(false, std::memory_order_release);
+  if (!refused) stay_with_tcp(fd, why);
+}
+
+void decide_now(int fd, Reference& socket) noexcept {
+  const Undisturbed undisturbed;
+  decide(fd, socket);
+  if (!socket.awaits_offer() || await_offer(fd, socket, kOfferTimeout)) return;
+  const Deciding deciding(*socket);
+  if (deciding.ours() && socket.awaits_offer())
+    give_up(fd, *socket, "it announced shared memory, but has not offered it");
+}
+
+bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept {
+  const Undisturbed undisturbed;
+  const int code = user_code_of_syn(fd);
+  const int receive_buffer = listener->receive_buffer.load(std::memory_order_relaxed);
+  if (receive_buffer > 0) set_option(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer);
+  if (code < 0 || !is_of_this_host(peer, local_address(fd))) {
+    stay_with_tcp(fd, code < 0 ? "the peer is not under leat-run" : "the peer is on another host");
+    return true;
+  }
+  if (static_cast<unsigned>(code) != user_code(listener->owner) &&
+      static_cast<unsigned>(code) != user_code(0)) {
+    stay_with_tcp(fd, "the peer belongs to another user");
+    return true;
+  }
+  Reference socket = add(fd, Kind::kSocket);
+  if (!socket) return false;
+  listener->references.fetch_add(1, std::memory_order_relaxed);  // we hold one
+  socket->awaited_at = listener.get();
+  socket->connector = Address::from(peer);
+  socket->connector_code = static_cast<unsigned>(code);
+  socket->connecting.store(true, std::memory_order_release);
+  awaiting.fetch_add(1, std::memory_order_relaxed);
+  await_offer(fd, socket, kAcceptPatience);
+  return true;
+}
+
+void decide_before_fork() noexcept {
+  if (awaiting.load(std::memory_order_relaxed) == 0) return;
+  const Undisturbed undisturbed;
+  for_each(0, highest_known(), [](int fd, const Reference&) {
+    Reference socket = find(fd);
+    if (socket.awaits_offer()) await_offer(fd, socket, kOfferTimeout);
+  });
+}
+
+}  // namespace leat::preload

@@ -1,0 +1,46 @@
+// How the two ends of a TCP connection find out that both run under leat-run, and share memory.
+//
+// Nothing is sent to a peer that knows nothing of leat. The TCP handshake itself tells: a listener
+// under leat-run sets the maximum segment size of its SYN-ACK to a value that names where offers
+// are taken (an abstract unix socket, by port and a code of 256), a connecting socket that of its
+// SYN to one that says "I shall offer, as this user". So when connect() or accept() returns both
+// ends know what the other is, whichever process accepts. The connecting side then leaves its offer
+// (a memfd and the two addresses) in the unix socket's queue, before its connect() returns, or says
+// there that it stays with TCP; who accepts takes it from there by the addresses. An offer that is
+// late (connect() did not block, and the program has not come back to it) holds up nobody: until it
+// comes the accepted socket is one on which nothing has arrived yet and nothing can be sent.
+#pragma once
+
+#include <sys/socket.h>
+
+#include "preload/descriptors.h"
+
+namespace leat::preload {
+
+// Before the kernel's listen(), true if the socket was marked, and if so after it. Keep errno.
+bool before_listen(int fd, Reference& socket) noexcept;
+void after_listen(int fd, Reference& socket, int backlog) noexcept;
+
+// Before the kernel's connect(): true if the socket was marked.
+bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept;
+// When the kernel says that it is connected (or may be): decides, and becomes a kConnection or
+// stays with TCP. While the handshake is still under way, or an accepted socket's offer has not
+// come, nothing changes. Keeps errno.
+void decide(int fd, Reference& socket) noexcept;
+// For what cannot be undone: waits for it, but not for ever. Afterwards it is decided: without an
+// offer the connection is shut down.
+void decide_now(int fd, Reference& socket) noexcept;
+
+// Both processes may use a socket after a fork, but only one would get its offer.
+void decide_before_fork() noexcept;
+
+// What the kernel's accept() gave, with the address of the peer. False: it cannot be used.
+bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept;
+
+// A listening TCP socket whose offers arrive at the place of that port and code.
+bool is_listener_of(int fd, unsigned port, unsigned code) noexcept;
+
+// Maps the memory of a connection. False if it is not what it should be.
+bool attach_memory(Object& object, int memfd, unsigned side) noexcept;
+
+}  // namespace leat::preload

@@ -1,0 +1,117 @@
+#include "preload/offering.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include "preload/meeting.h"
+#include "preload/offer.h"
+#include "preload/real.h"
+#include "preload/shared_memory.h"
+#include "preload/socket_facts.h"
+
+namespace leat::preload {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A listener in the middle of its listen() has its mark before its meeting place.
+constexpr auto kListenPatience = std::chrono::milliseconds(20);
+// In which a queue that is full must get room, however many signals come.
+constexpr auto kQueuePatience = std::chrono::seconds(2);
+
+// Why this connection cannot be carried, or null.
+const char* unsuitable(int fd) {
+  if (option(fd, SOL_SOCKET, SO_ZEROCOPY) > 0) return "SO_ZEROCOPY is set";
+  if (option(fd, SOL_SOCKET, SO_RCVLOWAT) > 1) return "SO_RCVLOWAT is set";
+  return nullptr;
+}
+
+// Maps new memory for the connection; -1 and why not.
+int prepare_memory(Object& object, const Offer& offer, const char*& why) {
+  const int memfd = new_memory(offer.connector, offer.acceptor);
+  if (memfd < 0) why = "no shared memory to be had";
+  if (memfd < 0 || attach_memory(object, memfd, 0)) return memfd;
+  real().close(memfd);
+  why = "the shared memory cannot be mapped";
+  return -1;
+}
+
+// False with ECONNREFUSED: there is none; else it takes nobody in.
+bool reach_meeting_place(int place, std::uint16_t port, unsigned code) {
+  const auto start = Clock::now();
+  while (connect_to_meeting_place(place, port, code) != 0) {
+    const int error = errno;
+    const Clock::duration patience = error == ECONNREFUSED ? kListenPatience : kQueuePatience;
+    if ((error != ECONNREFUSED && error != EINTR) || Clock::now() - start > patience) {
+      errno = error;
+      return false;
+    }
+    if (error == ECONNREFUSED) usleep(1000);
+  }
+  return true;
+}
+
+// One attempt.
+Offered deliver(int place, Offer offer, int memfd, unsigned code, const char*& why) {
+  if (!reach_meeting_place(place, offer.acceptor.port, code)) {
+    const bool gone = errno == ECONNREFUSED;
+    why = gone ? "the listener has no meeting place any more"
+               : "the listener's queue of offers is full";
+    // Who waits for an offer keeps the place.
+    return gone ? Offered::kNothing : Offered::kUndelivered;
+  }
+  ucred listener{};
+  socklen_t bytes = sizeof(listener);
+  real().getsockopt(place, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
+  if (listener.uid != geteuid() && geteuid() != 0) {
+    why = "the listener belongs to another user";
+    // Who accepts sees that from the SYN, and waits for no word of ours.
+    if (user_code(listener.uid) != user_code(geteuid())) return Offered::kNothing;
+    memfd = -1;
+  }
+  offer.refused = memfd < 0 ? 1 : 0;
+  if (send_offer(place, offer, memfd)) return memfd < 0 ? Offered::kNothing : Offered::kMemory;
+  why = "the offer cannot be sent";
+  return Offered::kUndelivered;
+}
+
+}  // namespace
+
+Offered offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) noexcept {
+  const Offer offer{kMemoryMagic, 0, 0, local_address(fd), peer_address(fd)};
+  why = unsuitable(fd);
+  // Made before the place is reached, where somebody may wait for it already.
+  const int memfd = why == nullptr ? prepare_memory(object, offer, why) : -1;
+  Offered result = deliver(place, offer, memfd, code, why);
+  if (result == Offered::kUndelivered && (errno == EPIPE || errno == ECONNRESET)) {
+    // Who takes offers has left, or has not waited for this one any longer.
+    const int again = unix_socket();
+    if (again >= 0) {
+      result = deliver(again, offer, memfd, code, why);
+      real().close(again);
+    }
+  }
+  if (result == Offered::kMemory) {
+    object.connection.attach(object.connection.memory(), 0, hide(memfd));
+  } else if (memfd >= 0) {
+    real().close(memfd);
+    object.connection.detach();
+  }
+  return result;
+}
+
+void refuse_everywhere(int fd, unsigned codes) noexcept {
+  const Offer offer{kMemoryMagic, 1, 0, local_address(fd), peer_address(fd)};
+  for (unsigned code = 0; code < codes; ++code) {
+    const int place = unix_socket();
+    if (place < 0) return;
+    if (connect_to_meeting_place(place, offer.acceptor.port, code) == 0)
+      send_offer(place, offer, -1);
+    real().close(place);
+  }
+}
+
+}  // namespace leat::preload

@@ -1,0 +1,47 @@
+// The C library's own functions, behind the ones that this library puts in front of them.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <csignal>
+
+// The functions are variadic in the headers, but not in how they are called.
+using LeatControlCall = int (*)(int, int, void*);
+using LeatIoctlCall = int (*)(int, unsigned long, void*);
+
+// clang-format off
+#define LEAT_REAL_FUNCTIONS(X) \
+  X(socket) X(listen) X(accept) X(accept4) X(connect) X(shutdown) X(close) X(getsockopt) X(setsockopt) \
+  X(read) X(write) X(readv) X(writev) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) \
+  X(send) X(sendto) X(sendmsg) X(sendmmsg) X(poll) X(ppoll) X(select) X(pselect) \
+  X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
+  X(dup) X(dup2) X(dup3) X(close_range) X(sendfile) X(sendfile64) X(splice) X(fdopen) X(fileno) X(fileno_unlocked) \
+  X(fork) X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
+// clang-format on
+
+namespace leat::preload {
+
+struct Real {
+  // NOLINTNEXTLINE(bugprone-macro-parentheses)
+#define LEAT_MEMBER(name) decltype(&::name) name;
+  LEAT_REAL_FUNCTIONS(LEAT_MEMBER)
+#undef LEAT_MEMBER
+  LeatControlCall fcntl;
+  LeatIoctlCall ioctl;
+};
+
+// Looks them up at the first call, which may come from another library's constructor.
+const Real& real() noexcept;
+
+}  // namespace leat::preload

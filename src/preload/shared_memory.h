@@ -1,0 +1,102 @@
+// The memory of one carried connection, shared by the processes of both ends: two rings of bytes
+// and everything that is known of the connection, so that it follows its descriptor through dup,
+// fork and exec. A sealed memfd. The peer may write anything here at any time: what is read is
+// checked before it is used as a position, and nothing here is a pointer.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "preload/address.h"
+
+namespace leat::preload {
+
+inline constexpr std::uint32_t kMemoryMagic = 0x7461656c;
+inline constexpr std::uint32_t kMemoryVersion = 2;
+inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kHeaderBytes = 4096;
+inline constexpr std::size_t kMemoryBytes = kHeaderBytes + 2 * kRingBytes;
+
+// One direction. Positions count bytes since the beginning and only grow.
+struct Direction {
+  // The producer's line. tail: release by the producer, acquire by the consumer, who then sees the
+  // bytes before it. head_seen is the producer's own: the head as last looked at.
+  alignas(64) std::atomic<std::uint64_t> tail;
+  std::atomic<std::uint64_t> head_seen;
+  std::atomic<std::uint32_t> ended;  // nothing follows; release after the last tail
+
+  // The consumer's line. head: release by the consumer, whose reads are over, acquire by the
+  // producer before it overwrites. tail_seen is the consumer's own.
+  alignas(64) std::atomic<std::uint64_t> head;
+  std::atomic<std::uint64_t> tail_seen;
+
+  // Who goes to sleep arms: writes 1, full barrier, looks once more. Who publishes passes a full
+  // barrier, reads the flag, and if set exchanges it for 0 and rings: one byte on TCP. So either
+  // the sleeper sees what was published, or the publisher sees the flag.
+  alignas(64) std::atomic<std::uint32_t> data_armed;  // by the consumer
+  std::atomic<std::uint32_t> room_armed;              // by the producer
+};
+
+// How the last process that closed its descriptor left.
+enum CloseNote : std::uint32_t {
+  kNotClosed = 0,
+  kClosedInOrder = 1,
+  kClosedUnread = 2,
+  kClosedInUse = 3,  // in order, but a thread is still in a call, at whose end the kernel closes
+};
+
+enum SideFlag : std::uint32_t {
+  kReadShut = 1,   // shutdown(SHUT_RD)
+  kWriteShut = 2,  // shutdown(SHUT_WR)
+  kPeerGone = 4,   // the kernel said that the peer's socket is closed
+  kReset = 8,      // as after a RST
+  kAbort = 16,     // SO_LINGER with time 0: closing resets
+  kNoDelay = 32,   // what the program set, while the kernel's own is always on
+  kCork = 64,
+  kBellShut = 128,  // the kernel's socket was shut to wake a sender: see wake_senders()
+};
+
+// Of one end, for the processes that hold it.
+struct Side {
+  alignas(64) std::atomic<std::uint32_t> send_lock;  // thread id of the holder
+  std::atomic<std::uint32_t> receive_lock;
+  std::atomic<std::uint32_t> flags;
+  std::atomic<std::int32_t> error;  // as SO_ERROR: told once
+  std::atomic<std::uint32_t> note;  // CloseNote
+  // SO_COOKIE, by which a process finds this memory that gets the socket from another.
+  std::atomic<std::uint64_t> cookie;
+  std::atomic<std::uint32_t> full;  // how often a sender found no room
+
+  // Of all who sleep at this end one listens to the bell, and passes it on.
+  alignas(64) std::atomic<std::uint32_t> listener;  // its thread id
+  std::atomic<std::uint32_t> turn;                  // futex of the others
+  std::atomic<std::uint32_t> others;
+  std::atomic<std::uint32_t> senders_asleep;
+
+  // Counted for leat-stat, relaxed.
+  alignas(64) std::atomic<std::uint64_t> sent_bytes;
+  std::atomic<std::uint64_t> received_bytes;
+  std::atomic<std::uint64_t> sends;
+  std::atomic<std::uint64_t> receives;
+  std::atomic<std::uint64_t> stalls;  // a send found no room
+  std::atomic<std::uint64_t> sleeps;
+  std::atomic<std::uint64_t> rings;  // of the peer's bell
+  std::atomic<std::uint32_t> pid;    // who used it last
+};
+
+struct SharedMemory {
+  std::uint32_t magic;
+  std::uint32_t version;
+  Address connector;
+  Address acceptor;
+  Side sides[2];            // 0 connected, 1 accepted
+  Direction directions[2];  // 0 is what side 0 sends
+};
+static_assert(sizeof(SharedMemory) <= kHeaderBytes);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+// A memfd with nothing in it but the header; -1 if there is none to be had.
+int new_memory(const Address& connector, const Address& acceptor) noexcept;
+
+}  // namespace leat::preload

@@ -1,0 +1,31 @@
+// What the kernel says of a socket.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+
+#include "preload/address.h"
+
+namespace leat::preload {
+
+// An option that is a number; -1 if there is none such.
+int option(int fd, int level, int name) noexcept;
+void set_option(int fd, int level, int name, int value) noexcept;
+
+// Port 0 if it has none (any more).
+Address local_address(int fd) noexcept;
+Address peer_address(int fd) noexcept;
+// Whether a connection between them stays on this host, as far as the addresses alone tell.
+bool is_local(const Address& peer, const Address& own) noexcept;
+// Whether the peer's address is one of this host's, so that its SYN was not made elsewhere.
+bool is_of_this_host(const sockaddr_storage& storage, const Address& own) noexcept;
+
+// Whether it is a TCP socket.
+bool is_tcp(int fd) noexcept;
+// A TCP socket that is neither connected nor listening.
+bool is_connectable(int fd) noexcept;
+// Names a socket whatever its descriptors are; 0 if there is none.
+std::uint64_t cookie_of(int fd) noexcept;
+
+}  // namespace leat::preload

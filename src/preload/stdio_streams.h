@@ -1,0 +1,19 @@
+// FILE* on a carried connection. The C library's own streams call the kernel past us, so such a
+// stream is made of functions that call us.
+#pragma once
+
+#include <cstdio>
+
+namespace leat::preload {
+
+// A stream that reads, writes and closes `fd`; null and errno if memory is out.
+FILE* open_stream(int fd, const char* mode);
+// The descriptor of such a stream, or -1.
+int stream_descriptor(const FILE* file);
+// For stdin, stdout and stderr once their descriptor is a carried connection. The C library's own
+// object is left as it is; who kept a pointer to it does not notice.
+void replace_standard_stream(int fd);
+// In a forked child, where nobody holds the lock.
+void forget_stream_lock() noexcept;
+
+}  // namespace leat::preload

@@ -1,0 +1,153 @@
+#include "preload/stream.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+
+#include "preload/real.h"
+#include "preload/waiting.h"
+
+namespace leat::preload {
+namespace {
+
+// Some of the caller's vectors, from an offset on: what is left to do.
+class Rest {
+ public:
+  Rest(const iovec* vectors, std::size_t count) : from_(vectors), count_(count) {
+    for (std::size_t i = 0; i < count; ++i) left_ += vectors[i].iov_len;
+  }
+
+  std::size_t bytes() const { return left_; }
+
+  // The next vectors, as many as fit.
+  std::size_t next(std::array<iovec, 64>& vectors) const {
+    std::size_t used = 0;
+    std::size_t skip = offset_;
+    for (std::size_t i = at_; i < count_ && used < vectors.size(); ++i) {
+      if (from_[i].iov_len > skip)
+        vectors[used++] = {.iov_base = static_cast<char*>(from_[i].iov_base) + skip,
+                           .iov_len = from_[i].iov_len - skip};
+      skip = 0;
+    }
+    return used;
+  }
+
+  void advance(std::size_t bytes) {
+    left_ -= bytes;
+    while (at_ < count_ && bytes >= from_[at_].iov_len - offset_) {
+      bytes -= from_[at_].iov_len - offset_;
+      offset_ = 0;
+      ++at_;
+    }
+    offset_ += bytes;
+  }
+
+ private:
+  const iovec* from_;
+  std::size_t count_;
+  std::size_t at_ = 0;
+  std::size_t offset_ = 0;
+  std::size_t left_ = 0;
+};
+
+thread_local int undecided = EAGAIN;
+
+ssize_t fail(int error) {
+  errno = error;
+  return -1;
+}
+
+ssize_t broken_pipe(int error, int flags) {
+  // As the kernel: the signal goes to the thread that writes.
+  if (error == EPIPE && (flags & MSG_NOSIGNAL) == 0) pthread_kill(pthread_self(), SIGPIPE);
+  return fail(error);
+}
+
+}  // namespace
+
+int undecided_error() noexcept { return undecided; }
+void set_undecided_error(int error) noexcept { undecided = error; }
+
+ssize_t receive(int fd, Connection& connection, const iovec* vectors, std::size_t count,
+                int flags) {
+  if (connection.memory() == nullptr) return fail(undecided_error());
+  if ((flags & MSG_OOB) != 0 || (flags & MSG_ERRQUEUE) != 0) {
+    // Urgent data goes its own way, through the kernel.
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(vectors);
+    message.msg_iovlen = count;
+    return real().recvmsg(fd, &message, flags);
+  }
+  const bool peek = (flags & MSG_PEEK) != 0;
+  const bool discard = (flags & MSG_TRUNC) != 0;
+  Rest rest(vectors, count);
+  // Peeking at all of it takes place once all is there: nothing is taken that could be added to.
+  std::size_t least =
+      peek && (flags & MSG_WAITALL) != 0 ? std::clamp<std::size_t>(rest.bytes(), 1, kRingBytes) : 1;
+  ssize_t done = 0;
+  std::array<iovec, 64> part;
+  for (;;) {
+    int state = 0;
+    if (connection.readable_bytes() < least) state = connection.receive_state(fd);
+    if (least > 1 && (connection.poll_mask() & POLLRDHUP) != 0) least = 1;
+    const bool enough = connection.readable_bytes() >= least;
+    if (enough && rest.bytes() == 0) return 0;
+    int error = 0;
+    if (!enough && state == 0)
+      error = (flags & MSG_DONTWAIT) != 0 ? EAGAIN : wait_for(fd, connection, Want::kData, least);
+    if (!enough && state == 0 && error == 0) continue;
+    const std::size_t got = connection.take(fd, part.data(), rest.next(part), peek, discard);
+    if (got != 0) {
+      done += static_cast<ssize_t>(got);
+      rest.advance(got);
+      if (peek || (flags & MSG_WAITALL) == 0 || rest.bytes() == 0) return done;
+      continue;
+    }
+    if (state < 0 && done > 0) connection.own().error.store(-state);
+    if (done > 0 || state > 0) return done;
+    if (state < 0) return fail(-state);
+    if (error != 0) return fail(error);
+  }
+}
+
+ssize_t send(int fd, Connection& connection, const iovec* vectors, std::size_t count, int flags) {
+  if (connection.memory() == nullptr) return fail(undecided_error());
+  if ((flags & MSG_OOB) != 0) {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(vectors);
+    message.msg_iovlen = count;
+    return real().sendmsg(fd, &message, flags);
+  }
+  Rest rest(vectors, count);
+  const std::size_t wanted = rest.bytes();
+  if (wanted > SSIZE_MAX) return fail(EINVAL);
+  ssize_t done = 0;
+  std::array<iovec, 64> part;
+  do {
+    const int state = connection.send_state(fd);
+    if (state < 0) {
+      if (done > 0) {
+        connection.own().error.store(-state);
+        return done;
+      }
+      return broken_pipe(-state, flags);
+    }
+    if (state > 0) return static_cast<ssize_t>(wanted);
+    const std::size_t put = connection.put(fd, part.data(), rest.next(part));
+    done += static_cast<ssize_t>(put);
+    rest.advance(put);
+    if (rest.bytes() == 0 || put != 0) continue;
+    if ((flags & MSG_DONTWAIT) != 0) return done > 0 ? done : fail(EAGAIN);
+    const int error = wait_for(fd, connection, Want::kRoom, rest.bytes());
+    if (error != 0) return done > 0 ? done : fail(error);
+  } while (rest.bytes() != 0);
+  return done;
+}
+
+}  // namespace leat::preload

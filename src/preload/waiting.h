@@ -1,0 +1,63 @@
+// Waiting: spin for a while, then sleep in the kernel until the bell rings.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+
+#include "preload/connection.h"
+#include "preload/signal_watch.h"
+
+namespace leat::preload {
+
+// Looks for what a caller waits for until its time is over. The time adapts within LEAT_SPIN_US: it
+// shrinks where looking was in vain, and is nothing for a while where the core was taken away
+// meanwhile, so that idle threads, and more threads than cores, do not burn them.
+class Spin {
+ public:
+  Spin() noexcept;
+  // Whether to look once more.
+  bool again() noexcept;
+  void found() noexcept;
+  // What ended it, if it was a signal; afterwards its handler has run.
+  SignalWatch::Came signal() noexcept;
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point looked_;  // at the clock
+  std::chrono::nanoseconds limit_;
+  unsigned rounds_ = 0;
+  std::optional<SignalWatch> watch_;  // once it takes long
+  SignalWatch::Came signal_ = SignalWatch::Came::kNothing;
+};
+
+// Counts its owner among those who sleep, also if that is cancelled.
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::uint32_t>& count) noexcept : count_(count) {
+    count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~Counted() { count_.fetch_sub(1, std::memory_order_seq_cst); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::uint32_t>& count_;
+};
+
+enum class Want { kData, kRoom };
+
+// Blocks until there may be `bytes` of data, or room for them (or part). Returns 0: look again; or
+// an errno: EINTR, EAGAIN (the descriptor does not block, or its timeout has passed). A
+// cancellation point.
+int wait_for(int fd, Connection& connection, Want want, std::size_t bytes);
+
+// When a socket timeout (SO_RCVTIMEO, SO_SNDTIMEO) passes; time_point::max(): never.
+std::chrono::steady_clock::time_point socket_deadline(int fd, int option) noexcept;
+
+// Milliseconds after which who waits for an offer looks again.
+inline constexpr int kDecisionNap = 5;
+
+bool is_nonblocking(int fd) noexcept;
+
+}  // namespace leat::preload

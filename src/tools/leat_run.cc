@@ -1,0 +1,120 @@
+// leat-run: a program whose TCP connections go through leat where both ends can.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "leat/version.h"
+#include "preload/program_file.h"
+
+namespace leat::tools {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kCannotRun = 126;  // as a shell says it
+constexpr int kNotFound = 127;
+
+constexpr const char* kHelp = R"(Usage: leat-run [OPTIONS] PROGRAM [ARGUMENTS...]
+
+Runs a program so that its TCP connections to programs on this host that also run under leat-run go through
+shared memory. All other connections are ordinary TCP.
+
+Options:
+  -m, --match RULES   carry only these: [^]ADDRESS[/BITS][:PORT[-PORT]], separated by commas, the first that
+                      fits decides, ^ excludes (LEAT_PRELOAD_MATCH)
+  -s, --spin US       look for data so many microseconds before sleeping; 0 sleeps at once, inf never
+                      (LEAT_SPIN_US, default 50)
+  -l, --log LEVEL     error, warn, info (one line per connection), debug (LEAT_LOG_LEVEL, default warn)
+  -d, --debug         say which descriptors escape to the kernel, where leat cannot see what is done with them
+                      (LEAT_PRELOAD_DEBUG=1)
+  -v, --version       print the version
+  -h, --help          print this
+
+Examples:
+  leat-run redis-server                       and   leat-run redis-benchmark
+  leat-run --log info iperf3 -s               says of each connection how it is carried, and if not why
+  leat-run --match 127.0.0.1:5432 psql        only what goes to that port
+
+Statically linked and set-user-ID programs cannot be carried. See leat-run(1).)";
+
+int fail(int code, const std::string& text) {
+  std::cerr << "leat-run: " << text << "\n";
+  return code;
+}
+
+std::optional<std::string> find_library() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return std::nullopt;
+  for (const char* place :
+       {LEAT_BIN_TO_LIB "/leat/libleat_preload.so", "../preload/libleat_preload.so"}) {
+    const auto path = (program.parent_path() / place).lexically_normal();
+    if (std::filesystem::exists(path, error)) return path.string();
+  }
+  return std::nullopt;
+}
+
+// How many of the arguments were ours, or a value to exit with.
+struct Parsed {
+  int program = 0;
+  std::optional<int> exit_code;
+};
+
+Parsed parse(int argc, char** argv) {
+  int i = 1;
+  for (; i < argc && argv[i][0] == '-'; ++i) {
+    const std::string option = argv[i];
+    if (option == "--") return {i + 1, {}};
+    if (option == "-h" || option == "--help") {
+      std::cout << kHelp << "\n";
+      return {i, 0};
+    }
+    if (option == "-v" || option == "--version") {
+      std::cout << "leat-run " << LEAT_VERSION_STRING << "\n";
+      return {i, 0};
+    }
+    if (option == "-d" || option == "--debug") {
+      setenv("LEAT_PRELOAD_DEBUG", "1", 1);  // NOLINT(concurrency-mt-unsafe): no threads here
+      continue;
+    }
+    const char* variable = nullptr;
+    if (option == "-m" || option == "--match") variable = "LEAT_PRELOAD_MATCH";
+    if (option == "-s" || option == "--spin") variable = "LEAT_SPIN_US";
+    if (option == "-l" || option == "--log") variable = "LEAT_LOG_LEVEL";
+    if (variable == nullptr) return {i, fail(kUsage, "unknown option " + option + "; see --help")};
+    if (i + 1 >= argc) return {i, fail(kUsage, option + " needs a value; see --help")};
+    setenv(variable, argv[++i], 1);  // NOLINT(concurrency-mt-unsafe): no threads here
+  }
+  return {i, {}};
+}
+
+int run(int argc, char** argv) {
+  const Parsed parsed = parse(argc, argv);
+  if (parsed.exit_code) return *parsed.exit_code;
+  if (parsed.program >= argc) return fail(kUsage, "no program named; see --help");
+  const std::optional<std::string> library = find_library();
+  if (!library)
+    return fail(kCannotRun, "libleat_preload.so is not where it was installed, in " LEAT_BIN_TO_LIB
+                            "/leat beside this program's folder");
+  const std::string name = argv[parsed.program];
+  const std::optional<std::string> program = preload::find_program(name);
+  if (!program) return fail(kNotFound, name + ": not found");
+  if (const char* why = preload::obstacle(*program); why != nullptr)
+    std::cerr << "leat-run: " << name << " " << why << ", so its connections stay with TCP\n";
+  const char* before = getenv("LD_PRELOAD");  // NOLINT(concurrency-mt-unsafe)
+  const std::string all = before != nullptr && *before != '\0' ? *library + ":" + before : *library;
+  setenv("LD_PRELOAD", all.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  execv(program->c_str(), argv + parsed.program);
+  return fail(errno == ENOENT ? kNotFound : kCannotRun, name + ": " + strerrordesc_np(errno));
+}
+
+}  // namespace
+}  // namespace leat::tools
+
+int main(int argc, char** argv) { return leat::tools::run(argc, argv); }

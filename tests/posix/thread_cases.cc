@@ -1,0 +1,334 @@
+// Several threads on one connection, and what one does to another that waits.
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "case.h"
+
+namespace posix_cases {
+namespace {
+
+// Runs `call` on a descriptor in another thread, cancels it there, and says how that thread ended.
+void say_cancelled(const Side& side, int fd, void (*call)(int)) {
+  struct Thread {
+    int fd;
+    void (*call)(int);
+    std::atomic<int> number{0};
+  } thread_data{fd, call};
+  pthread_t thread{};
+  const auto body = [](void* data) -> void* {
+    auto* self = static_cast<Thread*>(data);
+    self->number = gettid();
+    self->call(self->fd);
+    return nullptr;
+  };
+  require(pthread_create(&thread, nullptr, body, &thread_data) == 0, "pthread_create");
+  wait_asleep(thread_data.number);
+  SAY(pthread_cancel(thread));
+  void* result = nullptr;
+  SAY(pthread_join(thread, &result));
+  SAY(result == PTHREAD_CANCELED);
+}
+
+// Both directions at once, each by a thread of its own.
+void exchange(Side& side, unsigned seed) {
+  const int fd = side.connected();
+  std::thread sender([&] {
+    send_all(side, fd, pattern(8U << 20U, seed));
+    shutdown(fd, SHUT_WR);
+  });
+  side.say_data("received", recv_to_end(side, fd));
+  sender.join();
+}
+
+}  // namespace
+
+Cases thread_cases() {
+  return {
+      {"thread.both_directions", [](Side& side) { exchange(side, 1); },
+       [](Side& side) { exchange(side, 2); }},
+
+      {"thread.several_senders",
+       [](Side& side) {
+         const int fd = side.connected();
+         // In which order they come is open; that each is whole by itself is not promised, so only
+         // their sum.
+         Bytes data;
+         Bytes part(1 << 16);
+         ssize_t got = 0;
+         while ((got = recv(fd, part.data(), part.size(), 0)) > 0) {
+           data.insert(data.end(), part.begin(), part.begin() + got);
+         }
+         long counts[4] = {};
+         for (const unsigned char byte : data) counts[byte % 4] += 1;
+         for (const long count : counts) SAY(count);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         std::vector<std::thread> senders;
+         senders.reserve(4);
+         for (unsigned i = 0; i < 4; ++i) {
+           senders.emplace_back([&side, fd, i] {
+             for (int k = 0; k < 100; ++k)
+               send_all(side, fd, Bytes(5000, static_cast<unsigned char>(i)));
+           });
+         }
+         for (std::thread& sender : senders) sender.join();
+       }},
+
+      {"thread.several_connections",
+       [](Side& side) {
+         const int listener = side.listen_here();
+         std::vector<std::thread> threads;
+         threads.reserve(6);
+         for (int i = 0; i < 6; ++i) {
+           threads.emplace_back([&side, fd = accept(listener, nullptr, nullptr)] {
+             Bytes part(10000);
+             ssize_t got = 0;
+             while ((got = recv(fd, part.data(), part.size(), 0)) > 0) {
+               send_all(side, fd, Bytes(part.begin(), part.begin() + got));
+             }
+             close(fd);
+           });
+         }
+         for (std::thread& thread : threads) thread.join();
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         bool same[6] = {};
+         std::vector<std::thread> threads;
+         threads.reserve(6);
+         for (unsigned i = 0; i < 6; ++i) {
+           threads.emplace_back([&, i] {
+             const int fd = socket(AF_INET, SOCK_STREAM, 0);
+             require(connect_to(fd, port) == 0, "connect");
+             same[i] = true;
+             for (unsigned k = 0; k < 50; ++k) {
+               const Bytes data = pattern(2000, i * 100 + k);
+               send_all(side, fd, data);
+               same[i] = same[i] && recv_all(side, fd, data.size()) == data;
+             }
+             close(fd);
+           });
+         }
+         for (std::thread& thread : threads) thread.join();
+         for (const bool good : same) SAY(good);
+       }},
+
+      {"thread.close_while_receiving",
+       [](Side& side) {
+         // Linux: the call that waits keeps the connection until it returns.
+         const int fd = side.connected();
+         char buffer[8] = {};
+         std::atomic<int> number{0};
+         std::thread receiver([&] {
+           number = gettid();
+           SAY(recv(fd, buffer, sizeof(buffer), 0));
+         });
+         wait_asleep(number);
+         SAY(close(fd));
+         side.tell();
+         receiver.join();
+         side.say_data("received", buffer, 4);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         sleep_ms(30);
+         pollfd polled{fd, POLLIN, 0};
+         SAY(poll(&polled, 1, 0));
+         SAY(send(fd, "late", 4, 0));
+         side.say_data("rest", recv_to_end(side, fd));
+       }},
+
+      {"thread.shutdown_while_receiving",
+       [](Side& side) {
+         const int fd = side.connected();
+         char buffer[8];
+         std::atomic<int> number{0};
+         std::thread receiver([&] {
+           number = gettid();
+           SAY(recv(fd, buffer, sizeof(buffer), 0));
+         });
+         wait_asleep(number);
+         const int result = shutdown(fd, SHUT_RDWR);
+         receiver.join();
+         SAY(result);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.say_data("rest", recv_to_end(side, fd));
+       }},
+
+      {"thread.shutdown_while_polling",
+       [](Side& side) {
+         const int fd = side.connected();
+         pollfd polled{fd, POLLIN | POLLRDHUP, 0};
+         std::atomic<int> number{0};
+         std::thread poller([&] {
+           number = gettid();
+           SAY(poll(&polled, 1, 5000));
+         });
+         wait_asleep(number);
+         const int result = shutdown(fd, SHUT_RD);
+         poller.join();
+         SAY(result);
+         side.say(poll_names(polled.revents));
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         SAY(close(fd));
+       }},
+
+      {"thread.shutdown_while_sending",
+       [](Side& side) {
+         const int fd = side.connected();
+         fill(side, fd);
+         std::atomic<int> number{0};
+         std::thread sender([&] {
+           number = gettid();
+           SAY(until_failure([&] { return send(fd, "x", 1, MSG_NOSIGNAL); }));
+         });
+         wait_asleep(number);
+         const int result = shutdown(fd, SHUT_WR);
+         sender.join();
+         SAY(result);
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         SAY(close(fd));
+       }},
+
+      {"thread.shutdown_while_accepting",
+       [](Side& side) {
+         const int listener = side.listen_here();
+         std::atomic<int> number{0};
+         std::thread acceptor([&] {
+           number = gettid();
+           SAY(accept(listener, nullptr, nullptr));
+         });
+         wait_asleep(number);
+         const int result = shutdown(listener, SHUT_RDWR);
+         acceptor.join();
+         SAY(result);
+       },
+       [](Side& side) { side.hear(); }},
+
+      {"thread.close_while_accepting",
+       [](Side& side) {
+         const int listener = side.listen_here();
+         std::atomic<int> number{0};
+         std::thread acceptor([&] {
+           number = gettid();
+           const int fd = accept(listener, nullptr, nullptr);
+           side.say_data("received", recv_to_end(side, fd));
+         });
+         wait_asleep(number);
+         SAY(close(listener));
+         side.tell();
+         acceptor.join();
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         side.hear();
+         const int fd = socket(AF_INET, SOCK_STREAM, 0);
+         SAY(connect_to(fd, port));
+         send_text(side, fd, "hello");
+       }},
+
+      {"thread.cancelled_in_receive",
+       [](Side& side) {
+         const int fd = side.connected();
+         say_cancelled(side, fd, [](int descriptor) {
+           char buffer[8];
+           recv(descriptor, buffer, sizeof(buffer), 0);
+         });
+         say_cancelled(side, fd, [](int descriptor) {
+           char buffer[8];
+           require(read(descriptor, buffer, sizeof(buffer)) == 0, "read");
+         });
+         say_cancelled(side, fd, [](int descriptor) {
+           pollfd polled{descriptor, POLLIN, 0};
+           poll(&polled, 1, 5000);
+         });
+         side.tell();
+         // The connection is as good as before.
+         side.say_data("received", recv_all(side, fd, 5));
+         send_text(side, fd, "answer");
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         send_text(side, fd, "hello");
+         side.say_data("received", recv_to_end(side, fd));
+       }},
+
+      {"thread.cancelled_in_send",
+       [](Side& side) {
+         const int fd = side.connected();
+         fill(side, fd);
+         say_cancelled(side, fd, [](int descriptor) {
+           while (send(descriptor, "x", 1, 0) == 1) {
+           }
+         });
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         SAY(close(fd));
+       }},
+
+      {"thread.cancelled_in_accept",
+       [](Side& side) {
+         // MP-SPDZ ends its listening thread so.
+         const int listener = side.listen_here();
+         say_cancelled(side, listener,
+                       [](int descriptor) { accept(descriptor, nullptr, nullptr); });
+         side.tell();
+         const int fd = accept(listener, nullptr, nullptr);
+         side.say_data("received", recv_to_end(side, fd));
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         side.hear();
+         const int fd = socket(AF_INET, SOCK_STREAM, 0);
+         SAY(connect_to(fd, port));
+         send_text(side, fd, "hello");
+       }},
+
+      {"thread.cancel_disabled",
+       [](Side& side) {
+         const int fd = side.connected();
+         std::atomic<int> number{0};
+         std::thread receiver([&] {
+           number = gettid();
+           pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+           side.say_data("received", recv_all(side, fd, 5));
+         });
+         wait_asleep(number);
+         const int result = pthread_cancel(receiver.native_handle());
+         side.tell();
+         receiver.join();
+         SAY(result);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         send_text(side, fd, "hello");
+         side.say_data("rest", recv_to_end(side, fd));
+       }},
+  };
+}
+
+}  // namespace posix_cases

@@ -1,0 +1,168 @@
+// A carried connection by itself: its ring, its doorbell, and a peer that writes nonsense.
+#include "preload/connection.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "preload/stream.h"
+
+namespace leat::preload {
+namespace {
+
+// Both ends in one process.
+class CarriedConnection : public testing::Test {
+ protected:
+  CarriedConnection() {
+    connect_doorbell();
+    void* memory =
+        mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    memory_ = static_cast<SharedMemory*>(memory);
+    ends_[0].attach(memory_, 0, -1);
+    ends_[1].attach(memory_, 1, -1);
+  }
+  ~CarriedConnection() override {
+    munmap(memory_, kMemoryBytes);
+    for (const int fd : fds_) close(fd);
+  }
+
+  void connect_doorbell() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* name = reinterpret_cast<sockaddr*>(&address);
+    socklen_t bytes = sizeof(address);
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(bind(listener, name, bytes), 0);
+    EXPECT_EQ(listen(listener, 1), 0);
+    EXPECT_EQ(getsockname(listener, name, &bytes), 0);
+    fds_[0] = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(connect(fds_[0], name, bytes), 0);
+    fds_[1] = accept(listener, nullptr, nullptr);
+    EXPECT_GE(fds_[1], 0);
+    close(listener);
+    const int one = 1;
+    for (const int fd : fds_) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+  }
+
+  std::size_t put(unsigned end, const std::vector<char>& bytes) {
+    const iovec vector{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
+    return ends_[end].put(fds_[end], &vector, 1);
+  }
+  std::vector<char> take(unsigned end, std::size_t most, bool peek = false) {
+    std::vector<char> bytes(most);
+    const iovec vector{.iov_base = bytes.data(), .iov_len = most};
+    bytes.resize(ends_[end].take(fds_[end], &vector, 1, peek));
+    return bytes;
+  }
+  std::size_t rings(unsigned end) const {
+    char bytes[64];
+    const ssize_t got = recv(fds_[end], bytes, sizeof(bytes), MSG_DONTWAIT);
+    return got < 0 ? 0 : static_cast<std::size_t>(got);
+  }
+
+  int fds_[2] = {-1, -1};
+  SharedMemory* memory_ = nullptr;
+  Connection ends_[2];
+};
+
+TEST_F(CarriedConnection, BytesComeInOrderAroundTheRingsEnd) {
+  std::vector<char> bytes(kRingBytes / 3 + 7);
+  std::iota(bytes.begin(), bytes.end(), 0);
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_EQ(put(0, bytes), bytes.size());
+    EXPECT_EQ(take(1, bytes.size(), true), bytes);
+    EXPECT_EQ(take(1, bytes.size()), bytes);
+  }
+  EXPECT_TRUE(take(1, 1).empty());
+}
+
+TEST_F(CarriedConnection, AFullRingTakesNoMoreUntilAQuarterIsFree) {
+  const std::vector<char> much(kRingBytes + 100);
+  EXPECT_EQ(put(0, much), kRingBytes);
+  EXPECT_EQ(put(0, {'x'}), 0U);
+  EXPECT_EQ(ends_[0].poll_mask() & POLLOUT, 0U);
+  take(1, kRingBytes / 4 - 1);
+  EXPECT_EQ(ends_[0].poll_mask() & POLLOUT, 0U);
+  take(1, 1);
+  EXPECT_NE(ends_[0].poll_mask() & POLLOUT, 0U);
+}
+
+TEST_F(CarriedConnection, TheBellRingsOnceForWhoArmed) {
+  put(0, {'a'});
+  EXPECT_EQ(rings(1), 0U) << "nobody sleeps";
+  take(1, 1);
+  ends_[1].arm(POLLIN);
+  put(0, {'b'});
+  put(0, {'c'});
+  EXPECT_EQ(rings(1), 1U);
+  ends_[0].arm(POLLOUT);
+  const std::vector<char> much(kRingBytes);
+  put(0, much);
+  take(1, kRingBytes / 8);
+  EXPECT_EQ(rings(0), 0U) << "hardly any room yet";
+  take(1, kRingBytes / 4);
+  EXPECT_EQ(rings(0), 1U);
+}
+
+TEST_F(CarriedConnection, ImpossiblePositionsResetIt) {
+  memory_->directions[0].tail = kRingBytes + 1;
+  EXPECT_TRUE(take(1, 100).empty());
+  char byte = 0;
+  const iovec vector{.iov_base = &byte, .iov_len = 1};
+  EXPECT_EQ(receive(fds_[1], ends_[1], &vector, 1, 0), -1);
+  EXPECT_EQ(errno, ECONNRESET);
+
+  memory_->directions[1].head = 5;  // more than was ever sent
+  memory_->directions[1].head_seen = 5;
+  EXPECT_EQ(put(1, {'x'}), 0U);
+}
+
+TEST_F(CarriedConnection, APeerThatClosesWithBytesUnreadResets) {
+  put(0, {'a', 'b'});
+  ends_[1].note_closing(false);
+  close(std::exchange(fds_[1], -1));
+  EXPECT_EQ(ends_[0].receive_state(fds_[0]), -ECONNRESET);
+}
+
+TEST_F(CarriedConnection, AfterAnOrderlyCloseOneSendVanishesAndTheNextFails) {
+  ends_[1].note_closing(false);
+  close(std::exchange(fds_[1], -1));
+  EXPECT_EQ(ends_[0].send_state(fds_[0]), 1);
+  EXPECT_EQ(ends_[0].send_state(fds_[0]), -EPIPE);
+  EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
+}
+
+// Each message is the answer to the last, so a wake-up that is lost hangs.
+TEST_F(CarriedConnection, NoWakeUpIsLost) {
+  constexpr int kRounds = 20000;
+  std::thread echo([this] {
+    char byte = 0;
+    const iovec vector{.iov_base = &byte, .iov_len = 1};
+    for (int i = 0; i < kRounds; ++i) {
+      receive(fds_[1], ends_[1], &vector, 1, 0);
+      send(fds_[1], ends_[1], &vector, 1, 0);
+    }
+  });
+  for (int i = 0; i < kRounds; ++i) {
+    char byte = static_cast<char>(i);
+    const iovec vector{.iov_base = &byte, .iov_len = 1};
+    ASSERT_EQ(send(fds_[0], ends_[0], &vector, 1, 0), 1);
+    byte = 0;
+    ASSERT_EQ(receive(fds_[0], ends_[0], &vector, 1, 0), 1);
+    ASSERT_EQ(byte, static_cast<char>(i));
+  }
+  echo.join();
+}
+
+}  // namespace
+}  // namespace leat::preload

@@ -1,0 +1,103 @@
+// leat-run: a program sees over shared memory what it sees over TCP.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/program.h"
+
+namespace leat::detail {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kProgram = LEAT_BUILD_FOLDER "/tests/sockets_program";
+constexpr const char* kCarried = "carried through shared memory";
+
+ProgramResult under_leat(std::vector<std::string> arguments) {
+  return run_program("src/tools/leat-run", arguments);
+}
+
+class SocketsProgram : public testing::TestWithParam<std::string> {};
+
+TEST_P(SocketsProgram, SeesWhatItSeesOverTcp) {
+  const ProgramResult tcp = run_program(kProgram, {GetParam()});
+  ASSERT_EQ(tcp.exit_code, 0) << tcp.err;
+  ASSERT_NE(tcp.out, "");
+  for (const std::string spin : {"50", "0"}) {
+    const ProgramResult leat = under_leat({"--log", "info", "--spin", spin, kProgram, GetParam()});
+    EXPECT_EQ(leat.exit_code, 0) << leat.err;
+    EXPECT_EQ(leat.out, tcp.out) << "with LEAT_SPIN_US=" << spin;
+    EXPECT_THAT(leat.err, HasSubstr(kCarried));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Scenarios, SocketsProgram,
+                         testing::Values("bulk", "half_close", "closing", "killed", "flags",
+                                         "signals", "epoll", "selecting", "following", "streams",
+                                         "files", "connecting", "prefork", "waking"),
+                         [](const auto& scenario) { return scenario.param; });
+
+TEST(LeatRun, CarriesOnlyWhatIsMatched) {
+  const ProgramResult result =
+      under_leat({"--log", "info", "--match", "^127.0.0.0/8", kProgram, "half_close"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr(kCarried)));
+  EXPECT_EQ(result.out, run_program(kProgram, {"half_close"}).out);
+}
+
+TEST(LeatRun, AWrongMatchCarriesNothingAndSaysSo) {
+  const ProgramResult result =
+      under_leat({"--log", "info", "--match", "localhost:x", kProgram, "half_close"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("cannot read 'localhost:x'"));
+  EXPECT_THAT(result.err, Not(HasSubstr(kCarried)));
+}
+
+TEST(LeatRun, RefusedConnectionsLeaveNothingBehind) {
+  const ProgramResult result = under_leat({kProgram, "refused"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "refused 60000, leaked 0 descriptors, 0 MiB\n");
+}
+
+TEST(LeatRun, TheDebugModeSaysWhatEscapes) {
+  const ProgramResult silent = under_leat({kProgram, "escaping"});
+  EXPECT_THAT(silent.err, Not(HasSubstr("escape")));
+  const ProgramResult result = under_leat({"--debug", kProgram, "escaping"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err,
+              HasSubstr("escapes: /sbin/ldconfig inherits it, but is linked statically"));
+  EXPECT_THAT(result.err,
+              HasSubstr("escapes: /bin/true inherits it, but runs without leat-run's LD_PRELOAD"));
+  EXPECT_THAT(result.err, HasSubstr("escapes: the command 'true' inherits it"));
+  EXPECT_THAT(result.err, HasSubstr("wrote past leat-run, to the kernel's socket"));
+  EXPECT_THAT(result.err, HasSubstr("escaped: it was closed past the C library's close()"));
+}
+
+TEST(LeatStat, ShowsWhatWasCarried) {
+  Program program("src/tools/leat-run", {kProgram, "standing"});
+  const std::string pid = program.wait_for("standing ");
+  const ProgramResult stat = run_program("src/tools/leat-stat", {"--json", pid});
+  ASSERT_EQ(stat.exit_code, 0) << stat.err;
+  const auto list = nlohmann::json::parse(stat.out);
+  ASSERT_EQ(list.size(), 2U) << "both ends are in this process";
+  EXPECT_EQ(list[0]["sent_bytes"], 1000);
+  EXPECT_EQ(list[1]["received_bytes"], 1000);
+  EXPECT_EQ(list[0]["peer"], list[1]["local"]);
+  EXPECT_EQ(run_program("src/tools/leat-stat", {"999999999"}).exit_code, 1);
+}
+
+TEST(LeatRun, SaysWhatIsWrongWithItsArguments) {
+  EXPECT_EQ(under_leat({}).exit_code, 2);
+  EXPECT_EQ(under_leat({"--nonsense"}).exit_code, 2);
+  EXPECT_THAT(under_leat({"--spin"}).err, HasSubstr("needs a value"));
+  EXPECT_EQ(under_leat({"no-such-program-anywhere"}).exit_code, 127);
+  EXPECT_EQ(under_leat({"false"}).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace leat::detail
