@@ -92,7 +92,11 @@ void ListenerCore::close() noexcept {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
   closed_ = true;
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  // Others may have this socket too: theirs stays as they have shut it down.
+  int listens = 0;
+  socklen_t bytes = sizeof listens;
+  getsockopt(socket_.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes);
+  if (listens != 0) ::shutdown(socket_.get(), SHUT_RDWR);
   socket_.reset();
   eventfd_write(done_.get(), 1);  // stays readable: every accept wakes and says kClosed
 }

@@ -91,7 +91,6 @@ long receive_from(Handle& handle, std::span<const iovec> parts, int flags) {
   const bool peek = (flags & MSG_PEEK) != 0;
   Buffers left(parts);
   const std::size_t wanted = left.left();
-  if (wanted == 0) return 0;
   std::size_t total = 0;
   for (;;) {
     if (peek) {
@@ -99,8 +98,10 @@ long receive_from(Handle& handle, std::span<const iovec> parts, int flags) {
       total = 0;
     }
     total += connection->take(left, peek, (flags & MSG_TRUNC) != 0);
-    if (total == wanted || (total != 0 && (flags & MSG_WAITALL) == 0))
+    if (total != 0 && (total == wanted || (flags & MSG_WAITALL) == 0))
       return static_cast<long>(total);
+    // For nothing TCP waits until there is something.
+    if (wanted == 0 && connection->readable_bytes() != 0) return 0;
     const auto or_total = [&](long other) {
       return total != 0 ? static_cast<long>(total) : other;
     };
@@ -128,13 +129,13 @@ long with_sigpipe(long result, int flags) {
 }
 
 // -EFAULT, -EINVAL: what the kernel says of such memory.
-int check_parts(const iovec* parts, std::size_t count, int too_many) {
+int check_parts(const iovec* parts, std::size_t count, int too_many, bool touched) {
   if (count > IOV_MAX) return -too_many;
   if (parts == nullptr && count != 0) return -EFAULT;
   std::size_t total = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (parts[i].iov_len > SSIZE_MAX - total) return -EINVAL;
-    if (parts[i].iov_base == nullptr && parts[i].iov_len != 0) return -EFAULT;
+    if (touched && parts[i].iov_base == nullptr && parts[i].iov_len != 0) return -EFAULT;
     total += parts[i].iov_len;
   }
   return 0;
@@ -150,7 +151,8 @@ ssize_t transfer(const char* name, int number, const iovec* parts, std::size_t c
       return result < 0 ? -errno : result;
     }
     if (!handle->made_here()) return -EOPNOTSUPP;
-    if (const int bad = check_parts(parts, count, too_many); bad != 0) return bad;
+    const bool touched = sends || (flags & MSG_TRUNC) == 0;
+    if (const int bad = check_parts(parts, count, too_many, touched); bad != 0) return bad;
     return sends ? with_sigpipe(send_to(*handle, {parts, count}, flags), flags)
                  : receive_from(*handle, {parts, count}, flags);
   });

@@ -43,11 +43,11 @@ int with_handle(const char* name, int number, Body&& body, Other&& other) {
 int add_connected(std::unique_ptr<ChannelCore> core, int flags,
                   const std::function<void(Handle&)>& prepare = {}) {
   Fd socket = again(core->connection().stream->fd());
-  return add_handle(std::move(socket), (flags & SOCK_CLOEXEC) != 0, (flags & SOCK_NONBLOCK) != 0,
-                    [&](Handle& handle) {
-                      if (prepare) prepare(handle);
-                      handle.adopt(std::move(core));
-                    });
+  return NewDescriptor((flags & SOCK_CLOEXEC) != 0)
+      .become_handle(std::move(socket), (flags & SOCK_NONBLOCK) != 0, [&](Handle& handle) {
+        if (prepare) prepare(handle);
+        handle.adopt(std::move(core));
+      });
 }
 
 long accept_at(Handle& listening, sockaddr* address, socklen_t* bytes, int flags) {
@@ -77,17 +77,19 @@ long accept_at(Handle& listening, sockaddr* address, socklen_t* bytes, int flags
 
 int leat_socket(int family, int type, int protocol) {
   return static_cast<int>(called("leat_socket", [&]() -> long {
-    if ((type & ~kTypeFlags) != SOCK_STREAM) {
-      explain("leat_socket: only SOCK_STREAM");
-      return -EPROTONOSUPPORT;
-    }
+    // Its descriptor comes first: programs expect the lowest number.
+    NewDescriptor descriptor((type & SOCK_CLOEXEC) != 0);
+    Fd socket(::socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol));
+    if (!socket) return -errno;
     if (family != AF_INET && family != AF_INET6) {
       explain("leat_socket: only AF_INET and AF_INET6");
       return -EAFNOSUPPORT;
     }
-    Fd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol));
-    if (!socket) return -errno;
-    return add_handle(std::move(socket), (type & SOCK_CLOEXEC) != 0, (type & SOCK_NONBLOCK) != 0);
+    if ((type & ~kTypeFlags) != SOCK_STREAM) {
+      explain("leat_socket: only SOCK_STREAM");
+      return -EPROTONOSUPPORT;
+    }
+    return descriptor.become_handle(std::move(socket), (type & SOCK_NONBLOCK) != 0);
   }));
 }
 
@@ -149,8 +151,8 @@ int leat_listen_uri(const char* text) {
     check_settings(settings);
     auto listener = std::make_unique<ListenerCore>(uri, settings);
     Fd socket = again(listener->socket());
-    return add_handle(std::move(socket), true, false,
-                      [&](Handle& handle) { handle.adopt(std::move(listener)); });
+    return NewDescriptor(true).become_handle(
+        std::move(socket), false, [&](Handle& handle) { handle.adopt(std::move(listener)); });
   }));
 }
 

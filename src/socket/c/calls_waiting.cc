@@ -107,7 +107,9 @@ template <typename Other>
 int wait_for_epoll(const char* name, int number, epoll_event* events, int most, int timeout_ms,
                    const sigset_t* signals, Other&& other) {
   return static_cast<int>(called(name, [&]() -> long {
-    const auto set = find(number).epoll;
+    const Described described = find(number);
+    if (described.handle != nullptr) return -EINVAL;
+    const auto& set = described.epoll;
     if (set == nullptr) return result_of(other());
     return set->wait(events, most, deadline_of_ms(timeout_ms), signals);
   }));
@@ -161,13 +163,15 @@ int leat_pselect(int count, fd_set* readable, fd_set* writable, fd_set* exceptio
 int leat_epoll_create1(int flags) {
   return static_cast<int>(called("leat_epoll_create1", [&]() -> long {
     if ((flags & ~EPOLL_CLOEXEC) != 0) return -EINVAL;
-    return add_epoll(flags);
+    return NewDescriptor((flags & EPOLL_CLOEXEC) != 0).become_epoll();
   }));
 }
 
 int leat_epoll_ctl(int number, int operation, int handle, epoll_event* event) {
   return static_cast<int>(called("leat_epoll_ctl", [&]() -> long {
-    const auto set = find(number).epoll;
+    const Described described = find(number);
+    if (described.handle != nullptr) return -EINVAL;
+    const auto& set = described.epoll;
     if (set == nullptr) return result_of(::epoll_ctl(number, operation, handle, event));
     return set->control(operation, handle, event, find(handle).pollable());
   }));

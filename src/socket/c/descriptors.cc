@@ -31,8 +31,6 @@ void put(int number, Described described) {
   table().entries[number] = std::move(described);
 }
 
-Fd new_set(int flags) { return Fd(check(epoll_create1(flags), "epoll_create1")); }
-
 }  // namespace
 
 Described find(int number) {
@@ -47,21 +45,20 @@ std::shared_ptr<Handle> find_handle(int number) {
   return found == table().entries.end() ? nullptr : found->second.handle;
 }
 
-int add_handle(Fd socket, bool close_on_exec, bool nonblocking,
-               const std::function<void(Handle&)>& prepare) {
-  Fd set = new_set(close_on_exec ? EPOLL_CLOEXEC : 0);
-  const int number = set.get();
-  auto handle = std::make_shared<Handle>(std::move(socket), number, nonblocking);
+NewDescriptor::NewDescriptor(bool close_on_exec)
+    : set_(check(epoll_create1(close_on_exec ? EPOLL_CLOEXEC : 0), "epoll_create1")) {}
+
+int NewDescriptor::become_handle(Fd socket, bool nonblocking,
+                                 const std::function<void(Handle&)>& prepare) {
+  auto handle = std::make_shared<Handle>(std::move(socket), set_.get(), nonblocking);
   if (prepare) prepare(*handle);
-  put(number, {std::move(handle), nullptr});
-  return set.release();
+  put(set_.get(), {std::move(handle), nullptr});
+  return set_.release();
 }
 
-int add_epoll(int flags) {
-  Fd set = new_set(flags);
-  const int number = set.get();
-  put(number, {nullptr, std::make_shared<EpollSet>(number)});
-  return set.release();
+int NewDescriptor::become_epoll() {
+  put(set_.get(), {nullptr, std::make_shared<EpollSet>(set_.get())});
+  return set_.release();
 }
 
 int duplicate(int number, int least, bool close_on_exec) {
@@ -82,12 +79,14 @@ int close_described(int number) {
     closed = std::move(found->second);
     table().entries.erase(found);
     int another = -1;
-    for (const auto& [other, described] : table().entries) {
-      if (described.epoll != nullptr) described.epoll->forget(number);
+    for (const auto& [other, described] : table().entries)
       if (described.handle == closed.handle && described.epoll == closed.epoll) another = other;
-    }
     last = another < 0;
     if (closed.handle != nullptr) closed.handle->set_number(another);
+    // The kernel too keeps a descriptor in its sets as long as another stands for the same.
+    if (last)
+      for (const auto& [other, described] : table().entries)
+        if (described.epoll != nullptr) described.epoll->forget(*closed.pollable());
   }
   Fd(number).reset();
   if (last && closed.handle != nullptr && closed.handle->made_here())

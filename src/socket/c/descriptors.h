@@ -24,10 +24,19 @@ struct Described {
 Described find(int number);
 std::shared_ptr<Handle> find_handle(int number);
 
-// A new handle; it has the descriptor that is returned. Throws Error.
-int add_handle(Fd socket, bool close_on_exec, bool nonblocking,
-               const std::function<void(Handle&)>& prepare = {});
-int add_epoll(int flags);
+// A descriptor that is about to stand for something; closed if it does not come to that.
+class NewDescriptor {
+ public:
+  explicit NewDescriptor(bool close_on_exec);
+
+  // Both return the descriptor. `prepare` is called before anybody can find the handle.
+  int become_handle(Fd socket, bool nonblocking, const std::function<void(Handle&)>& prepare = {});
+  int become_epoll();
+
+ private:
+  Fd set_;
+};
+
 // One more descriptor, at least `least`, for the same; -errno.
 int duplicate(int number, int least, bool close_on_exec);
 // -EBADF unless the descriptor is in the table.

@@ -5,9 +5,13 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
+#include "base/random.h"
 #include "base/system_error.h"
 #include "socket/c/call.h"
 #include "socket/c/waiting.h"
@@ -24,16 +28,25 @@ constexpr std::size_t kMostToSpin = 16;
 
 static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLRDHUP == POLLRDHUP);
 
-std::uint64_t mark_of(const void* entry) { return reinterpret_cast<std::uintptr_t>(entry); }
+constexpr std::uint64_t kMarkBits = 0xffff'ffff'0000'0000;
+
+std::uint64_t new_marks() {
+  std::array<std::uint8_t, sizeof(std::uint64_t)> bytes{};
+  fill_random(bytes);
+  const auto random = std::bit_cast<std::uint64_t>(bytes);
+  return (random & kMarkBits & ~(std::uint64_t{1} << 62)) | std::uint64_t{1} << 63;
+}
 
 }  // namespace
 
 EpollSet::EpollSet(int number)
-    : set_(check(fcntl(number, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD_CLOEXEC)")),
-      news_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+    : marks_begin_(new_marks()),
+      set_(check(fcntl(number, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD_CLOEXEC)")),
+      news_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+      next_mark_(marks_begin_ + 1) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
-  event.data.u64 = mark_of(this);
+  event.data.u64 = marks_begin_;
   check(epoll_ctl(set_.get(), EPOLL_CTL_ADD, news_.get(), &event), "epoll_ctl");
 }
 
@@ -44,7 +57,7 @@ int EpollSet::control(int operation, int fd, epoll_event* event,
   if (object.get() == this) return -EINVAL;
   if (operation != EPOLL_CTL_DEL && event == nullptr) return -EFAULT;
   const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(fd);
+  const auto found = entries_.find({fd, object.get()});
   epoll_event mark{};
   mark.events = EPOLLIN | EPOLLET;
   switch (operation) {
@@ -53,12 +66,12 @@ int EpollSet::control(int operation, int fd, epoll_event* event,
         return -EINVAL;
       if (found != entries_.end()) return -EEXIST;
       auto entry = std::make_unique<Entry>();
-      mark.data.u64 = mark_of(entry.get());
+      mark.data.u64 = next_mark_++;
       if (epoll_ctl(set_.get(), EPOLL_CTL_ADD, fd, &mark) < 0) return -errno;
-      *entry = {object, fd, event->events, event->data, object->drain_edges() - 1, false, false};
+      *entry = {object, mark.data.u64, event->events, event->data, object->drain_edges() - 1, false, false};
       marks_[mark.data.u64] = entry.get();
       heat(*entry);
-      entries_[fd] = std::move(entry);
+      entries_[{fd, object.get()}] = std::move(entry);
       break;
     }
     case EPOLL_CTL_MOD: {
@@ -75,9 +88,7 @@ int EpollSet::control(int operation, int fd, epoll_event* event,
     case EPOLL_CTL_DEL: {
       if (found == entries_.end()) return -ENOENT;
       epoll_ctl(set_.get(), EPOLL_CTL_DEL, fd, nullptr);
-      std::erase(hot_, found->second.get());
-      marks_.erase(mark_of(found->second.get()));
-      entries_.erase(found);
+      erase(found);
       return 0;
     }
     default:
@@ -87,17 +98,22 @@ int EpollSet::control(int operation, int fd, epoll_event* event,
   return 0;
 }
 
-void EpollSet::forget(int fd) noexcept {
+void EpollSet::forget(const Pollable& object) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(fd);
-  if (found == entries_.end()) return;
-  epoll_ctl(set_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  std::erase(hot_, found->second.get());
-  marks_.erase(mark_of(found->second.get()));
-  entries_.erase(found);
+  for (auto entry = entries_.begin(); entry != entries_.end();)
+    entry = entry->first.second == &object ? erase(entry) : std::next(entry);
 }
 
 // --- all with the lock
+
+// Its mark may still come from the kernel, and is known as one.
+EpollSet::Entries::iterator EpollSet::erase(Entries::iterator entry) {
+  std::erase(hot_, entry->second.get());
+  marks_.erase(entry->second->mark);
+  return entries_.erase(entry);
+}
+
+bool EpollSet::is_mark(std::uint64_t data) const { return (data & kMarkBits) == marks_begin_; }
 
 void EpollSet::heat(Entry& entry) {
   if (!std::exchange(entry.hot, true)) hot_.push_back(&entry);
@@ -156,21 +172,20 @@ int EpollSet::collect(epoll_event* events, int most, bool prepare) {
 
 // Takes the marks out of what the kernel gave; returns how many events are left.
 int EpollSet::sort(epoll_event* events, int count) {
-  const auto is_mark = [this](const epoll_event& event) {
-    if (event.data.u64 == mark_of(this)) return true;
+  const auto take_mark = [this](const epoll_event& event) {
+    if (!is_mark(event.data.u64)) return false;
     const auto found = marks_.find(event.data.u64);
-    if (found == marks_.end()) return false;
-    heat(*found->second);
+    if (found != marks_.end()) heat(*found->second);
     return true;
   };
-  return static_cast<int>(std::remove_if(events, events + count, is_mark) - events);
+  return static_cast<int>(std::remove_if(events, events + count, take_mark) - events);
 }
 
 std::chrono::microseconds EpollSet::spin_time() {
   const std::lock_guard lock(mutex_);
   std::chrono::microseconds longest{0};
   if (entries_.size() > kMostToSpin) return longest;
-  for (const auto& [fd, entry] : entries_) {
+  for (const auto& [key, entry] : entries_) {
     const auto object = entry->object.lock();
     // For ever would keep the kernel's own descriptors waiting.
     if (object != nullptr)
@@ -183,7 +198,7 @@ std::chrono::microseconds EpollSet::spin_time() {
 
 bool EpollSet::spin_once() {
   const std::lock_guard lock(mutex_);
-  for (const auto& [fd, entry] : entries_) {
+  for (const auto& [key, entry] : entries_) {
     const auto object = entry->object.lock();
     if (object == nullptr || entry->fired) continue;
     const unsigned ready = object->mask(false) & entry->events & (EPOLLIN | EPOLLRDHUP);

@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -28,8 +30,8 @@ class EpollSet final : public Pollable {
   // `object`: what `fd` stands for; null for the kernel's own.
   int control(int operation, int fd, epoll_event* event, const std::shared_ptr<Pollable>& object);
   long wait(epoll_event* events, int most, Deadline deadline, const sigset_t* signals);
-  // The descriptor is about to be closed.
-  void forget(int fd) noexcept;
+  // The last descriptor of that is about to be closed.
+  void forget(const Pollable& object) noexcept;
 
   unsigned mask(bool prepare) override;
   int fd() override { return set_.get(); }
@@ -40,7 +42,7 @@ class EpollSet final : public Pollable {
  private:
   struct Entry {
     std::weak_ptr<Pollable> object;
-    int fd = -1;
+    std::uint64_t mark = 0;
     std::uint32_t events = 0;
     epoll_data_t data{};
     std::uint64_t seen_edges = 0;
@@ -48,6 +50,12 @@ class EpollSet final : public Pollable {
     bool hot = false;
   };
 
+  // As the kernel keeps them: a number may stand for something new while what it stood for is open.
+  using Key = std::pair<int, const Pollable*>;
+  using Entries = std::map<Key, std::unique_ptr<Entry>>;
+
+  bool is_mark(std::uint64_t data) const;
+  Entries::iterator erase(Entries::iterator entry);
   void heat(Entry& entry);
   void wake();
   unsigned look(Entry& entry, bool prepare, bool report);
@@ -56,13 +64,16 @@ class EpollSet final : public Pollable {
   bool spin_once();
   std::chrono::microseconds spin_time();
 
+  // Marks begin with this, as no address or small number does.
+  const std::uint64_t marks_begin_;
   const Fd set_;   // the same set, once more
   const Fd news_;  // wakes who waits when an entry was added or changed
   std::atomic<int> waiters_{0};
 
   std::mutex mutex_;  // all below
-  std::unordered_map<int, std::unique_ptr<Entry>> entries_;
+  Entries entries_;
   std::unordered_map<std::uint64_t, Entry*> marks_;
+  std::uint64_t next_mark_;
   std::vector<Entry*> hot_;
   bool silent_ = false;  // a hot entry waits for what gives no event
   std::uint64_t edges_ = 0;

@@ -6,7 +6,9 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/system_error.h"
@@ -188,11 +190,20 @@ int Handle::connect(const sockaddr* address, socklen_t bytes) {
   settle();
   if (connecting_ != nullptr) return -EALREADY;
   if (const int error = tell_error(); error != 0) return error;
-  if (connection_ != nullptr) return std::exchange(success_told_, true) ? -EISCONN : 0;
+  if (connection_ != nullptr) {
+    if (address != nullptr && bytes >= sizeof address->sa_family &&
+        address->sa_family == AF_UNSPEC) {
+      connection_->dissolve();
+      return 0;
+    }
+    return std::exchange(success_told_, true) ? -EISCONN : 0;
+  }
   if (const int result = result_of(::connect(socket(), address, bytes));
       result < 0 && result != -EINPROGRESS)
     return result;
   unwatch_fd(socket());  // of an earlier try
+  std::memcpy(&address_, address, std::min<std::size_t>(bytes, sizeof address_));
+  address_bytes_ = bytes;
   pollfd entry{socket(), POLLOUT, 0};
   if (poll(&entry, 1, 0) > 0 && (entry.revents & POLLERR) != 0) {
     watch_fd(socket(), EPOLLIN);
@@ -213,8 +224,10 @@ int Handle::connect_result() {
     return 0;
   }
   if (const int error = tell_error(); error != 0) return error;
-  const int error = option_of(socket(), SOL_SOCKET, SO_ERROR);
-  return error != 0 ? -error : -ECONNABORTED;
+  // The kernel tells why, and forgets it, as in a call that blocks.
+  const int result =
+      result_of(::connect(socket(), reinterpret_cast<const sockaddr*>(&address_), address_bytes_));
+  return result < 0 ? result : -ECONNABORTED;
 }
 
 std::unique_ptr<ChannelCore> Handle::accept(int& error) {

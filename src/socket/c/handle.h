@@ -105,6 +105,8 @@ class Handle final : public Pollable {
   std::unique_ptr<StreamEnd> connection_;
   std::unique_ptr<Listening> listening_;
   std::unique_ptr<Connecting> connecting_;
+  sockaddr_storage address_{};  // of who connects
+  socklen_t address_bytes_ = 0;
   Watch wanted_watch_;       // of who connects
   int error_ = 0;            // why leat's handshake failed, until it is told
   std::string error_text_;

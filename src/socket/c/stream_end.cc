@@ -33,6 +33,17 @@ bool natively_readable(int fd) {
   return poll(&entry, 1, 0) > 0;
 }
 
+// The end of a process closes one after the other: the transport may see it before the lifeline
+// does.
+constexpr auto kEndInterval = std::chrono::milliseconds(50);
+
+void wait_for_end(int lifeline) {
+  const Deadline deadline = deadline_after(kEndInterval);
+  pollfd entry{lifeline, POLLRDHUP, 0};
+  while (poll(&entry, 1, poll_timeout_ms(deadline)) < 0 && errno == EINTR && !passed(deadline)) {
+  }
+}
+
 }  // namespace
 
 StreamEnd::StreamEnd(std::unique_ptr<ChannelCore> core)
@@ -217,6 +228,7 @@ void StreamEnd::look_at_lifeline() {
 void StreamEnd::peer_gone(int known_error) {
   if (flag(kPeerGone)) return;
   const int socket = core_->connection().stream->fd();
+  if (known_error != 0) wait_for_end(socket);
   int error = 0;
   socklen_t bytes = sizeof error;
   tcp_info info{};
@@ -313,6 +325,15 @@ void StreamEnd::shutdown(int how) {
   core_->kick();
 }
 
+void StreamEnd::dissolve() {
+  const std::scoped_lock lock(receive_mutex_, send_mutex_);
+  if (flag(kPeerGone)) return;
+  core_->reset();
+  receive_over_ = true;
+  error_.store(ECONNRESET, std::memory_order_release);
+  raise(kPeerGone | kReset);
+}
+
 // With the lock. The end has its place after what was sent: it may have to wait for room.
 void StreamEnd::try_to_end() {
   try {
@@ -334,17 +355,21 @@ void StreamEnd::linger(std::chrono::milliseconds limit) {
 
 // --- waiting
 
-unsigned StreamEnd::mask(bool prepare_too) {
+unsigned StreamEnd::mask(bool closely) {
   bool readable = false;
   {
     const std::lock_guard lock(receive_mutex_);
     readable = pull();
-    if (!readable && prepare_too) {
+    if (!readable && closely) {
       prepare();
       readable = pull();
+    } else if (readable && waiting_.empty()) {
+      next();  // the end shows though bytes before it are unread
+    }
+    while (closely && readable && next()) {
     }
   }
-  if (flag(kEnded)) look_at_lifeline();
+  if (closely || flag(kEnded)) look_at_lifeline();
   if (flag(kWriteShut)) {
     const std::lock_guard lock(send_mutex_);
     try_to_end();

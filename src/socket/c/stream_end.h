@@ -38,8 +38,9 @@ class StreamEnd {
   // Before put(): 0, -errno, or 1 if the bytes are to be dropped, because TCP would take them.
   int send_state();
 
-  // What poll() says. With `prepare` fd() becomes readable by what comes next.
-  unsigned mask(bool prepare);
+  // What poll() says. `closely`: also of the lifeline and behind bytes that are unread; and fd()
+  // becomes readable by what comes next.
+  unsigned mask(bool closely);
   // Grows with each event that wakes an edge-triggered waiter. After mask().
   std::uint64_t edges() const { return edges_.load(std::memory_order_relaxed); }
   // Takes all in that has come, and counts it as edges.
@@ -57,6 +58,8 @@ class StreamEnd {
   bool sending_ended() const { return flag(kWriteShut | kPeerGone | kReset); }
   // A reset has ended it.
   bool dissolved() const { return flag(kReset); }
+  // connect() to AF_UNSPEC: both ends have a reset.
+  void dissolve();
   // The end comes as a reset.
   void abort() { abort_.store(true, std::memory_order_relaxed); }
   // Waits until all that was sent is in the peer's memory, for SO_LINGER.

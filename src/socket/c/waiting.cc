@@ -49,7 +49,9 @@ class Polling {
       if (!prepare) continue;
       silent_ = silent_ || objects_[i]->waits_silently(events);
       // What is readable already and not asked for would end each sleep at once.
-      kernels_[i] = {(mask & (kReceiving | kAlways)) == 0 ? objects_[i]->fd() : -1, POLLIN, 0};
+      const bool readable = (mask & (kReceiving | kAlways)) != 0;
+      silent_ = silent_ || readable;
+      kernels_[i] = {readable ? -1 : objects_[i]->fd(), POLLIN, 0};
     }
     return count;
   }

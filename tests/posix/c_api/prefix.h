@@ -65,4 +65,4 @@
 #define ioctl(...) leat_ioctl(__VA_ARGS__)
 // Not calls of leat/c.h, but what a program writes instead.
 #define dup(fd) leat_fcntl(fd, F_DUPFD, 0)
-#define epoll_create(size) leat_epoll_create1(0)
+#define epoll_create(size) ((size) > 0 ? leat_epoll_create1(0) : (errno = EINVAL, -1))
