@@ -20,6 +20,10 @@ namespace {
 
 constexpr int kRefusedFlags = MSG_OOB | MSG_ERRQUEUE | MSG_FASTOPEN | MSG_ZEROCOPY;
 
+// A flag of our own, in the place of MSG_CMSG_CLOEXEC, which has no meaning for streams: read and
+// readv return at once for nothing.
+constexpr int kAsRead = MSG_CMSG_CLOEXEC;
+
 // The connection of a handle that may still be connecting: null with `error` if it has none.
 StreamEnd* connection_of(Handle& handle, int flags, Deadline deadline, int& error) {
   for (;;) {
@@ -91,6 +95,7 @@ long receive_from(Handle& handle, std::span<const iovec> parts, int flags) {
   const bool peek = (flags & MSG_PEEK) != 0;
   Buffers left(parts);
   const std::size_t wanted = left.left();
+  if (wanted == 0 && (flags & kAsRead) != 0) return 0;
   std::size_t total = 0;
   for (;;) {
     if (peek) {
@@ -220,18 +225,18 @@ ssize_t leat_recvmsg(int number, msghdr* message, int flags) {
   if (got >= 0 && message != nullptr && find_handle(number) != nullptr) {
     message->msg_namelen = 0;
     message->msg_controllen = 0;
-    message->msg_flags = flags & MSG_CMSG_CLOEXEC;
+    message->msg_flags = 0;
   }
   return got;
 }
 
 ssize_t leat_read(int number, void* data, size_t bytes) {
   const iovec part = part_of(data, bytes);
-  return transfer("leat_read", number, &part, 1, 0, false, EINVAL,
+  return transfer("leat_read", number, &part, 1, kAsRead, false, EINVAL,
                   [&] { return ::read(number, data, bytes); });
 }
 
 ssize_t leat_readv(int number, const iovec* parts, int count) {
-  return transfer("leat_readv", number, parts, static_cast<std::size_t>(count), 0, false, EINVAL,
+  return transfer("leat_readv", number, parts, static_cast<std::size_t>(count), kAsRead, false, EINVAL,
                   [&] { return ::readv(number, parts, count); });
 }

@@ -68,7 +68,7 @@ int EpollSet::control(int operation, int fd, epoll_event* event,
       auto entry = std::make_unique<Entry>();
       mark.data.u64 = next_mark_++;
       if (epoll_ctl(set_.get(), EPOLL_CTL_ADD, fd, &mark) < 0) return -errno;
-      *entry = {object, mark.data.u64, event->events, event->data, object->drain_edges() - 1, false, false};
+      *entry = {object, mark.data.u64, event->events, event->data, object->edges() - 1, false, false};
       marks_[mark.data.u64] = entry.get();
       heat(*entry);
       entries_[{fd, object.get()}] = std::move(entry);
@@ -81,7 +81,7 @@ int EpollSet::control(int operation, int fd, epoll_event* event,
       entry.events = event->events;
       entry.data = event->data;
       entry.fired = false;
-      entry.seen_edges = object->drain_edges() - 1;
+      entry.seen_edges = object->edges() - 1;
       heat(entry);
       break;
     }
@@ -132,8 +132,9 @@ unsigned EpollSet::look(Entry& entry, bool prepare, bool report) {
     return 0;
   }
   const bool edge = (entry.events & EPOLLET) != 0;
-  const std::uint64_t edges = edge ? object->drain_edges() : 0;
-  const unsigned mask = object->mask(prepare);
+  if (edge) object->drain();
+  const unsigned mask = object->mask(prepare && !edge);
+  const std::uint64_t edges = object->edges();
   unsigned told = mask & (entry.events | kAlways) & ~(EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE);
   if (edge && edges == entry.seen_edges) told = 0;
   const bool waits_for_room = (entry.events & EPOLLOUT) != 0 && (mask & POLLOUT) == 0;
@@ -203,7 +204,7 @@ bool EpollSet::spin_once() {
     if (object == nullptr || entry->fired) continue;
     const unsigned ready = object->mask(false) & entry->events & (EPOLLIN | EPOLLRDHUP);
     if (ready == 0) continue;
-    if ((entry->events & EPOLLET) != 0 && object->drain_edges() == entry->seen_edges) continue;
+    if ((entry->events & EPOLLET) != 0 && object->edges() == entry->seen_edges) continue;
     heat(*entry);
     return true;
   }
@@ -287,11 +288,15 @@ bool EpollSet::waits_silently(unsigned) {
   return silent_;
 }
 
-std::uint64_t EpollSet::drain_edges() {
+void EpollSet::drain() {
   const bool ready = mask(false) != 0;
   const std::lock_guard lock(mutex_);
   if (ready && !was_ready_) ++edges_;
   was_ready_ = ready;
+}
+
+std::uint64_t EpollSet::edges() {
+  const std::lock_guard lock(mutex_);
   return edges_;
 }
 

@@ -37,7 +37,8 @@ class EpollSet final : public Pollable {
   int fd() override { return set_.get(); }
   bool waits_silently(unsigned events) override;
   std::chrono::microseconds spin() const override { return {}; }
-  std::uint64_t drain_edges() override;
+  void drain() override;
+  std::uint64_t edges() override;
 
  private:
   struct Entry {

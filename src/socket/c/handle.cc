@@ -309,18 +309,19 @@ std::chrono::microseconds Handle::spin() const {
   return spin_.load(std::memory_order_relaxed);
 }
 
-std::uint64_t Handle::drain_edges() {
-  if (StreamEnd* connected = connection(); connected != nullptr) {
-    connected->drain();
-    connected->mask(false);
-    return connected->edges();
-  }
-  // Anything that was not there before.
+void Handle::drain() {
+  if (StreamEnd* connected = connection(); connected != nullptr) return connected->drain();
+  // Anything that was not there before; for a listener each newcomer, whom alone the kernel tells.
   const unsigned now = mask(false);
   const std::lock_guard lock(mutex_);
   if ((now & ~last_mask_) != 0 || (listening_ != nullptr && now != 0)) ++edges_;
   last_mask_ = now;
-  return edges_;
+}
+
+std::uint64_t Handle::edges() {
+  StreamEnd* connected = connection();
+  const std::lock_guard lock(mutex_);
+  return edges_ + (connected != nullptr ? connected->edges() : 0);
 }
 
 }  // namespace leat::detail::c

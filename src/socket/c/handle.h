@@ -70,7 +70,8 @@ class Handle final : public Pollable {
   void set_number(int number);
   bool waits_silently(unsigned events) override;
   std::chrono::microseconds spin() const override;
-  std::uint64_t drain_edges() override;
+  void drain() override;
+  std::uint64_t edges() override;
 
   // The kernel's socket, for options, names, and calls on what is not connected.
   int socket() const { return socket_.get(); }

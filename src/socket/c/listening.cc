@@ -80,7 +80,7 @@ std::unique_ptr<ChannelCore> Listening::accept(int& error) {
     error = std::exchange(error_, 0);
   }
   eventfd_t old = 0;
-  if (ready_.empty()) eventfd_read(news_.get(), &old);
+  if (ready_.empty() && !stopped_) eventfd_read(news_.get(), &old);
   return core;
 }
 
@@ -100,6 +100,7 @@ void Listening::stop() noexcept {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
     changed_.notify_all();
+    eventfd_write(news_.get(), 1);  // for good: wakes who waits
   }
   listener_->close();
 }

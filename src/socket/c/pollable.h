@@ -19,8 +19,10 @@ class Pollable {
   virtual bool waits_silently(unsigned events) = 0;
   // How long it pays to spin for it before sleeping; zero: not at all, negative: for ever.
   virtual std::chrono::microseconds spin() const = 0;
-  // Takes in all that has come, and counts what wakes an edge-triggered waiter.
-  virtual std::uint64_t drain_edges() = 0;
+  // Takes in all that has come; fd() becomes readable when there is more.
+  virtual void drain() = 0;
+  // Grows with each event that wakes an edge-triggered waiter, as far as mask() and drain() saw.
+  virtual std::uint64_t edges() = 0;
 };
 
 }  // namespace leat::detail::c

@@ -266,7 +266,21 @@ int StreamEnd::send_state() {
 }
 
 std::size_t StreamEnd::put(Buffers& from) {
-  const std::lock_guard lock(send_mutex_);
+  std::size_t total = 0;
+  {
+    const std::lock_guard lock(send_mutex_);
+    const bool was_full = full_;
+    total = put_some(from);
+    if (!full_ || was_full) return total;
+  }
+  // Edge-triggered waiters look again, and again after a while, from now on.
+  const std::lock_guard lock(receive_mutex_);
+  kicked_ = true;
+  core_->kick();
+  return total;
+}
+
+std::size_t StreamEnd::put_some(Buffers& from) {
   std::size_t total = 0;
   try {
     while (from.left() != 0 && !flag(kWriteShut)) {

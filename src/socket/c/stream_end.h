@@ -73,6 +73,7 @@ class StreamEnd {
 
   bool flag(unsigned flags) const { return (flags_.load(std::memory_order_acquire) & flags) != 0; }
   void raise(unsigned flags);
+  std::size_t put_some(Buffers& from);
   bool pull();
   bool next();
   void prepare();

@@ -66,3 +66,11 @@
 // Not calls of leat/c.h, but what a program writes instead.
 #define dup(fd) leat_fcntl(fd, F_DUPFD, 0)
 #define epoll_create(size) ((size) > 0 ? leat_epoll_create1(0) : (errno = EINVAL, -1))
+#define epoll_pwait2(...) epoll_wait_for_time(__VA_ARGS__)
+
+inline int epoll_wait_for_time(int set, epoll_event* events, int most, const timespec* time,
+                               const sigset_t* signals) {
+  const int milliseconds =
+      time == nullptr ? -1 : static_cast<int>(time->tv_sec * 1000 + time->tv_nsec / 1'000'000);
+  return leat_epoll_pwait(set, events, most, milliseconds, signals);
+}
