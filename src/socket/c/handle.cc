@@ -175,10 +175,11 @@ int Handle::listen(int backlog) {
   const std::lock_guard lock(mutex_);
   settle();
   if (const int result = result_of(::listen(socket(), backlog)); result < 0) return result;
-  if (listening_ != nullptr) {
+  if (listening_ != nullptr && !listening_->stopped()) {
     listening_->set_backlog(backlog);
     return 0;
   }
+  if (listening_ != nullptr) unwatch_fd(socket());  // of the shutdown
   auto core = std::make_unique<ListenerCore>(again(socket()), resolve_settings({}, {}));
   listening_ = std::make_unique<Listening>(std::move(core), backlog);
   watch_fd(listening_->fd(), EPOLLIN);

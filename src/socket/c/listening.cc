@@ -89,6 +89,11 @@ bool Listening::ready() {
   return !ready_.empty() || error_ != 0;
 }
 
+bool Listening::stopped() {
+  const std::lock_guard lock(mutex_);
+  return stopped_;
+}
+
 void Listening::set_backlog(int backlog) {
   const std::lock_guard lock(mutex_);
   backlog_ = places(backlog);

@@ -29,6 +29,7 @@ class Listening {
   void set_backlog(int backlog);
   // Nobody comes any more; those that are here stay.
   void stop() noexcept;
+  bool stopped();
   // Readable while somebody is ready.
   int fd() const { return news_.get(); }
 

@@ -71,9 +71,21 @@ StreamEnd::~StreamEnd() {
     log(LogLevel::kDebug, std::string("closing a handle: ") + error.what());
   }
   if (reset && !flag(kPeerGone)) core_->reset();
+  if (!reset) end_at_once();
   current_.release();
   waiting_.clear();
   ChannelCore::orphan(core_);
+}
+
+// If it can be so: then the peer sees our end and the lifeline's together, as with TCP.
+void StreamEnd::end_at_once() {
+  constexpr int kTries = 3;  // a flush is asked for first, and over then
+  try {
+    for (int i = 0; i < kTries && core_->try_shutdown(); ++i)
+      if (core_->try_flush()) break;
+  } catch (const Error&) {
+    // Nobody is there any more.
+  }
 }
 
 void StreamEnd::raise(unsigned flags) {
@@ -88,6 +100,7 @@ void StreamEnd::keep(Message message) {
   if (!message) {
     receive_over_ = true;
     if (!flag(kEnded)) raise(kEnded);
+    kick();
     return;
   }
   edges_.fetch_add(1, std::memory_order_relaxed);
@@ -182,11 +195,12 @@ void StreamEnd::drain() {
   prepare();
 }
 
+void StreamEnd::kick() {
+  if (!std::exchange(kicked_, true)) core_->kick();
+}
+
 // fd() becomes readable by what comes next; it stays so while there is something.
 void StreamEnd::prepare() {
-  const auto kick = [this] {
-    if (!std::exchange(kicked_, true)) core_->kick();
-  };
   if (flag(kEnded | kPeerGone | kReadShut)) return kick();
   if (prepared_ && !natively_readable(core_->fd())) return;
   prepared_ = false;
@@ -237,6 +251,11 @@ void StreamEnd::peer_gone(int known_error) {
                      getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) == 0;
   const bool reset = !known || error != 0 || info.tcpi_state == TCP_CLOSE ||
                      (known_error != 0 && !core_->lifeline_ended());
+  if (!reset && flag(kEnded)) {
+    // No news for who waits: the end came before.
+    flags_.fetch_or(kPeerGone, std::memory_order_acq_rel);
+    return;
+  }
   if (!reset) return raise(kPeerGone);
   if (error == 0) error = known_error != 0 ? known_error : ECONNRESET;
   // TCP that had the end before calls a reset so.

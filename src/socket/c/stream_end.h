@@ -73,10 +73,12 @@ class StreamEnd {
 
   bool flag(unsigned flags) const { return (flags_.load(std::memory_order_acquire) & flags) != 0; }
   void raise(unsigned flags);
+  void end_at_once();
   std::size_t put_some(Buffers& from);
   bool pull();
   bool next();
   void prepare();
+  void kick();
   void keep(Message message);
   void look_at_lifeline();
   void peer_gone(int known_error = 0);

@@ -31,6 +31,7 @@ inline const std::map<std::string, std::string>& left_out_of_c_api() {
       {"descriptor.close_range", "closes what leat needs; leat_close closes handles"},
       {"descriptor.close_from", "as close_range"},
       {"descriptor.close_strangers", "as close_range"},
+      {"poll.several", "connections made at the same time may be accepted in another order"},
       {"exhaustion.", "a connection takes about ten descriptors; c_api_test has EMFILE"},
       {"connect.to_itself", "is EPROTO: leat does not connect a socket to itself"},
   };
