@@ -1,21 +1,23 @@
-/* leat's sockets for C: the BSD calls with a prefix. A program of TCP sockets becomes leat's by names.
+/* leat's sockets for C: the BSD calls with a prefix. A program of TCP sockets becomes leat's by
+ * names.
  *
  * Each call means what the BSD call of that name means for TCP sockets on Linux: arguments, units,
  * results (-1 and errno on failure), what blocks and until when, SIGPIPE, SO_ERROR. docs/sockets.md
  * has a table of every call and option, and of what differs. leat_last_error() has a sentence for
  * each failure. Both ends must use leat; each by this API, or by leat's others.
  *
- * Handles are real descriptors of the kernel. Close them with leat_close; pass them to the functions
- * here, and for reading also to the system's poll, select and epoll: a handle is readable when a
- * receiving call may find something; then call without blocking until EAGAIN. A descriptor that is
- * no handle is handed on to the system's call, so that a program may use these for all its files.
+ * Handles are real descriptors of the kernel. Close them with leat_close; pass them to the
+ * functions here, and for reading also to the system's poll, select and epoll: a handle is readable
+ * when a receiving call may find something; then call without blocking until EAGAIN. A descriptor
+ * that is no handle is handed on to the system's call, so that a program may use these for all its
+ * files.
  *
  * Ownership: memory is the caller's and is not kept past a call. A handle lives until the last of
  * its descriptors is closed and no call uses it. Threads: any call from any thread, at the same
  * time, as with TCP. Processes: handles stay with the process that made them; in a child of fork()
  * they can only be closed (else EOPNOTSUPP), and exec ends them. Signals: handlers must not call
- * these functions. Cancellation: the calls that sleep are cancellation points. Memory that cannot be
- * accessed is a fault, not EFAULT. No exception leaves these functions. */
+ * these functions. Cancellation: the calls that sleep are cancellation points. Memory that cannot
+ * be accessed is a fault, not EFAULT. No exception leaves these functions. */
 #ifndef LEAT_C_H
 #define LEAT_C_H
 
@@ -82,8 +84,8 @@ LEAT_EXPORT int leat_select(int count, fd_set* readable, fd_set* writable, fd_se
                             struct timeval* timeout);
 LEAT_EXPORT int leat_pselect(int count, fd_set* readable, fd_set* writable, fd_set* exceptional,
                              const struct timespec* timeout, const sigset_t* signals);
-/* Level- and edge-triggered, EPOLLONESHOT; a set may be in another. EPOLLEXCLUSIVE on a handle wakes
- * all. Wait for a set that holds handles only with the functions here. */
+/* Level- and edge-triggered, EPOLLONESHOT; a set may be in another. EPOLLEXCLUSIVE on a handle
+ * wakes all. Wait for a set that holds handles only with the functions here. */
 LEAT_EXPORT int leat_epoll_create1(int flags);
 LEAT_EXPORT int leat_epoll_ctl(int set, int operation, int handle, struct epoll_event* event);
 LEAT_EXPORT int leat_epoll_wait(int set, struct epoll_event* events, int most, int timeout_ms);

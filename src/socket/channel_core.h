@@ -64,8 +64,8 @@ class ChannelCore {
   // Limits of one blocking call from now on, each of the thread of its side; negative: none.
   void set_send_timeout(std::chrono::milliseconds timeout) { send_timeout_ = timeout; }
   void set_receive_timeout(std::chrono::milliseconds timeout) { receive_timeout_ = timeout; }
-  // Ends the connection at once without saying so: the peer gets an error, and the lifeline too ends
-  // by a reset.
+  // Ends the connection at once without saying so: the peer gets an error, and the lifeline too
+  // ends by a reset.
   void reset() noexcept;
 
   std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }

@@ -123,7 +123,9 @@ class CApi : public testing::TestWithParam<std::tuple<std::string, PeerMode>> {
           run_body(peer, handle, first);
           EXPECT_EQ(leat_close(listening), 0);
         },
-        [&](Peer& peer) { run_body(peer, connect_to(peer.hear_value<unsigned>(), host()), second); });
+        [&](Peer& peer) {
+          run_body(peer, connect_to(peer.hear_value<unsigned>(), host()), second);
+        });
   }
 };
 

@@ -38,8 +38,7 @@ const char* last_error() noexcept {
   const int kept = errno;
   try {
     if (last.text.empty() && last.call != nullptr)
-      last.text =
-          std::string(last.call) + ": " + std::generic_category().message(last.error);
+      last.text = std::string(last.call) + ": " + std::generic_category().message(last.error);
   } catch (const std::bad_alloc&) {
     last.text.clear();
   }

@@ -107,9 +107,7 @@ long receive_from(Handle& handle, std::span<const iovec> parts, int flags) {
       return static_cast<long>(total);
     // For nothing TCP waits until there is something.
     if (wanted == 0 && connection->readable_bytes() != 0) return 0;
-    const auto or_total = [&](long other) {
-      return total != 0 ? static_cast<long>(total) : other;
-    };
+    const auto or_total = [&](long other) { return total != 0 ? static_cast<long>(total) : other; };
     if (total == 0 || !peek) {
       const int state = total == 0 ? connection->receive_state() : connection->ended() ? 1 : 0;
       if (state != 0) return or_total(state > 0 ? 0 : state);
@@ -176,9 +174,8 @@ ssize_t leat_send(int number, const void* data, size_t bytes, int flags) {
 ssize_t leat_sendto(int number, const void* data, size_t bytes, int flags, const sockaddr* address,
                     socklen_t address_bytes) {
   const iovec part = part_of(data, bytes);
-  return transfer("leat_sendto", number, &part, 1, flags, true, EINVAL, [&] {
-    return ::sendto(number, data, bytes, flags, address, address_bytes);
-  });
+  return transfer("leat_sendto", number, &part, 1, flags, true, EINVAL,
+                  [&] { return ::sendto(number, data, bytes, flags, address, address_bytes); });
 }
 
 ssize_t leat_sendmsg(int number, const msghdr* message, int flags) {
@@ -219,9 +216,8 @@ ssize_t leat_recvfrom(int number, void* data, size_t bytes, int flags, sockaddr*
 ssize_t leat_recvmsg(int number, msghdr* message, int flags) {
   const msghdr none{};
   const msghdr& given = message != nullptr ? *message : none;
-  const ssize_t got =
-      transfer("leat_recvmsg", number, given.msg_iov, given.msg_iovlen, flags, false, EMSGSIZE,
-               [&] { return ::recvmsg(number, message, flags); });
+  const ssize_t got = transfer("leat_recvmsg", number, given.msg_iov, given.msg_iovlen, flags,
+                               false, EMSGSIZE, [&] { return ::recvmsg(number, message, flags); });
   if (got >= 0 && message != nullptr && find_handle(number) != nullptr) {
     message->msg_namelen = 0;
     message->msg_controllen = 0;
@@ -237,6 +233,6 @@ ssize_t leat_read(int number, void* data, size_t bytes) {
 }
 
 ssize_t leat_readv(int number, const iovec* parts, int count) {
-  return transfer("leat_readv", number, parts, static_cast<std::size_t>(count), kAsRead, false, EINVAL,
-                  [&] { return ::readv(number, parts, count); });
+  return transfer("leat_readv", number, parts, static_cast<std::size_t>(count), kAsRead, false,
+                  EINVAL, [&] { return ::readv(number, parts, count); });
 }

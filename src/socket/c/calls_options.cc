@@ -65,8 +65,7 @@ long give_int(int number, void* value, socklen_t* bytes) {
 }
 
 long get_option(Handle& handle, int level, int option, void* value, socklen_t* bytes) {
-  if (level == SOL_SOCKET && option == SO_ERROR)
-    return give_int(handle.take_error(), value, bytes);
+  if (level == SOL_SOCKET && option == SO_ERROR) return give_int(handle.take_error(), value, bytes);
   if (is_no_delay(level, option)) return give_int(handle.no_delay.load(), value, bytes);
   if (level == SOL_SOCKET || level == IPPROTO_TCP) {
     // Those with which the handshake is done, and which the program's come after.

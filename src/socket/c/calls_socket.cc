@@ -107,8 +107,7 @@ int leat_listen(int number, int backlog) {
 
 int leat_accept(int number, sockaddr* address, socklen_t* bytes) {
   return with_handle(
-      "leat_accept", number,
-      [&](Handle& handle) { return accept_at(handle, address, bytes, 0); },
+      "leat_accept", number, [&](Handle& handle) { return accept_at(handle, address, bytes, 0); },
       [&] { return ::accept(number, address, bytes); });
 }
 
@@ -138,8 +137,8 @@ int leat_connect_uri(const char* text) {
     if (text == nullptr) return -EFAULT;
     const Uri uri = parse_uri(text);
     const Settings settings = resolve_settings({}, uri.parameters);
-    return add_connected(
-        std::make_unique<ChannelCore>(open_connection(uri, settings), settings), SOCK_CLOEXEC);
+    return add_connected(std::make_unique<ChannelCore>(open_connection(uri, settings), settings),
+                         SOCK_CLOEXEC);
   }));
 }
 

@@ -184,7 +184,6 @@ int leat_epoll_wait(int number, epoll_event* events, int most, int timeout_ms) {
 
 int leat_epoll_pwait(int number, epoll_event* events, int most, int timeout_ms,
                      const sigset_t* signals) {
-  return wait_for_epoll("leat_epoll_pwait", number, events, most, timeout_ms, signals, [&] {
-    return ::epoll_pwait(number, events, most, timeout_ms, signals);
-  });
+  return wait_for_epoll("leat_epoll_pwait", number, events, most, timeout_ms, signals,
+                        [&] { return ::epoll_pwait(number, events, most, timeout_ms, signals); });
 }

@@ -41,8 +41,8 @@ void Connecting::run(Fd socket) noexcept {
     if ((entry.revents & (POLLERR | POLLHUP)) != 0) {
       outcome = Outcome::kTcpFailed;
     } else {
-      core_ = std::make_unique<ChannelCore>(open_connection(std::move(socket), settings_),
-                                            settings_);
+      core_ =
+          std::make_unique<ChannelCore>(open_connection(std::move(socket), settings_), settings_);
       outcome = Outcome::kConnected;
     }
   } catch (const Error& error) {

@@ -52,8 +52,7 @@ EpollSet::EpollSet(int number)
 
 int EpollSet::control(int operation, int fd, epoll_event* event,
                       const std::shared_ptr<Pollable>& object) {
-  if (object == nullptr)
-    return epoll_ctl(set_.get(), operation, fd, event) < 0 ? -errno : 0;
+  if (object == nullptr) return epoll_ctl(set_.get(), operation, fd, event) < 0 ? -errno : 0;
   if (object.get() == this) return -EINVAL;
   if (operation != EPOLL_CTL_DEL && event == nullptr) return -EFAULT;
   const std::lock_guard lock(mutex_);
@@ -68,7 +67,8 @@ int EpollSet::control(int operation, int fd, epoll_event* event,
       auto entry = std::make_unique<Entry>();
       mark.data.u64 = next_mark_++;
       if (epoll_ctl(set_.get(), EPOLL_CTL_ADD, fd, &mark) < 0) return -errno;
-      *entry = {object, mark.data.u64, event->events, event->data, object->edges() - 1, false, false};
+      *entry = {object, mark.data.u64, event->events, event->data, object->edges() - 1,
+                false,  false};
       marks_[mark.data.u64] = entry.get();
       heat(*entry);
       entries_[{fd, object.get()}] = std::move(entry);

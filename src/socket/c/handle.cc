@@ -306,9 +306,7 @@ bool Handle::waits_silently(unsigned events) {
   return connected != nullptr && connected->waits_silently(events);
 }
 
-std::chrono::microseconds Handle::spin() const {
-  return spin_.load(std::memory_order_relaxed);
-}
+std::chrono::microseconds Handle::spin() const { return spin_.load(std::memory_order_relaxed); }
 
 void Handle::drain() {
   if (StreamEnd* connected = connection(); connected != nullptr) return connected->drain();

@@ -14,9 +14,9 @@
 #include "base/fork.h"
 #include "base/settings.h"
 #include "socket/c/connecting.h"
-#include "socket/c/stream_end.h"
 #include "socket/c/listening.h"
 #include "socket/c/pollable.h"
+#include "socket/c/stream_end.h"
 
 namespace leat::detail::c {
 
@@ -108,8 +108,8 @@ class Handle final : public Pollable {
   std::unique_ptr<Connecting> connecting_;
   sockaddr_storage address_{};  // of who connects
   socklen_t address_bytes_ = 0;
-  Watch wanted_watch_;       // of who connects
-  int error_ = 0;            // why leat's handshake failed, until it is told
+  Watch wanted_watch_;  // of who connects
+  int error_ = 0;       // why leat's handshake failed, until it is told
   std::string error_text_;
   bool success_told_ = true;  // by a second connect()
   std::uint64_t edges_ = 0;

@@ -13,7 +13,8 @@ class Pollable {
 
   // POLLIN and so on. With `prepare` fd() becomes readable when there is more.
   virtual unsigned mask(bool prepare) = 0;
-  // A descriptor for poll(2), which stays while this does; readable when mask() may have changed, but for room to send.
+  // A descriptor for poll(2), which stays while this does; readable when mask() may have changed,
+  // but for room to send.
   virtual int fd() = 0;
   // Who waits for `events` must look again after a short while, because no event tells.
   virtual bool waits_silently(unsigned events) = 0;

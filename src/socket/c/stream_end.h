@@ -98,9 +98,9 @@ class StreamEnd {
 
   std::mutex receive_mutex_;
   Message current_;
-  std::size_t taken_ = 0;  // bytes of current_ that the program has
+  std::size_t taken_ = 0;        // bytes of current_ that the program has
   std::deque<Message> waiting_;  // after current_
-  bool receive_over_ = false;  // the transport has no more
+  bool receive_over_ = false;    // the transport has no more
   bool prepared_ = false;
   bool kicked_ = false;
 
