@@ -60,9 +60,10 @@ long send_to(Handle& handle, std::span<const iovec> parts, int flags) {
     if (const int state = connection->send_state(); state != 0)
       return state > 0 ? total : or_sent(state);
     connection->put(left);
-    if (left.left() == 0) return total;
+    const bool waits = (flags & MSG_DONTWAIT) == 0 && !handle.nonblocking();
+    if (left.left() == 0 && (!waits || connection->flushed())) return total;
     if (connection->sending_ended()) continue;
-    if ((flags & MSG_DONTWAIT) != 0 || handle.nonblocking()) return or_sent(-EAGAIN);
+    if (!waits) return or_sent(-EAGAIN);
     if (const int waited = wait_for(handle, POLLOUT, deadline); waited < 0) return or_sent(waited);
   }
 }

@@ -54,7 +54,8 @@ StreamEnd::StreamEnd(std::unique_ptr<ChannelCore> core)
         const std::string_view name = core_->connection().transport_name;
         return name != "tcp" && !name.ends_with("chunked") && !name.starts_with("attested");
       }()),
-      whole_parts_(core_->connection().transport_name.starts_with("attested")) {
+      whole_parts_(core_->connection().transport_name.starts_with("attested")),
+      keeps_output_(core_->connection().transport_name.ends_with("tcp")) {
   core_->set_send_timeout(std::chrono::milliseconds(-1));
   core_->fd();
   kicked_ = true;  // as fd() begins
@@ -319,11 +320,22 @@ std::size_t StreamEnd::put_some(Buffers& from) {
       from.advance(part);
       total += part;
     }
+    if (keeps_output_ && !core_->try_flush()) full_ = true;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kPeerDied) throw;
     peer_gone(error.system_errno());
   }
   return total;
+}
+
+bool StreamEnd::flushed() {
+  if (!keeps_output_) return true;
+  const std::lock_guard lock(send_mutex_);
+  try {
+    return flag(kWriteShut | kPeerGone) || core_->try_flush();
+  } catch (const Error&) {
+    return true;  // the next call says it
+  }
 }
 
 bool StreamEnd::room() {
@@ -333,7 +345,7 @@ bool StreamEnd::room() {
     if (probes_room_) {
       full_ = !core_->has_room(room_bytes_);
     } else if (full_ && Clock::now() - full_since_ >= kRetryInterval) {
-      full_ = false;
+      full_ = keeps_output_ && !core_->try_flush();
     }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kPeerDied) throw;

@@ -35,6 +35,8 @@ class StreamEnd {
   int receive_state();
   // How many bytes were accepted, 0 if there is no room.
   std::size_t put(Buffers& from);
+  // Nothing that was put waits for a further call to be sent.
+  bool flushed();
   // Before put(): 0, -errno, or 1 if the bytes are to be dropped, because TCP would take them.
   int send_state();
 
@@ -89,7 +91,8 @@ class StreamEnd {
   const std::size_t part_bytes_;
   const std::size_t room_bytes_;  // POLLOUT is said from so much room on
   const bool probes_room_;
-  const bool whole_parts_;  // what was offered must be offered again
+  const bool whole_parts_;   // what was offered must be offered again
+  const bool keeps_output_;  // transport tcp: what the kernel did not take yet goes by later calls
 
   std::atomic<unsigned> flags_{0};
   std::atomic<int> error_{0};
