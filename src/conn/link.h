@@ -50,6 +50,8 @@ void check_settings(const Settings& settings);
 
 // The active side. Blocks until connect_timeout of `settings`.
 Link connect_link(const Uri& uri, const Settings& settings, const Prepare& prepare);
+// The same over a TCP socket that is connected already.
+Link connect_link(Fd socket, const Settings& settings, const Prepare& prepare);
 
 // The passive side for one accepted TCP socket. Blocks until handshake_timeout of `settings`.
 // `on_stream` is called as soon as there is a stream that abort() can end from another thread, and

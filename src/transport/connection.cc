@@ -144,6 +144,13 @@ Connection open_connection(const Uri& uri, const Settings& settings) {
   return setup.finish(link);
 }
 
+Connection open_connection(Fd socket, const Settings& settings) {
+  Setup setup(settings);
+  Link link =
+      connect_link(std::move(socket), settings, [&](Link& made) { return setup.prepare(made); });
+  return setup.finish(link);
+}
+
 Connection accept_connection(Fd socket, const Settings& settings,
                              const std::function<void(Stream*)>& on_stream) {
   Setup setup(settings);

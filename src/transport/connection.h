@@ -25,9 +25,10 @@ struct Connection {
   std::uint64_t fallbacks = 0;
 };
 
-// Both block as connect_link and accept_link do, log the description at info, and throw their
+// They block as connect_link and accept_link do, log the description at info, and throw their
 // errors.
 Connection open_connection(const Uri& uri, const Settings& settings);
+Connection open_connection(Fd socket, const Settings& settings);  // connected by TCP already
 Connection accept_connection(Fd socket, const Settings& settings,
                              const std::function<void(Stream*)>& on_stream);
 
