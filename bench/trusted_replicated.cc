@@ -51,13 +51,13 @@ struct System {
   const std::array<Published, 5>& published;
 };
 const System& system_of(const std::string& name) {
-  static const System kSystems[] = {
+  static const System known[] = {
       {"counter", "BFT counter", 2, CounterMachine::add(1), true, "figure 10", kCounter},
       // 60 bytes of context, as in the paper.
       {"chain", "chain replication, put()", kReplicas,
        KeyValueMachine::put(std::string(16, 'k'), std::string(44, 'v')), false, "figure 11",
        kChain}};
-  return kSystems[name == "chain" ? 1 : 0];
+  return known[name == "chain" ? 1 : 0];
 }
 
 void run_node(PartyId id, const System& system, const Directory& directory,
