@@ -38,7 +38,7 @@ class AnyWaiter {
 
  private:
   bool find_gone();
-  bool took_part() const;
+  bool room_soon() const;
   bool takes_nap() const;
   void nap_briefly();
   void poll_also(Channel* channel);

@@ -114,7 +114,7 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
                   std::string(what) + " timed out after " + std::to_string(timeout.count()) +
                       " ms, peer " + where(),
                   "Raise the option timeout_ms, or see what the peer is waiting for.");
-    if (side == Side::kSend && transport_.took_part()) {
+    if (side == Side::kSend && transport_.room_soon()) {
       if (spin()) return;
       nap = kFirstNap;
     }

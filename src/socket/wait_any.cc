@@ -28,7 +28,7 @@ AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
       if (find_gone()) return End::kGone;
     }
     if (passed(how_.deadline)) return End::kDeadline;
-    if (how_.side == Side::kSend && took_part()) {
+    if (how_.side == Side::kSend && room_soon()) {
       if (spin()) return End::kDone;
       nap = kFirstNap;
     }
@@ -46,9 +46,9 @@ bool AnyWaiter::find_gone() {
   return false;
 }
 
-bool AnyWaiter::took_part() const {
+bool AnyWaiter::room_soon() const {
   for (Channel* channel : channels_)
-    if (ChannelCore::of(*channel).transport_.took_part()) return true;
+    if (ChannelCore::of(*channel).transport_.room_soon()) return true;
   return false;
 }
 

@@ -51,6 +51,7 @@ class AttestedTransport final : public Transport {
 
   bool try_send(std::span<const std::byte> message, Context context) override;
   bool took_part() const override { return inner_->took_part(); }
+  bool room_soon() const override { return inner_->room_soon(); }
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
   bool try_commit(std::size_t bytes) override;
   void abandon() override { reserved_ = {}; }

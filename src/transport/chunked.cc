@@ -62,6 +62,11 @@ bool ChunkedTransport::send(const Source& source, Context context) {
   return true;
 }
 
+// Whose next chunk has its turn later need not spin for it.
+bool ChunkedTransport::room_soon() const {
+  return took_part_ && window_.paced_until() <= Clock::now() + kWorthSpinning;
+}
+
 // The rest of the part that is being sent, from its last chunk to its first. False: would block.
 bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing& out) {
   const std::size_t most = part_bytes(context);
@@ -95,8 +100,7 @@ bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing
     out.part_left = left - bytes;
     out.posted += bytes;
     out.active = out.posted < out.total;
-    // Whose next chunk has its turn later need not spin for it.
-    took_part_ = out.active && window_.paced_until() <= Clock::now() + kWorthSpinning;
+    took_part_ = out.active;
   } while (out.part_open);
   ++out.sequence;
   ++parts_[context];

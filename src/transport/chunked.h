@@ -50,6 +50,7 @@ class ChunkedTransport final : public Transport {
 
   bool try_send(std::span<const std::byte> message, Context context) override;
   bool took_part() const override { return took_part_; }
+  bool room_soon() const override;
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override;
   bool try_commit(std::size_t bytes) override;
   // Throws kInvalidArgument if a part of it is on its way already, after a try_commit that was

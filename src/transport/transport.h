@@ -59,9 +59,10 @@ class Transport {
   // their way already: call again with the same message until true; other contexts may be used in
   // between. Throws kTooLarge above max_message_bytes.
   virtual bool try_send(std::span<const std::byte> message, Context context) = 0;
-  // Whether the last try_send took part of a large message though it returned false: there will be
-  // more room soon.
+  // Whether the last try_send took part of a large message though it returned false.
   virtual bool took_part() const { return false; }
+  // Whether there will be more room for the rest soon, so that to spin is worth while.
+  virtual bool room_soon() const { return took_part(); }
   // Room for a message of exactly `bytes`, at most max_in_place_bytes, to be filled by the caller
   // before commit; data() is null if there is no room now. One reservation at a time. abandon gives
   // an uncommitted one back.

@@ -191,16 +191,17 @@ int Handle::connect(const sockaddr* address, socklen_t bytes) {
   settle();
   if (connecting_ != nullptr) return -EALREADY;
   if (const int error = tell_error(); error != 0) return error;
+  const bool dissolves = address != nullptr && bytes >= sizeof address->sa_family &&
+                         address->sa_family == AF_UNSPEC;
   if (connection_ != nullptr) {
-    if (address != nullptr && bytes >= sizeof address->sa_family &&
-        address->sa_family == AF_UNSPEC) {
+    if (dissolves) {
       connection_->dissolve();
       return 0;
     }
     return std::exchange(success_told_, true) ? -EISCONN : 0;
   }
   if (const int result = result_of(::connect(socket(), address, bytes));
-      result < 0 && result != -EINPROGRESS)
+      dissolves || (result < 0 && result != -EINPROGRESS))
     return result;
   unwatch_fd(socket());  // of an earlier try
   std::memcpy(&address_, address, std::min<std::size_t>(bytes, sizeof address_));

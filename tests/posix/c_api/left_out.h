@@ -28,11 +28,14 @@ inline const std::map<std::string, std::string>& left_out_of_c_api() {
       {"descriptor.dup", "no dup and dup2; c_api_test has F_DUPFD"},
       {"descriptor.lowest_number", "as fault.number_used_again"},
       {"descriptor.passed", "handles cannot be passed on"},
+      {"descriptor.listener_passed", "as descriptor.passed"},
       {"descriptor.close_range", "closes what leat needs; leat_close closes handles"},
       {"descriptor.close_from", "as close_range"},
       {"descriptor.close_strangers", "as close_range"},
       {"poll.several", "connections made at the same time may be accepted in another order"},
       {"exhaustion.", "a connection takes about ten descriptors; c_api_test has EMFILE"},
+      {"connect.late_and_fork", "as process"},
+      {"connect.dissolved_and_again", "a handle has one connection in its life"},
       {"connect.to_itself", "is EPROTO: leat does not connect a socket to itself"},
   };
   return cases;
