@@ -114,6 +114,9 @@ class CApi : public testing::TestWithParam<std::tuple<std::string, PeerMode>> {
       EXPECT_EQ(leat_close(handle), 0) << leat_last_error();
     };
     const ScratchVariable device("LEAT_DEVICE", std::get<0>(GetParam()));
+    // The guest with kernel RDMA is slow.
+    const ScratchVariable handshake("LEAT_HANDSHAKE_TIMEOUT_MS", "60000");
+    const ScratchVariable connecting("LEAT_CONNECT_TIMEOUT_MS", "60000");
     run_pair(
         std::get<1>(GetParam()),
         [&](Peer& peer) {

@@ -74,6 +74,9 @@ class CApiPairs : public testing::TestWithParam<std::string> {
   void leave(int handle) { std::erase(handles_, handle); }
 
   const ScratchVariable device_;
+  // The guest with kernel RDMA is slow.
+  const ScratchVariable handshake_{"LEAT_HANDSHAKE_TIMEOUT_MS", "60000"};
+  const ScratchVariable connecting_{"LEAT_CONNECT_TIMEOUT_MS", "60000"};
   sockaddr_in address_{};
   int listener_ = -1;
   int connected_ = -1;
@@ -307,6 +310,7 @@ TEST(CApiAlone, RefusedConnectsLeaveNothingBehind) {
   EXPECT_EQ(leat_close(reserved), 0);
 }
 
+#ifndef __SANITIZE_ADDRESS__  // its own checks need descriptors
 TEST(CApiAlone, TooFewDescriptorsAreEMFILE) {
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -321,6 +325,7 @@ TEST(CApiAlone, TooFewDescriptorsAreEMFILE) {
   EXPECT_GE(handle, 0) << leat_last_error();
   EXPECT_EQ(leat_close(handle), 0);
 }
+#endif
 
 }  // namespace
 }  // namespace leat::detail

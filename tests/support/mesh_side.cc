@@ -81,6 +81,7 @@ MeshOptions MeshTest::options(const std::vector<std::string>& addresses, unsigne
   options.options.device = kind().device;
   options.options.fallback = "never";
   options.options.connect_timeout = hang_limit();
+  options.options.handshake_timeout = hang_limit();
   options.options.timeout = hang_limit();
   options.options.planned_bytes = kRegionBytes;
   return options;
