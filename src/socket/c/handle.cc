@@ -191,8 +191,8 @@ int Handle::connect(const sockaddr* address, socklen_t bytes) {
   settle();
   if (connecting_ != nullptr) return -EALREADY;
   if (const int error = tell_error(); error != 0) return error;
-  const bool dissolves = address != nullptr && bytes >= sizeof address->sa_family &&
-                         address->sa_family == AF_UNSPEC;
+  const bool dissolves =
+      address != nullptr && bytes >= sizeof address->sa_family && address->sa_family == AF_UNSPEC;
   if (connection_ != nullptr) {
     if (dissolves) {
       connection_->dissolve();
