@@ -1,34 +1,48 @@
 #include "preload/real.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <new>
 
 namespace leat::preload {
 namespace {
 
-Real functions;
-std::atomic<bool> ready{false};
+std::atomic<const Real*> found{nullptr};
 
 template <typename Function>
 void look_up(Function& function, const char* name) noexcept {
   function = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
+// Threads that come first together each look up their own, and one is kept. Neither a lock nor
+// malloc: dlsym or a signal handler may come here again, and malloc may be who calls.
+const Real& find() noexcept {
+  void* memory =
+      mmap(nullptr, sizeof(Real), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  auto* mine = new (memory) Real{};
+#define LEAT_LOOK_UP(name) look_up(mine->name, #name);
+  LEAT_REAL_FUNCTIONS(LEAT_LOOK_UP)
+#undef LEAT_LOOK_UP
+  look_up(mine->fcntl, "fcntl64");
+  look_up(mine->ioctl, "ioctl");
+  // Release: who sees the pointer sees what it points to. Acquire, if another was first.
+  const Real* first = nullptr;
+  if (found.compare_exchange_strong(first, mine, std::memory_order_release,
+                                    std::memory_order_acquire))
+    return *mine;
+  munmap(memory, sizeof(Real));
+  return *first;
+}
+
 }  // namespace
 
 const Real& real() noexcept {
-  // Acquire, with the release below: who sees `ready` sees the pointers. Two threads that come here
-  // together write the same values.
-  if (!ready.load(std::memory_order_acquire)) [[unlikely]] {
-#define LEAT_LOOK_UP(name) look_up(functions.name, #name);
-    LEAT_REAL_FUNCTIONS(LEAT_LOOK_UP)
-#undef LEAT_LOOK_UP
-    look_up(functions.fcntl, "fcntl64");
-    look_up(functions.ioctl, "ioctl");
-    ready.store(true, std::memory_order_release);
-  }
-  return functions;
+  const Real* known = found.load(std::memory_order_acquire);
+  return known != nullptr ? *known : find();
 }
 
 }  // namespace leat::preload

@@ -106,7 +106,7 @@ void StreamEnd::keep(Message message) {
   }
   edges_.fetch_add(1, std::memory_order_relaxed);
   if (message.size() == 0) return;
-  if (!current_) {
+  if (!current_ && waiting_.empty()) {
     current_ = std::move(message);
     taken_ = 0;
   } else {
