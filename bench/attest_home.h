@@ -5,6 +5,7 @@
 #include <string>
 
 #include "forked_peer.h"
+#include "kernel_daemon.h"
 #include "leat/options.h"
 #include "leat/trusted/attestation.h"
 #include "machine.h"
@@ -27,7 +28,7 @@ class AttestHome {
   trusted::detail::ChannelSession session(trusted::Algorithm algorithm, bool active) const;
 
  private:
-  std::string folder_;
+  const ScratchFolder folder_;
   std::string key_file_;
   std::string socket_;  // empty: in process
   std::unique_ptr<ForkedPeer> daemon_;

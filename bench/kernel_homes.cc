@@ -1,15 +1,10 @@
 #include "kernel_homes.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <system_error>
 #include <utility>
 
 #include "attestd/sandbox.h"
-#include "attestd/server.h"
 #include "leat/trusted/isolated_kernel.h"
 #include "machine.h"
 #include "trusted_load.h"
@@ -27,10 +22,7 @@ KernelHomes::KernelHomes(bool isolated, std::uint32_t count, Provision provision
                          std::optional<int> core)
     : provision_(std::move(provision)), core_(core) {
   if (!isolated) return;
-  std::string folder = "/tmp/leat-bench-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr)
-    throw std::system_error(errno, std::generic_category(), "mkdtemp");
-  folder_ = folder;
+  folder_.emplace();
   for (std::uint32_t id = 1; id <= count; ++id)
     daemons_[id] =
         std::make_unique<ForkedPeer>([this, id](const ForkedPeer::Tell& tell) { serve(id, tell); });
@@ -42,15 +34,14 @@ KernelHomes::~KernelHomes() {
     daemon.reset();
     unlink(socket(id).c_str());
   }
-  if (!folder_.empty()) rmdir(folder_.c_str());
 }
 
 std::string KernelHomes::socket(std::uint32_t id) const {
-  return folder_ + "/" + std::to_string(id);
+  return folder_->path() + "/" + std::to_string(id);
 }
 
 std::unique_ptr<trusted::AttestationKernel> KernelHomes::open(std::uint32_t id) const {
-  if (!folder_.empty()) {
+  if (folder_) {
     // More processes than cores: sleep at once.
     const auto spin = core_ ? kNeverSleep : std::chrono::microseconds(0);
     return std::make_unique<trusted::IsolatedKernel>(socket(id), spin);
@@ -61,7 +52,6 @@ std::unique_ptr<trusted::AttestationKernel> KernelHomes::open(std::uint32_t id) 
   return kernel;
 }
 
-// As leat-attestd, but for the user, who stays the same, and for the controller.
 void KernelHomes::serve(std::uint32_t id, const ForkedPeer::Tell& tell) const {
   if (core_) pin_to_core(*core_);
   attestd::hide_memory();
@@ -69,15 +59,10 @@ void KernelHomes::serve(std::uint32_t id, const ForkedPeer::Tell& tell) const {
   holdings.begin(id, kEpoch);
   provision_(id, [&](const trusted::Session& session) { holdings.provision(session); });
   holdings.enable();
-  const attestd::AccessRules rules;
-  const detail::Fd never(eventfd(0, EFD_CLOEXEC));
-  attestd::Server server({.path = socket(id),
-                          .shape = {.max_payload_bytes = kMaxPayloadBytes},
-                          .spin = core_ ? kNeverSleep : std::chrono::microseconds(0)},
-                         holdings, rules);
-  attestd::restrict_system_calls();
-  tell("ready");
-  server.run(never.get());
+  serve_kernel({.path = socket(id),
+                .shape = {.max_payload_bytes = kMaxPayloadBytes},
+                .spin = core_ ? kNeverSleep : std::chrono::microseconds(0)},
+               holdings, tell);
 }
 
 }  // namespace leat::bench

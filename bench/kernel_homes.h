@@ -11,6 +11,7 @@
 #include <string>
 
 #include "forked_peer.h"
+#include "kernel_daemon.h"
 #include "leat/trusted/attestation.h"
 
 namespace leat::bench {
@@ -38,7 +39,7 @@ class KernelHomes {
 
   const Provision provision_;
   const std::optional<int> core_;
-  std::string folder_;  // empty: in process
+  std::optional<ScratchFolder> folder_;  // none: in process
   std::map<std::uint32_t, std::unique_ptr<ForkedPeer>> daemons_;
 };
 

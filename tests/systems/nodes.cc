@@ -95,6 +95,13 @@ void Nodes::run(PartyId id, const Make& make) {
   _exit(1);
 }
 
+std::jthread Nodes::kill_soon(PartyId id, std::mt19937& random) const {
+  return std::jthread([life = std::chrono::microseconds(random() % 20'000), node = process(id)] {
+    std::this_thread::sleep_for(life);
+    ::kill(node, SIGKILL);
+  });
+}
+
 void Nodes::kill(PartyId id) {
   const auto process = processes_.extract(id);
   if (process.empty()) return;

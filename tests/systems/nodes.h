@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
+#include <thread>
 #include <vector>
 
 #include "base/fd.h"
@@ -44,6 +46,8 @@ class Nodes {
 
   void start(PartyId id, const Make& make);
   void kill(PartyId id);
+  // Kills a node at a random moment of the next 20 milliseconds.
+  [[nodiscard]] std::jthread kill_soon(PartyId id, std::mt19937& random) const;
   pid_t process(PartyId id) const { return processes_.at(id); }
 
   // The next report of any node; no value if none comes within the time.

@@ -487,11 +487,7 @@ TEST(PeerReviewProcesses, killing_any_party_at_any_point_exposes_nobody) {
     std::uint64_t expected = 0;
     try {
       ASSERT_EQ(CounterMachine::value_of(client.call(additions(1)).back()), ++expected);
-      std::thread killer(
-          [life = std::chrono::microseconds(random() % 20'000), process = nodes.process(victim)] {
-            std::this_thread::sleep_for(life);
-            kill(process, SIGKILL);
-          });
+      std::jthread killer = nodes.kill_soon(victim, random);
       const auto until = std::chrono::steady_clock::now() + 40ms;
       try {
         while (std::chrono::steady_clock::now() < until)

@@ -316,11 +316,7 @@ TEST(Reconfiguration, any_node_killed_at_any_point_is_replaced) {
     Client client(nodes.directory(), key, client_options(nodes));
     put(client, "key", "0");
     const PartyId victim = 2 + static_cast<PartyId>(random() % (kParties - 1));
-    std::thread killer(
-        [life = std::chrono::microseconds(random() % 20'000), process = nodes.process(victim)] {
-          std::this_thread::sleep_for(life);
-          kill(process, SIGKILL);
-        });
+    std::jthread killer = nodes.kill_soon(victim, random);
     const auto until = std::chrono::steady_clock::now() + 40ms;
     for (int i = 1; i < 3 || std::chrono::steady_clock::now() < until; ++i) {
       const auto outputs = client.call(std::vector<Bytes>{

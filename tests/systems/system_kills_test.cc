@@ -33,11 +33,7 @@ TEST(SystemKills, a_bft_system_survives_any_follower_and_says_so_if_the_leader_i
     if (victim == 1) options.timeout = 300ms;
     Client client(nodes.directory(), key, options);
     client.call(additions(1));
-    std::thread killer(
-        [life = std::chrono::microseconds(random() % 20'000), process = nodes.process(victim)] {
-          std::this_thread::sleep_for(life);
-          kill(process, SIGKILL);
-        });
+    std::jthread killer = nodes.kill_soon(victim, random);
     std::uint64_t expected = 1;
     try {
       // Some while after the kill too.
@@ -78,11 +74,7 @@ TEST(SystemKills, a_chain_gives_no_wrong_answer_whichever_node_is_killed) {
     patient.call(std::vector<Bytes>{KeyValueMachine::put("key", "0")});
     options.timeout = 200ms;
     Client hasty(nodes.directory(), key, options);
-    std::thread killer([life = std::chrono::microseconds(random() % 20'000),
-                        process = nodes.process(1 + static_cast<PartyId>(random() % 3))] {
-      std::this_thread::sleep_for(life);
-      kill(process, SIGKILL);
-    });
+    std::jthread killer = nodes.kill_soon(1 + static_cast<PartyId>(random() % 3), random);
     try {
       for (int i = 1;; ++i) {
         const auto outputs = hasty.call(std::vector<Bytes>{
