@@ -27,10 +27,12 @@
 #define ppoll leat_ppoll
 #define select leat_select
 #define pselect leat_pselect
+#define epoll_create leat_epoll_create
 #define epoll_create1 leat_epoll_create1
 #define epoll_ctl leat_epoll_ctl
 #define epoll_wait leat_epoll_wait
 #define epoll_pwait leat_epoll_pwait
+#define epoll_pwait2 leat_epoll_pwait2
 #define setsockopt leat_setsockopt
 #define getsockopt leat_getsockopt
 #define getsockname leat_getsockname

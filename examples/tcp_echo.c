@@ -1,5 +1,5 @@
-/* An echo server and its client, of plain TCP sockets: `tcp_echo PORT` serves one connection,
- * `tcp_echo PORT TEXT` sends a line and prints what comes back.
+/* An echo server and its client, of plain TCP sockets: `tcp_echo PORT` serves one connection (at a
+ * port that it tells, if PORT is 0), `tcp_echo PORT TEXT` sends a line and prints what comes back.
  *
  * The same file is two programs: tcp_echo uses the kernel's TCP, leat_echo leat. The difference is
  * the lines between LEAT and #endif. */
@@ -19,12 +19,17 @@ static int fail(const char* what) {
   return 1;
 }
 
-static int serve(const struct sockaddr_in* address) {
+static int serve(struct sockaddr_in* address) {
   const int on = 1;
+  socklen_t address_bytes = sizeof *address;
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(listener, (const struct sockaddr*)address, sizeof *address) < 0) return fail("bind");
+  if (bind(listener, (struct sockaddr*)address, address_bytes) < 0) return fail("bind");
   if (listen(listener, 1) < 0) return fail("listen");
+  if (getsockname(listener, (struct sockaddr*)address, &address_bytes) < 0)
+    return fail("getsockname");
+  printf("listening at port %u\n", ntohs(address->sin_port));
+  fflush(stdout);
   const int connection = accept(listener, NULL, NULL);
   if (connection < 0) return fail("accept");
   char bytes[4096];

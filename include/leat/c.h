@@ -86,11 +86,14 @@ LEAT_EXPORT int leat_pselect(int count, fd_set* readable, fd_set* writable, fd_s
                              const struct timespec* timeout, const sigset_t* signals);
 /* Level- and edge-triggered, EPOLLONESHOT; a set may be in another. EPOLLEXCLUSIVE on a handle
  * wakes all. Wait for a set that holds handles only with the functions here. */
+LEAT_EXPORT int leat_epoll_create(int size);
 LEAT_EXPORT int leat_epoll_create1(int flags);
 LEAT_EXPORT int leat_epoll_ctl(int set, int operation, int handle, struct epoll_event* event);
 LEAT_EXPORT int leat_epoll_wait(int set, struct epoll_event* events, int most, int timeout_ms);
 LEAT_EXPORT int leat_epoll_pwait(int set, struct epoll_event* events, int most, int timeout_ms,
                                  const sigset_t* signals);
+LEAT_EXPORT int leat_epoll_pwait2(int set, struct epoll_event* events, int most,
+                                  const struct timespec* timeout, const sigset_t* signals);
 
 /* --- Options and names. Options are those of the kernel's TCP connection beside, which has the
  * addresses and watches whether the peer lives: its errors are their errors. */

@@ -198,10 +198,10 @@ std::optional<Message> ChannelCore::try_receive(unsigned context) {
   return adopt(delivery);
 }
 
-std::optional<Message> ChannelCore::glance() {
+std::optional<Message> ChannelCore::glance(unsigned context) {
   check_open("receive");
   Delivery delivery;
-  const ReceiveResult result = transport_.try_receive(0, delivery);
+  const ReceiveResult result = transport_.try_receive(context, delivery);
   if (result == ReceiveResult::kNothing) return std::nullopt;
   if (result == ReceiveResult::kEnd) return Message();
   return adopt(delivery);
@@ -391,7 +391,8 @@ void ChannelCore::reset() noexcept {
   close_begun_.store(true, std::memory_order_relaxed);  // nothing is left to be said
   say_closed();
   const sockaddr nobody{AF_UNSPEC, {}};
-  ::connect(connection_.stream->fd(), &nobody, sizeof nobody);
+  // If that fails the peer sees an end instead of a reset: there is no other way to tell it.
+  static_cast<void>(::connect(connection_.stream->fd(), &nobody, sizeof nobody));
   connection_.stream->abort();
 }
 

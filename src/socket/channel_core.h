@@ -47,8 +47,8 @@ class ChannelCore {
 
   Message receive(unsigned context);
   std::optional<Message> try_receive(unsigned context);
-  // try_receive of context 0 for who spins: looks neither at the lifeline nor after fd().
-  std::optional<Message> glance();
+  // try_receive for who spins: looks neither at the lifeline nor after fd().
+  std::optional<Message> glance(unsigned context = 0);
   // Makes fd() readable until the next try_receive without result. Receive side.
   void kick() noexcept;
   // A receiver must not trust fd() alone now, but look again after a short while. Receive side.

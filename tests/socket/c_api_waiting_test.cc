@@ -4,14 +4,18 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -171,6 +175,67 @@ TEST_P(CApiPairs, RoomIsPolled) {
   reader.join();
 }
 
+// What nobody reads ends its sender's room, also if it is looked at all the time and small.
+TEST_P(CApiPairs, UnreadBytesHoldUpTheSender) {
+  const Pair made = pair();
+  const int little = 1 << 16;  // in the kernel, for device tcp
+  EXPECT_EQ(leat_setsockopt(made.near, SOL_SOCKET, SO_SNDBUF, &little, sizeof little), 0);
+  EXPECT_EQ(leat_setsockopt(made.far, SOL_SOCKET, SO_RCVBUF, &little, sizeof little), 0);
+  constexpr int kMost = 4'000'000;
+  int sent = 0;
+  for (int refused = 0; refused < 3 && sent < kMost;) {
+    if (leat_send(made.near, "x", 1, MSG_DONTWAIT) == 1) {
+      refused = 0;
+      ++sent;
+      if (sent % 64 != 0) continue;
+    } else {
+      ASSERT_EQ(errno, EAGAIN) << leat_last_error();
+      ++refused;
+    }
+    int readable = 0;
+    EXPECT_EQ(leat_ioctl(made.far, FIONREAD, &readable), 0);
+    EXPECT_LE(readable, sent);
+    EXPECT_EQ(poll_one(made.far, POLLIN | POLLRDHUP, 0), POLLIN);
+  }
+  EXPECT_LT(sent, kMost);
+  // Nothing of it waits for more than that the sender waits for the answer.
+  std::thread reader([&] {
+    std::string all(static_cast<std::size_t>(sent), '\0');
+    EXPECT_EQ(leat_recv(made.far, all.data(), all.size(), MSG_WAITALL), sent);
+    send_text(made.far, "all read");
+  });
+  EXPECT_EQ(poll_one(made.near, POLLIN, patience_ms()), POLLIN);
+  reader.join();
+}
+
+// One has an event and does not come back: the next event is another's.
+TEST_P(CApiPairs, ThreadsWaitAtOneEpollSet) {
+  const Pair made = pair();
+  const int set = leat_epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  ASSERT_EQ(leat_epoll_ctl(set, EPOLL_CTL_ADD, made.far, &event), 0) << leat_last_error();
+  std::atomic<int> taken = 0;
+  const auto take_one = [&] {
+    epoll_event told;
+    char byte = 0;
+    do {
+      if (leat_epoll_wait(set, &told, 1, patience_ms()) != 1) return;
+    } while (leat_recv(made.far, &byte, 1, MSG_DONTWAIT) != 1);
+    ++taken;
+  };
+  std::thread one(take_one);
+  std::thread other(take_one);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // most probably they sleep now
+  send_text(made.near, "x");
+  while (taken == 0) std::this_thread::yield();
+  send_text(made.near, "y");
+  one.join();
+  other.join();
+  EXPECT_EQ(taken, 2);
+  EXPECT_EQ(leat_close(set), 0);
+}
+
 // The system's own epoll sees a handle, also one that it had before it connected.
 TEST_P(CApiPairs, NativeEpollSeesWhatCanBeRead) {
   const Fd set(::epoll_create1(EPOLL_CLOEXEC));
@@ -199,9 +264,13 @@ TEST_P(CApiPairs, ConnectsWithoutBlocking) {
   const int near = connect(SOCK_NONBLOCK);
   handles_.push_back(near);
   EXPECT_EQ(connected_, -1);
+  const int idle = 77;
+  EXPECT_EQ(leat_setsockopt(near, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle), 0);
   EXPECT_EQ(poll_one(near, POLLOUT, patience_ms()), POLLOUT);
   int error = -1;
   socklen_t bytes = sizeof error;
+  EXPECT_EQ(leat_getsockopt(near, IPPROTO_TCP, TCP_KEEPIDLE, &error, &bytes), 0);
+  EXPECT_EQ(error, idle);  // leat's handshake had its own
   EXPECT_EQ(leat_getsockopt(near, SOL_SOCKET, SO_ERROR, &error, &bytes), 0);
   EXPECT_EQ(error, 0);
   EXPECT_EQ(leat_send(near, "x", 1, 0), 1) << leat_last_error();
@@ -271,6 +340,40 @@ TEST_P(CApiPairs, DescriptorsAreDuplicated) {
   EXPECT_EQ(recv_text(made.far), "x");
   EXPECT_EQ(leat_close(copy), 0);
   EXPECT_EQ(recv_text(made.far), "");
+}
+
+// Also of a process whose other threads are inside of calls at that moment.
+TEST_P(CApiPairs, ForkedChildrenCanOnlyClose) {
+  const Pair made = pair();
+  const int set = leat_epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  ASSERT_EQ(leat_epoll_ctl(set, EPOLL_CTL_ADD, made.far, &event), 0) << leat_last_error();
+  std::atomic<bool> over = false;
+  std::thread busy([&] {
+    epoll_event told;
+    while (!over) {
+      leat_epoll_wait(set, &told, 1, 0);
+      leat_close(leat_fcntl(made.far, F_DUPFD, 0));
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool refused = leat_send(made.near, "x", 1, 0) == -1 && errno == EOPNOTSUPP &&
+                           poll_one(made.far, POLLIN, 0) == 0 && errno == EOPNOTSUPP;
+      const bool closed = leat_close(made.near) == 0 && leat_close(made.far) == 0;
+      std::_Exit(refused && closed && leat_close(set) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  over = true;
+  busy.join();
+  send_text(made.near, "still here");
+  EXPECT_EQ(recv_text(made.far), "still here");
+  EXPECT_EQ(leat_close(set), 0);
 }
 
 std::vector<std::string> devices_and_tcp() {

@@ -1,7 +1,11 @@
 #include "socket/c/call.h"
 
+#include <fcntl.h>
+
 #include <system_error>
 #include <utility>
+
+#include "base/system_error.h"
 
 namespace leat::detail::c {
 namespace {
@@ -16,7 +20,7 @@ thread_local LastError last;
 
 }  // namespace
 
-thread_local int NotCancelled::callers_state_ = PTHREAD_CANCEL_ENABLE;
+thread_local int Call::callers_state = PTHREAD_CANCEL_ENABLE;
 
 long failed(const char* call, int error, const char* text) noexcept {
   last.call = call;
@@ -53,5 +57,7 @@ void explain(const std::string& text) noexcept {
     last.explanation.clear();
   }
 }
+
+Fd one_more(int fd) { return Fd(check(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD_CLOEXEC)")); }
 
 }  // namespace leat::detail::c

@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 
+#include "base/fd.h"
 #include "leat/error.h"
 
 namespace leat::detail::c {
@@ -21,29 +22,14 @@ const char* last_error() noexcept;
 // The sentence for the errno that the present call is about to return.
 void explain(const std::string& text) noexcept;
 
-// While the inner parts work, which a cancellation would leave half done. The sleep lets it in.
-class NotCancelled {
- public:
-  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
-  NotCancelled(const NotCancelled&) = delete;
-  NotCancelled& operator=(const NotCancelled&) = delete;
+// What a system call gave, as -errno.
+template <typename Result>
+Result result_of(Result result) {
+  return result < 0 ? static_cast<Result>(-errno) : result;
+}
 
-  // What the caller had, for the time of a sleep.
-  class Pause {
-   public:
-    explicit Pause(int state) { pthread_setcancelstate(state, nullptr); }
-    ~Pause() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr); }
-    Pause(const Pause&) = delete;
-    Pause& operator=(const Pause&) = delete;
-  };
-  static int callers_state() noexcept { return callers_state_; }
-
- private:
-  friend class Call;
-  static thread_local int callers_state_;
-  int before_ = 0;
-};
+// One more descriptor for the same; closed by exec.
+Fd one_more(int fd);
 
 // Signals wait until it ends: for who looks, and then sleeps with them let in at once; and for
 // threads of leat's own, which must not run the program's handlers.
@@ -64,16 +50,29 @@ class SignalsHeld {
   sigset_t before_;
 };
 
+// Lasts as long as a call: while its inner parts work, a cancellation would leave them half done.
 class Call {
  public:
-  Call() : callers_(NotCancelled::callers_state_) { NotCancelled::callers_state_ = inner_.before_; }
-  ~Call() { NotCancelled::callers_state_ = callers_; }
+  Call() : outer_(callers_state) { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &callers_state); }
+  ~Call() {
+    pthread_setcancelstate(callers_state, nullptr);
+    callers_state = outer_;
+  }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  // Within a call: lets a cancellation in, if the caller did.
+  class Sleep {
+   public:
+    Sleep() { pthread_setcancelstate(callers_state, nullptr); }
+    ~Sleep() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr); }
+    Sleep(const Sleep&) = delete;
+    Sleep& operator=(const Sleep&) = delete;
+  };
+
  private:
-  NotCancelled inner_;
-  const int callers_;
+  static thread_local int callers_state;
+  const int outer_;  // of a call around this one: cleanup handlers run inside of a sleep
 };
 
 // `body` returns the result or -errno, or throws. A cancellation passes through.

@@ -42,8 +42,7 @@ StreamEnd* connection_of(Handle& handle, int flags, Deadline deadline, int& erro
 
 long send_to(Handle& handle, std::span<const iovec> parts, int flags) {
   if ((flags & kRefusedFlags) != 0) return -EOPNOTSUPP;
-  const Deadline deadline =
-      handle.send_timeout.load().count() < 0 ? kNoDeadline : deadline_of(handle.send_timeout);
+  const Deadline deadline = handle.send_deadline();
   int error = 0;
   StreamEnd* connection = connection_of(handle, flags, deadline, error);
   if (connection == nullptr) {
@@ -57,7 +56,7 @@ long send_to(Handle& handle, std::span<const iovec> parts, int flags) {
   const auto sent = [&] { return total - static_cast<long>(left.left()); };
   const auto or_sent = [&](int other) { return sent() > 0 ? sent() : other; };
   for (;;) {
-    if (const int state = connection->send_state(); state != 0)
+    if (const int state = connection->send_state(sent() > 0); state != 0)
       return state > 0 ? total : or_sent(state);
     connection->put(left);
     const bool waits = (flags & MSG_DONTWAIT) == 0 && !handle.nonblocking();
@@ -83,8 +82,7 @@ int wait_for_more(Handle& handle, StreamEnd& connection, std::size_t bytes, Dead
 
 long receive_from(Handle& handle, std::span<const iovec> parts, int flags) {
   if ((flags & kRefusedFlags) != 0) return -EOPNOTSUPP;
-  const Deadline deadline =
-      handle.receive_timeout.load().count() < 0 ? kNoDeadline : deadline_of(handle.receive_timeout);
+  const Deadline deadline = handle.receive_deadline();
   int error = 0;
   StreamEnd* connection = connection_of(handle, flags, deadline, error);
   if (connection == nullptr) {
@@ -154,7 +152,6 @@ ssize_t transfer(const char* name, int number, const iovec* parts, std::size_t c
       const ssize_t result = other();
       return result < 0 ? -errno : result;
     }
-    if (!handle->made_here()) return -EOPNOTSUPP;
     const bool touched = sends || (flags & MSG_TRUNC) == 0;
     if (const int bad = check_parts(parts, count, too_many, touched); bad != 0) return bad;
     return sends ? with_sigpipe(send_to(*handle, {parts, count}, flags), flags)

@@ -20,18 +20,22 @@ using namespace leat::detail::c;
 
 namespace {
 
-long result_of(long result) { return result < 0 ? -errno : result; }
-
 bool is_no_delay(int level, int option) { return level == IPPROTO_TCP && option == TCP_NODELAY; }
 
-void remember_timeout(Handle& handle, int option) {
-  timeval time{};
-  socklen_t bytes = sizeof time;
-  // As the kernel has it: it rounds.
-  if (getsockopt(handle.socket(), SOL_SOCKET, option, &time, &bytes) < 0) return;
-  auto timeout = std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
-  if (timeout == std::chrono::microseconds::zero()) timeout = std::chrono::microseconds(-1);
-  (option == SO_SNDTIMEO ? handle.send_timeout : handle.receive_timeout) = timeout;
+// Null: another option.
+int Handle::Watch::*watch_option(int level, int option) {
+  if (level == SOL_SOCKET && option == SO_KEEPALIVE) return &Handle::Watch::keep_alive;
+  if (level != IPPROTO_TCP) return nullptr;
+  switch (option) {
+    case TCP_KEEPIDLE:
+      return &Handle::Watch::idle;
+    case TCP_KEEPINTVL:
+      return &Handle::Watch::interval;
+    case TCP_KEEPCNT:
+      return &Handle::Watch::count;
+    default:
+      return nullptr;
+  }
 }
 
 long set_option(Handle& handle, int level, int option, const void* value, socklen_t bytes) {
@@ -42,16 +46,21 @@ long set_option(Handle& handle, int level, int option, const void* value, sockle
   if (const long result = result_of(setsockopt(handle.socket(), level, option, value, bytes));
       result < 0)
     return result;
+  const auto number = [&] {
+    int given = 0;
+    std::memcpy(&given, value, sizeof given);  // the kernel has accepted so many bytes
+    return given;
+  };
+  if (const auto watched = watch_option(level, option); watched != nullptr)
+    handle.want_watch(watched, number());
   if (is_no_delay(level, option)) {
-    int on = 0;
-    std::memcpy(&on, value, sizeof on);
-    handle.no_delay = on != 0 ? 1 : 0;
+    handle.set_no_delay(number() != 0 ? 1 : 0);
     // Where the connection beside carries the bytes, transport tcp, they go at once as well.
     const int always = 1;
     if (was_on) setsockopt(handle.socket(), level, option, &always, sizeof always);
   }
   if (level == SOL_SOCKET && (option == SO_RCVTIMEO || option == SO_SNDTIMEO))
-    remember_timeout(handle, option);
+    handle.read_timeouts();
   return 0;
 }
 
@@ -66,19 +75,9 @@ long give_int(int number, void* value, socklen_t* bytes) {
 
 long get_option(Handle& handle, int level, int option, void* value, socklen_t* bytes) {
   if (level == SOL_SOCKET && option == SO_ERROR) return give_int(handle.take_error(), value, bytes);
-  if (is_no_delay(level, option)) return give_int(handle.no_delay.load(), value, bytes);
-  if (level == SOL_SOCKET || level == IPPROTO_TCP) {
-    // Those with which the handshake is done, and which the program's come after.
-    if (handle.connecting()) {
-      const Handle::Watch watch = handle.wanted_watch();
-      if (level == SOL_SOCKET && option == SO_KEEPALIVE)
-        return give_int(watch.keep_alive, value, bytes);
-      if (level == IPPROTO_TCP && option == TCP_KEEPIDLE) return give_int(watch.idle, value, bytes);
-      if (level == IPPROTO_TCP && option == TCP_KEEPINTVL)
-        return give_int(watch.interval, value, bytes);
-      if (level == IPPROTO_TCP && option == TCP_KEEPCNT) return give_int(watch.count, value, bytes);
-    }
-  }
+  if (is_no_delay(level, option)) return give_int(handle.no_delay(), value, bytes);
+  if (const auto watched = watch_option(level, option); watched != nullptr && handle.connecting())
+    return give_int(handle.wanted_watch().*watched, value, bytes);
   return result_of(getsockopt(handle.socket(), level, option, value, bytes));
 }
 
@@ -106,7 +105,6 @@ int leat_setsockopt(int number, int level, int option, const void* value, sockle
   return static_cast<int>(called("leat_setsockopt", [&]() -> long {
     const auto handle = find_handle(number);
     if (handle == nullptr) return result_of(::setsockopt(number, level, option, value, bytes));
-    if (!handle->made_here()) return -EOPNOTSUPP;
     return set_option(*handle, level, option, value, bytes);
   }));
 }
@@ -115,7 +113,6 @@ int leat_getsockopt(int number, int level, int option, void* value, socklen_t* b
   return static_cast<int>(called("leat_getsockopt", [&]() -> long {
     const auto handle = find_handle(number);
     if (handle == nullptr) return result_of(::getsockopt(number, level, option, value, bytes));
-    if (!handle->made_here()) return -EOPNOTSUPP;
     return get_option(*handle, level, option, value, bytes);
   }));
 }
@@ -142,7 +139,6 @@ int leat_ioctl(int number, unsigned long request, ...) {
   return static_cast<int>(called("leat_ioctl", [&]() -> long {
     const auto handle = find_handle(number);
     if (handle == nullptr) return result_of(::ioctl(number, request, argument));
-    if (!handle->made_here()) return -EOPNOTSUPP;
     if (argument == nullptr) return -EFAULT;
     int value = 0;
     switch (request) {

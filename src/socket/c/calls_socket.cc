@@ -1,5 +1,4 @@
 // leat/c.h: making, naming and ending connections.
-#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
@@ -8,7 +7,6 @@
 #include <cstring>
 
 #include "base/settings.h"
-#include "base/system_error.h"
 #include "base/uri.h"
 #include "conn/link.h"
 #include "leat/c.h"
@@ -24,17 +22,12 @@ namespace {
 
 constexpr int kTypeFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
 
-long result_of(long result) { return result < 0 ? -errno : result; }
-
-Fd again(int fd) { return Fd(check(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD_CLOEXEC)")); }
-
 // What `body` gives for a handle, and `other` for a descriptor of the kernel's alone.
 template <typename Body, typename Other>
 int with_handle(const char* name, int number, Body&& body, Other&& other) {
   return static_cast<int>(called(name, [&]() -> long {
     const auto handle = find_handle(number);
     if (handle == nullptr) return result_of(other());
-    if (!handle->made_here()) return -EOPNOTSUPP;
     return body(*handle);
   }));
 }
@@ -42,7 +35,7 @@ int with_handle(const char* name, int number, Body&& body, Other&& other) {
 // A handle for a connection that has come to stand.
 int add_connected(std::unique_ptr<ChannelCore> core, int flags,
                   const std::function<void(Handle&)>& prepare = {}) {
-  Fd socket = again(core->connection().stream->fd());
+  Fd socket = one_more(core->connection().stream->fd());
   return NewDescriptor((flags & SOCK_CLOEXEC) != 0)
       .become_handle(std::move(socket), (flags & SOCK_NONBLOCK) != 0, [&](Handle& handle) {
         if (prepare) prepare(handle);
@@ -53,7 +46,7 @@ int add_connected(std::unique_ptr<ChannelCore> core, int flags,
 long accept_at(Handle& listening, sockaddr* address, socklen_t* bytes, int flags) {
   if ((flags & ~kTypeFlags) != 0) return -EINVAL;
   if (address != nullptr && bytes == nullptr) return -EFAULT;
-  const Deadline deadline = deadline_of(listening.receive_timeout);
+  const Deadline deadline = listening.receive_deadline();
   for (;;) {
     int error = 0;
     auto core = listening.accept(error);
@@ -63,9 +56,10 @@ long accept_at(Handle& listening, sockaddr* address, socklen_t* bytes, int flags
       const int number = add_connected(std::move(core), flags, [&](Handle& handle) {
         // As TCP's accepted sockets have them from their listener.
         handle.set_watch(listening.watch());
-        handle.no_delay = listening.no_delay.load();
+        handle.set_no_delay(listening.no_delay());
       });
-      if (address != nullptr) getpeername(peer, address, bytes);
+      // Nobody, if it was reset already.
+      if (address != nullptr && getpeername(peer, address, bytes) < 0) *bytes = 0;
       return number;
     }
     if (error != -EAGAIN || listening.nonblocking()) return error;
@@ -124,8 +118,7 @@ int leat_connect(int number, const sockaddr* address, socklen_t bytes) {
       [&](Handle& handle) -> long {
         const int begun = handle.connect(address, bytes);
         if (begun != -EINPROGRESS || handle.nonblocking()) return begun;
-        const Deadline deadline = deadline_of(handle.send_timeout);
-        const int waited = wait_for(handle, POLLOUT, deadline);
+        const int waited = wait_for(handle, POLLOUT, handle.send_deadline());
         if (waited < 0) return waited == -EAGAIN ? -EINPROGRESS : waited;
         return handle.connect_result();
       },
@@ -149,7 +142,7 @@ int leat_listen_uri(const char* text) {
     const Settings settings = resolve_settings({}, uri.parameters);
     check_settings(settings);
     auto listener = std::make_unique<ListenerCore>(uri, settings);
-    Fd socket = again(listener->socket());
+    Fd socket = one_more(listener->socket());
     return NewDescriptor(true).become_handle(
         std::move(socket), false, [&](Handle& handle) { handle.adopt(std::move(listener)); });
   }));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/select_sets.h"
 #include "leat/c.h"
 #include "socket/c/call.h"
 #include "socket/c/descriptors.h"
@@ -19,8 +20,6 @@ using namespace leat::detail;
 using namespace leat::detail::c;
 
 namespace {
-
-long result_of(long result) { return result < 0 ? -errno : result; }
 
 Deadline deadline_of_ms(int timeout) {
   return timeout < 0 ? kNoDeadline : deadline_after(std::chrono::milliseconds(timeout));
@@ -55,63 +54,30 @@ long poll_described(std::span<pollfd> fds, Deadline deadline, const sigset_t* si
   return poll_all(fds, objects, deadline, signals);
 }
 
-// select(2)'s sets as poll(2)'s events.
-constexpr short kReadable = POLLIN | POLLRDNORM | POLLRDBAND | POLLHUP | POLLERR;
-constexpr short kWritable = POLLOUT | POLLWRNORM | POLLWRBAND | POLLERR;
-constexpr short kExceptional = POLLPRI;
-
 long select_described(int count, fd_set* readable, fd_set* writable, fd_set* exceptional,
                       Deadline deadline, const sigset_t* signals) {
   if (count < 0) return -EINVAL;
-  const int most = std::min(count, FD_SETSIZE);
-  std::vector<pollfd> fds;
-  const auto in = [](int fd, const fd_set* set) { return set != nullptr && FD_ISSET(fd, set); };
-  for (int fd = 0; fd < most; ++fd) {
-    const int events = (in(fd, readable) ? POLLIN | POLLRDNORM : 0) |
-                       (in(fd, writable) ? POLLOUT | POLLWRNORM : 0) |
-                       (in(fd, exceptional) ? POLLPRI : 0);
-    if (events != 0) fds.push_back({fd, static_cast<short>(events), 0});
-  }
-  const Deadline wanted = deadline;
+  SelectSets sets(std::min(count, FD_SETSIZE), readable, writable, exceptional);
   for (;;) {
-    const long ready = poll_described(fds, wanted, signals);
+    const long ready = poll_described(sets.fds(), deadline, signals);
     if (ready < 0) return ready;
-    for (const pollfd& entry : fds)
-      if ((entry.revents & POLLNVAL) != 0) return -EBADF;
-    long bits = 0;
-    const auto counts = [](const pollfd& entry, short asked, short shown) {
-      return (entry.events & asked) != 0 && (entry.revents & shown) != 0;
-    };
-    for (const pollfd& entry : fds)
-      bits += counts(entry, POLLIN, kReadable) + counts(entry, POLLOUT, kWritable) +
-              counts(entry, POLLPRI, kExceptional);
-    // A hang-up that nobody asked for is no event here, as POLLHUP is for poll.
-    if (bits == 0 && ready > 0 && !passed(wanted)) {
-      const timespec moment{0, 1'000'000};
-      nanosleep(&moment, nullptr);
-      continue;
-    }
-    for (fd_set* set : {readable, writable, exceptional})
-      if (set != nullptr)
-        for (int fd = 0; fd < most; ++fd) FD_CLR(fd, set);
-    for (const pollfd& entry : fds) {
-      if (counts(entry, POLLIN, kReadable)) FD_SET(entry.fd, readable);
-      if (counts(entry, POLLOUT, kWritable)) FD_SET(entry.fd, writable);
-      if (counts(entry, POLLPRI, kExceptional)) FD_SET(entry.fd, exceptional);
-    }
+    const int bits = sets.count();
+    if (bits == 0 && ready > 0) continue;
+    if (bits >= 0) sets.answer();
     return bits;
   }
 }
 
 template <typename Other>
-int wait_for_epoll(const char* name, int number, epoll_event* events, int most, int timeout_ms,
-                   const sigset_t* signals, Other&& other) {
+int wait_for_epoll(const char* name, int number, epoll_event* events, int most,
+                   std::optional<Deadline> deadline, const sigset_t* signals, Other&& other) {
   return static_cast<int>(called(name, [&]() -> long {
     const Described described = find(number);
     if (described.handle != nullptr) return -EINVAL;
     const auto& set = described.epoll;
     if (set == nullptr) return result_of(other());
-    return set->wait(events, most, deadline_of_ms(timeout_ms), signals);
+    if (!deadline) return -EINVAL;
+    return set->wait(events, most, *deadline, signals);
   }));
 }
 
@@ -142,10 +108,8 @@ int leat_select(int count, fd_set* readable, fd_set* writable, fd_set* exception
         select_described(count, readable, writable, exceptional, *deadline, nullptr);
     if (timeout != nullptr && *deadline != kNoDeadline) {
       // Linux says what is left.
-      const auto left = std::max(*deadline - Clock::now(), Clock::duration::zero());
-      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-      *timeout = {seconds.count(),
-                  std::chrono::duration_cast<std::chrono::microseconds>(left - seconds).count()};
+      const timespec left = time_left(*deadline);
+      *timeout = {left.tv_sec, left.tv_nsec / 1000};
     }
     return result;
   }));
@@ -157,6 +121,12 @@ int leat_pselect(int count, fd_set* readable, fd_set* writable, fd_set* exceptio
     const auto deadline = deadline_of_spec(timeout);
     if (!deadline) return -EINVAL;
     return select_described(count, readable, writable, exceptional, *deadline, signals);
+  }));
+}
+
+int leat_epoll_create(int size) {
+  return static_cast<int>(called("leat_epoll_create", [&]() -> long {
+    return size > 0 ? NewDescriptor(false).become_epoll() : -EINVAL;
   }));
 }
 
@@ -178,12 +148,20 @@ int leat_epoll_ctl(int number, int operation, int handle, epoll_event* event) {
 }
 
 int leat_epoll_wait(int number, epoll_event* events, int most, int timeout_ms) {
-  return wait_for_epoll("leat_epoll_wait", number, events, most, timeout_ms, nullptr,
-                        [&] { return ::epoll_wait(number, events, most, timeout_ms); });
+  return wait_for_epoll("leat_epoll_wait", number, events, most, deadline_of_ms(timeout_ms),
+                        nullptr, [&] { return ::epoll_wait(number, events, most, timeout_ms); });
 }
 
 int leat_epoll_pwait(int number, epoll_event* events, int most, int timeout_ms,
                      const sigset_t* signals) {
-  return wait_for_epoll("leat_epoll_pwait", number, events, most, timeout_ms, signals,
+  return wait_for_epoll("leat_epoll_pwait", number, events, most, deadline_of_ms(timeout_ms),
+                        signals,
                         [&] { return ::epoll_pwait(number, events, most, timeout_ms, signals); });
+}
+
+int leat_epoll_pwait2(int number, epoll_event* events, int most, const timespec* timeout,
+                      const sigset_t* signals) {
+  return wait_for_epoll("leat_epoll_pwait2", number, events, most, deadline_of_spec(timeout),
+                        signals,
+                        [&] { return ::epoll_pwait2(number, events, most, timeout, signals); });
 }

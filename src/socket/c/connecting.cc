@@ -1,6 +1,5 @@
 #include "socket/c/connecting.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -16,7 +15,7 @@ namespace leat::detail::c {
 Connecting::Connecting(Fd socket, Settings settings)
     : settings_(std::move(settings)),
       news_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
-      watched_(check(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD_CLOEXEC)")) {
+      watched_(one_more(socket.get())) {
   const SignalsHeld not_for_the_thread;
   thread_ = std::thread([this, fd = socket.release()] { run(Fd(fd)); });
 }

@@ -1,11 +1,13 @@
 #include "socket/c/descriptors.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <unordered_map>
 #include <utility>
@@ -20,9 +22,14 @@ struct Table {
   std::unordered_map<int, Described> entries;
 };
 
-// Outlives exit handlers.
+// Outlives exit handlers. A forked child finds it whole, whatever its parent's threads were doing;
+// the lock is made anew there, because its owner was the parent.
 Table& table() {
-  static auto* made = new Table;
+  static Table* const made = [] {
+    pthread_atfork([] { table().mutex.lock(); }, [] { table().mutex.unlock(); },
+                   [] { new (&table().mutex) std::shared_mutex; });
+    return new Table;
+  }();
   return *made;
 }
 
@@ -31,18 +38,29 @@ void put(int number, Described described) {
   table().entries[number] = std::move(described);
 }
 
+void check_made_here(const Pollable& object) {
+  if (!object.made_here())
+    throw Error(ErrorCode::kClosed,
+                "this handle belongs to the process that this one was forked from",
+                "Connect after fork(); here it can only be closed.", EOPNOTSUPP);
+}
+
 }  // namespace
 
 Described find(int number) {
   const std::shared_lock lock(table().mutex);
   const auto found = table().entries.find(number);
-  return found == table().entries.end() ? Described{} : found->second;
+  if (found == table().entries.end()) return {};
+  check_made_here(*found->second.pollable());
+  return found->second;
 }
 
 std::shared_ptr<Handle> find_handle(int number) {
   const std::shared_lock lock(table().mutex);
   const auto found = table().entries.find(number);
-  return found == table().entries.end() ? nullptr : found->second.handle;
+  if (found == table().entries.end() || found->second.handle == nullptr) return nullptr;
+  check_made_here(*found->second.handle);
+  return found->second.handle;
 }
 
 NewDescriptor::NewDescriptor(bool close_on_exec)
@@ -82,9 +100,11 @@ int close_described(int number) {
     for (const auto& [other, described] : table().entries)
       if (described.handle == closed.handle && described.epoll == closed.epoll) another = other;
     last = another < 0;
-    if (closed.handle != nullptr) closed.handle->set_number(another);
+    // In a forked child a thread of the parent's may hold their locks for ever.
+    const bool ours = closed.pollable()->made_here();
+    if (ours && closed.handle != nullptr) closed.handle->set_number(another);
     // The kernel too keeps a descriptor in its sets as long as another stands for the same.
-    if (last)
+    if (ours && last)
       for (const auto& [other, described] : table().entries)
         if (described.epoll != nullptr) described.epoll->forget(*closed.pollable());
   }

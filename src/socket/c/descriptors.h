@@ -20,7 +20,8 @@ struct Described {
   }
 };
 
-// Any thread. Whoever found something keeps it alive, as the kernel does with files in use.
+// Any thread. Whoever found something keeps it alive, as the kernel does with files in use. Throw
+// with EOPNOTSUPP in a forked child of the process that made it.
 Described find(int number);
 std::shared_ptr<Handle> find_handle(int number);
 
@@ -39,7 +40,7 @@ class NewDescriptor {
 
 // One more descriptor, at least `least`, for the same; -errno.
 int duplicate(int number, int least, bool close_on_exec);
-// -EBADF unless the descriptor is in the table.
+// -EBADF unless the descriptor is in the table. Also in a forked child.
 int close_described(int number);
 
 }  // namespace leat::detail::c

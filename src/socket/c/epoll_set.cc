@@ -1,6 +1,5 @@
 #include "socket/c/epoll_set.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 
@@ -41,7 +40,7 @@ std::uint64_t new_marks() {
 
 EpollSet::EpollSet(int number)
     : marks_begin_(new_marks()),
-      set_(check(fcntl(number, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD_CLOEXEC)")),
+      set_(one_more(number)),
       news_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       next_mark_(marks_begin_ + 1) {
   epoll_event event{};
@@ -120,7 +119,7 @@ void EpollSet::heat(Entry& entry) {
 }
 
 void EpollSet::wake() {
-  if (waiters_.load(std::memory_order_relaxed) != 0) eventfd_write(news_.get(), 1);
+  if (waiters_ != 0) eventfd_write(news_.get(), 1);
 }
 
 // What the program is to be told of it; 0: nothing now. It stays hot if a look may find more
@@ -213,6 +212,22 @@ bool EpollSet::spin_once() {
 
 // --- waiting
 
+// Begins with the lock, in the same breath as the look that found nothing: whoever changes
+// something after that look wakes.
+class EpollSet::Sleeper {
+ public:
+  explicit Sleeper(EpollSet& set) : set_(set) { ++set_.waiters_; }
+  ~Sleeper() {
+    const std::lock_guard lock(set_.mutex_);
+    --set_.waiters_;
+  }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+ private:
+  EpollSet& set_;
+};
+
 long EpollSet::wait(epoll_event* events, int most, Deadline deadline, const sigset_t* signals) {
   if (most <= 0) return -EINVAL;
   bool spun = passed(deadline);
@@ -225,13 +240,21 @@ long EpollSet::wait(epoll_event* events, int most, Deadline deadline, const sigs
       if (given < 0) return -errno;
     }
     looked_at_kernel = false;
+    const bool over = passed(deadline);
     bool silent = false;
+    std::optional<Sleeper> sleeper;
     {
       const std::lock_guard lock(mutex_);
       int count = sort(events, given);
       if (count < most) count += collect(events + count, most - count, spun);
-      if (count != 0) return count;
+      if (count != 0) {
+        // As the kernel does: what is still ready is told to the next who waits, who also sees to
+        // it that more of it wakes.
+        if (!hot_.empty()) wake();
+        return count;
+      }
       silent = silent_;
+      if (held && !over) sleeper.emplace(*this);
     }
     if (!spun) {
       spun = true;
@@ -240,29 +263,21 @@ long EpollSet::wait(epoll_event* events, int most, Deadline deadline, const sigs
           [] { return false; });
       continue;
     }
-    if (passed(deadline)) return 0;
+    if (over) return 0;
     if (!held) {
       held.emplace();
       continue;  // what came since, before the signals
     }
-    timespec time{};
     Deadline until = deadline;
     if (silent) {
       until = std::min(until, Clock::now() + nap);
       nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
     }
-    const auto left = std::max(until - Clock::now(), Clock::duration::zero());
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-    time = {seconds.count(), std::chrono::nanoseconds(left - seconds).count()};
-    waiters_.fetch_add(1, std::memory_order_relaxed);
-    {
-      const NotCancelled::Pause pause(NotCancelled::callers_state());
-      given = epoll_pwait2(set_.get(), events, most, until == kNoDeadline ? nullptr : &time,
-                           signals != nullptr ? signals : &held->before());
-    }
-    const int error = errno;
-    waiters_.fetch_sub(1, std::memory_order_relaxed);
-    if (given < 0) return -error;
+    const timespec time = time_left(until);
+    const Call::Sleep sleep;
+    given = epoll_pwait2(set_.get(), events, most, until == kNoDeadline ? nullptr : &time,
+                         signals != nullptr ? signals : &held->before());
+    if (given < 0) return -errno;
     looked_at_kernel = true;
   }
 }
@@ -271,13 +286,11 @@ unsigned EpollSet::mask(bool prepare) {
   {
     const std::lock_guard lock(mutex_);
     silent_ = false;
-    for (Entry* entry : hot_)
-      if (look(*entry, prepare, false) != 0) {
-        entry->hot = true;
-        return POLLIN | POLLRDNORM;
-      } else {
-        entry->hot = true;  // it stays in the list
-      }
+    for (Entry* entry : hot_) {
+      const bool ready = look(*entry, prepare, false) != 0;
+      entry->hot = true;  // it stays in the list
+      if (ready) return POLLIN | POLLRDNORM;
+    }
   }
   pollfd entry{set_.get(), POLLIN, 0};
   return poll(&entry, 1, 0) > 0 ? POLLIN | POLLRDNORM : 0;

@@ -3,7 +3,6 @@
 
 #include <sys/epoll.h>
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -55,6 +54,8 @@ class EpollSet final : public Pollable {
   using Key = std::pair<int, const Pollable*>;
   using Entries = std::map<Key, std::unique_ptr<Entry>>;
 
+  class Sleeper;
+
   bool is_mark(std::uint64_t data) const;
   Entries::iterator erase(Entries::iterator entry);
   void heat(Entry& entry);
@@ -69,9 +70,9 @@ class EpollSet final : public Pollable {
   const std::uint64_t marks_begin_;
   const Fd set_;   // the same set, once more
   const Fd news_;  // wakes who waits when an entry was added or changed
-  std::atomic<int> waiters_{0};
 
   std::mutex mutex_;  // all below
+  int waiters_ = 0;   // who sleeps, or is about to
   Entries entries_;
   std::unordered_map<std::uint64_t, Entry*> marks_;
   std::uint64_t next_mark_;

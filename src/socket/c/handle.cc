@@ -1,6 +1,5 @@
 #include "socket/c/handle.h"
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -19,8 +18,6 @@ namespace {
 
 constexpr short kAllEvents =
     POLLIN | POLLPRI | POLLOUT | POLLRDHUP | POLLRDNORM | POLLWRNORM | POLLRDBAND | POLLWRBAND;
-
-int result_of(int result) { return result < 0 ? -errno : result; }
 
 std::chrono::microseconds timeout_of(int socket, int option) {
   timeval time{};
@@ -42,22 +39,24 @@ void set_option(int socket, int level, int option, int value) {
   check(setsockopt(socket, level, option, &value, sizeof value), "setsockopt");
 }
 
-Fd again(int fd) { return Fd(check(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD_CLOEXEC)")); }
-
 }  // namespace
 
 Handle::Handle(Fd socket, int number, bool nonblocking)
     : socket_(std::move(socket)), nonblocking_(nonblocking), number_(number) {
-  send_timeout = timeout_of(socket_.get(), SO_SNDTIMEO);
-  receive_timeout = timeout_of(socket_.get(), SO_RCVTIMEO);
+  read_timeouts();
 }
 
 Handle::~Handle() {
-  if (made_here_) return;
+  if (made_here()) return;
   // The threads and connections are the parent's.
   static_cast<void>(connecting_.release());
   static_cast<void>(listening_.release());
   static_cast<void>(connection_.release());
+}
+
+void Handle::read_timeouts() {
+  send_timeout_.store(timeout_of(socket(), SO_SNDTIMEO), std::memory_order_relaxed);
+  receive_timeout_.store(timeout_of(socket(), SO_RCVTIMEO), std::memory_order_relaxed);
 }
 
 int Handle::fd() {
@@ -92,6 +91,11 @@ Handle::Watch Handle::watch() const {
 Handle::Watch Handle::wanted_watch() {
   const std::lock_guard lock(mutex_);
   return wanted_watch_;
+}
+
+void Handle::want_watch(int Watch::*option, int value) {
+  const std::lock_guard lock(mutex_);
+  if (connecting_ != nullptr) wanted_watch_.*option = value;
 }
 
 void Handle::set_watch(const Watch& watch) const {
@@ -148,7 +152,8 @@ void Handle::settle() {
       error_ = done->error();
       error_text_ = done->text();
       const sockaddr nobody{AF_UNSPEC, {}};
-      ::connect(socket(), &nobody, sizeof nobody);  // so that it can be tried again
+      // So that it can be tried again; if that fails, so will the next connect().
+      static_cast<void>(::connect(socket(), &nobody, sizeof nobody));
       watch_fd(socket(), EPOLLIN);
       break;
     }
@@ -167,7 +172,7 @@ int Handle::handshake_error() {
   return -tell_error();
 }
 
-int Handle::bind(const sockaddr* address, socklen_t bytes) {
+int Handle::bind(const sockaddr* address, socklen_t bytes) const {
   return result_of(::bind(socket(), address, bytes));
 }
 
@@ -180,7 +185,7 @@ int Handle::listen(int backlog) {
     return 0;
   }
   if (listening_ != nullptr) unwatch_fd(socket());  // of the shutdown
-  auto core = std::make_unique<ListenerCore>(again(socket()), resolve_settings({}, {}));
+  auto core = std::make_unique<ListenerCore>(one_more(socket()), resolve_settings({}, {}));
   listening_ = std::make_unique<Listening>(std::move(core), backlog);
   watch_fd(listening_->fd(), EPOLLIN);
   return 0;
@@ -212,7 +217,7 @@ int Handle::connect(const sockaddr* address, socklen_t bytes) {
     return -EINPROGRESS;  // refused already, which the kernel's socket tells
   }
   wanted_watch_ = watch();
-  connecting_ = std::make_unique<Connecting>(again(socket()), resolve_settings({}, {}));
+  connecting_ = std::make_unique<Connecting>(one_more(socket()), resolve_settings({}, {}));
   watch_fd(connecting_->fd(), EPOLLIN);
   return -EINPROGRESS;
 }

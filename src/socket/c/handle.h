@@ -10,8 +10,8 @@
 #include <mutex>
 #include <string>
 
+#include "base/clock.h"
 #include "base/fd.h"
-#include "base/fork.h"
 #include "base/settings.h"
 #include "socket/c/connecting.h"
 #include "socket/c/listening.h"
@@ -34,7 +34,7 @@ class Handle final : public Pollable {
 
   // The connection; null unless connected.
   StreamEnd* connection();
-  int bind(const sockaddr* address, socklen_t bytes);
+  int bind(const sockaddr* address, socklen_t bytes) const;
   int listen(int backlog);
   // -EINPROGRESS if it has begun.
   int connect(const sockaddr* address, socklen_t bytes);
@@ -60,8 +60,9 @@ class Handle final : public Pollable {
     int count = 0;
   };
   Watch watch() const;
-  // While connecting(), when leat's own is in force.
+  // While connecting(), when leat's own is in force: what the program wants after that.
   Watch wanted_watch();
+  void want_watch(int Watch::*option, int value);
   void set_watch(const Watch& watch) const;
 
   unsigned mask(bool prepare) override;
@@ -76,27 +77,37 @@ class Handle final : public Pollable {
   // The kernel's socket, for options, names, and calls on what is not connected.
   int socket() const { return socket_.get(); }
   bool connecting();
-  bool made_here() const { return static_cast<bool>(made_here_); }
   // SO_LINGER, when the last descriptor is closed.
   void before_last_close();
 
   bool nonblocking() const { return nonblocking_.load(std::memory_order_relaxed); }
   void set_nonblocking(bool on) { nonblocking_.store(on, std::memory_order_relaxed); }
   // TCP_NODELAY as the program set it; what leat sends goes at once.
-  std::atomic<int> no_delay{0};
-  // SO_SNDTIMEO and SO_RCVTIMEO; negative: none.
-  std::atomic<std::chrono::microseconds> send_timeout{std::chrono::microseconds(-1)};
-  std::atomic<std::chrono::microseconds> receive_timeout{std::chrono::microseconds(-1)};
+  int no_delay() const { return no_delay_.load(std::memory_order_relaxed); }
+  void set_no_delay(int on) { no_delay_.store(on, std::memory_order_relaxed); }
+  // Of a call that begins now, by SO_SNDTIMEO and SO_RCVTIMEO.
+  Deadline send_deadline() const { return deadline_of(send_timeout_); }
+  Deadline receive_deadline() const { return deadline_of(receive_timeout_); }
+  // The program has set one: as the kernel has it, which rounds.
+  void read_timeouts();
 
  private:
+  // Negative: none. Relaxed, as all of the program's settings: each stands for itself.
+  using Timeout = std::atomic<std::chrono::microseconds>;
+  static Deadline deadline_of(const Timeout& timeout) {
+    const auto time = timeout.load(std::memory_order_relaxed);
+    return time.count() < 0 ? kNoDeadline : deadline_after(time);
+  }
   void watch_fd(int fd, unsigned events) const;
   void unwatch_fd(int fd) const;
   void settle();
   int tell_error();
 
-  const MadeHere made_here_;
   const Fd socket_;
   std::atomic<bool> nonblocking_;
+  std::atomic<int> no_delay_{0};
+  Timeout send_timeout_;
+  Timeout receive_timeout_;
   std::atomic<std::chrono::microseconds> spin_{std::chrono::microseconds(0)};
 
   // Set once, read without the lock.

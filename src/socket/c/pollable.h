@@ -4,12 +4,17 @@
 #include <chrono>
 #include <cstdint>
 
+#include "base/fork.h"
+
 namespace leat::detail::c {
 
 // Any thread. No call blocks.
 class Pollable {
  public:
   virtual ~Pollable() = default;
+
+  // False in a forked child of the process that made it.
+  bool made_here() const { return static_cast<bool>(made_here_); }
 
   // POLLIN and so on. With `prepare` fd() becomes readable when there is more.
   virtual unsigned mask(bool prepare) = 0;
@@ -24,6 +29,9 @@ class Pollable {
   virtual void drain() = 0;
   // Grows with each event that wakes an edge-triggered waiter, as far as mask() and drain() saw.
   virtual std::uint64_t edges() = 0;
+
+ private:
+  const MadeHere made_here_;
 };
 
 }  // namespace leat::detail::c

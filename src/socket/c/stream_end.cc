@@ -6,12 +6,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "base/log.h"
+#include "conn/wire.h"
 
 namespace leat::detail::c {
 namespace {
@@ -33,16 +34,13 @@ bool natively_readable(int fd) {
   return poll(&entry, 1, 0) > 0;
 }
 
-// The end of a process closes one after the other: the transport may see it before the lifeline
-// does.
-constexpr auto kEndInterval = std::chrono::milliseconds(50);
+// A close says in this context, before the end, how many bytes it has had of the peer (8). TCP
+// answers what came after those, and what will come, by a reset.
+constexpr unsigned kClosingContext = 1;
 
-void wait_for_end(int lifeline) {
-  const Deadline deadline = deadline_after(kEndInterval);
-  pollfd entry{lifeline, POLLRDHUP, 0};
-  while (poll(&entry, 1, poll_timeout_ms(deadline)) < 0 && errno == EINTR && !passed(deadline)) {
-  }
-}
+// The end of a process closes one after the other: the transport may see it before the lifeline
+// does. A lifeline that is silent for so long will not end: the device has failed.
+constexpr auto kLifelinePatience = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -73,8 +71,7 @@ StreamEnd::~StreamEnd() {
   }
   if (reset && !flag(kPeerGone)) core_->reset();
   if (!reset) end_at_once();
-  current_.release();
-  waiting_.clear();
+  arrivals_.clear();
   ChannelCore::orphan(core_);
 }
 
@@ -82,6 +79,9 @@ StreamEnd::~StreamEnd() {
 void StreamEnd::end_at_once() {
   constexpr int kTries = 3;  // a flush is asked for first, and over then
   try {
+    std::array<std::byte, sizeof(std::uint64_t)> statement{};
+    WireWriter(statement).number(taken_bytes_);
+    if (!flag(kWriteShut)) static_cast<void>(core_->try_send(statement, kClosingContext));
     for (int i = 0; i < kTries && core_->try_shutdown(); ++i)
       if (core_->try_flush()) break;
   } catch (const Error&) {
@@ -100,18 +100,21 @@ void StreamEnd::raise(unsigned flags) {
 void StreamEnd::keep(Message message) {
   if (!message) {
     receive_over_ = true;
-    if (!flag(kEnded)) raise(kEnded);
+    if (!flag(kEnded)) raise(kEnded | hear_closing_statement());
     kick();
     return;
   }
   edges_.fetch_add(1, std::memory_order_relaxed);
-  if (message.size() == 0) return;
-  if (!current_ && waiting_.empty()) {
-    current_ = std::move(message);
-    taken_ = 0;
-  } else {
-    waiting_.push_back(std::move(message));
-  }
+  arrivals_.add(std::move(message));
+}
+
+// What the end means besides.
+unsigned StreamEnd::hear_closing_statement() {
+  const auto statement = core_->glance(kClosingContext);
+  if (!statement || statement->size() != sizeof(std::uint64_t)) return 0;
+  if (WireReader(statement->bytes()).number<std::uint64_t>() == sent_bytes_.get()) return kPeerGone;
+  error_.store(EPIPE, std::memory_order_release);  // as TCP that has had the end
+  return kPeerGone | kReset;
 }
 
 // Takes in what comes next. False: nothing now, or no more.
@@ -123,76 +126,46 @@ bool StreamEnd::next() {
     keep(std::move(*message));
     return true;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kPeerDied) throw;
+    transport_failed(error);
     receive_over_ = true;
-    peer_gone(error.system_errno());
     return false;
   }
 }
 
-// Whether current_ has bytes.
+// Whether there are bytes.
 bool StreamEnd::pull() {
-  if (current_) return true;
-  if (!waiting_.empty()) {
-    current_ = std::move(waiting_.front());
-    taken_ = 0;
-    waiting_.pop_front();
-    return true;
+  while (arrivals_.empty() && next()) {
   }
-  while (!current_ && next()) {
+  return !arrivals_.empty();
+}
+
+void StreamEnd::pull_all() {
+  while (!arrivals_.full() && next()) {
   }
-  return static_cast<bool>(current_);
 }
 
 std::size_t StreamEnd::take(Buffers& to, bool peek, bool discard) {
   const std::lock_guard lock(receive_mutex_);
-  std::size_t total = 0;
   if (peek) {
-    // Beyond the message that is being read.
-    std::size_t here = current_ ? current_.size() - taken_ : 0;
-    for (const Message& message : waiting_) here += message.size();
-    while (here < to.left() && next()) {
-      here = current_ ? current_.size() - taken_ : 0;
-      for (const Message& message : waiting_) here += message.size();
+    while (arrivals_.bytes() < to.left() && !arrivals_.full() && next()) {
     }
-    const auto copy = [&](std::span<const std::byte> bytes) {
-      while (!bytes.empty() && to.left() != 0) {
-        const std::size_t part = std::min(bytes.size(), to.front().size());
-        if (!discard) std::memcpy(to.front().data(), bytes.data(), part);
-        to.advance(part);
-        bytes = bytes.subspan(part);
-        total += part;
-      }
-    };
-    if (current_) copy(current_.bytes().subspan(taken_));
-    for (const Message& message : waiting_) copy(message.bytes());
-    return total;
+    return arrivals_.peek(to, discard);
   }
-  while (to.left() != 0 && pull()) {
-    const auto bytes = current_.bytes().subspan(taken_);
-    const std::size_t part = std::min(bytes.size(), to.front().size());
-    if (!discard) std::memcpy(to.front().data(), bytes.data(), part);
-    to.advance(part);
-    taken_ += part;
-    total += part;
-    if (taken_ == current_.size()) current_.release();
-  }
+  std::size_t total = 0;
+  while (to.left() != 0 && pull()) total += arrivals_.take(to, discard);
+  taken_bytes_ += total;
   return total;
 }
 
 std::size_t StreamEnd::readable_bytes() {
   const std::lock_guard lock(receive_mutex_);
-  while (next()) {
-  }
-  std::size_t total = current_ ? current_.size() - taken_ : 0;
-  for (const Message& message : waiting_) total += message.size();
-  return total;
+  pull_all();
+  return arrivals_.bytes();
 }
 
 void StreamEnd::drain() {
   const std::lock_guard lock(receive_mutex_);
-  while (next()) {
-  }
+  pull_all();
   prepare();
 }
 
@@ -202,8 +175,8 @@ void StreamEnd::kick() {
 
 // fd() becomes readable by what comes next; it stays so while there is something.
 void StreamEnd::prepare() {
-  if (flag(kEnded | kPeerGone | kReadShut)) return kick();
-  if (prepared_ && !natively_readable(core_->fd())) return;
+  if (flag(kEnded | kPeerGone | kReadShut) || arrivals_.full()) return kick();
+  if (receive_over_ || (prepared_ && !natively_readable(core_->fd()))) return;
   prepared_ = false;
   try {
     auto message = core_->try_receive(0);
@@ -214,15 +187,14 @@ void StreamEnd::prepare() {
     kicked_ = false;  // that took it back
     prepared_ = true;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kPeerDied) throw;
+    transport_failed(error);
     receive_over_ = true;
-    peer_gone(error.system_errno());
   }
-  if (current_ || !waiting_.empty() || flag(kPeerGone)) kick();
+  if (!arrivals_.empty() || flag(kPeerGone)) kick();
 }
 
 int StreamEnd::receive_state() {
-  if (flag(kEnded) && !flag(kPeerGone)) look_at_lifeline();
+  if (flag(kEnded | kFailed)) look_at_lifeline();
   const std::lock_guard lock(receive_mutex_);
   if (pull()) return 0;
   if (flag(kEnded)) return 1;
@@ -235,30 +207,45 @@ int StreamEnd::receive_state() {
 
 // --- the peer's end
 
-void StreamEnd::look_at_lifeline() {
-  if (!flag(kPeerGone) && core_->lifeline_ended()) peer_gone();
+// The transport has found the peer gone. Whether by an end or by a reset the lifeline tells, at
+// once or soon. Anything else is the call's failure. With the lock of that side.
+void StreamEnd::transport_failed(const Error& error) {
+  if (error.code() != ErrorCode::kPeerDied) throw error;
+  if (!flag(kFailed)) {
+    failure_.store(error.system_errno(), std::memory_order_relaxed);
+    failure_deadline_.store(deadline_after(kLifelinePatience), std::memory_order_relaxed);
+    // Release: who sees the flag sees those.
+    flags_.fetch_or(kFailed, std::memory_order_acq_rel);
+  }
+  look_at_lifeline();
 }
 
-// Its end was seen, on the lifeline or by the transport.
-void StreamEnd::peer_gone(int known_error) {
+void StreamEnd::look_at_lifeline() {
+  if (flag(kPeerGone)) return;
+  if (core_->lifeline_ended()) return peer_gone();
+  if (flag(kFailed) && passed(failure_deadline_.load(std::memory_order_relaxed))) peer_gone();
+}
+
+// By the lifeline's end, or without it by the transport's.
+void StreamEnd::peer_gone() {
+  const std::lock_guard lock(end_mutex_);
   if (flag(kPeerGone)) return;
   const int socket = core_->connection().stream->fd();
-  if (known_error != 0) wait_for_end(socket);
   int error = 0;
   socklen_t bytes = sizeof error;
   tcp_info info{};
   socklen_t info_bytes = sizeof info;
   const bool known = getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
                      getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) == 0;
-  const bool reset = !known || error != 0 || info.tcpi_state == TCP_CLOSE ||
-                     (known_error != 0 && !core_->lifeline_ended());
-  if (!reset && flag(kEnded)) {
+  const bool reset =
+      !known || error != 0 || info.tcpi_state == TCP_CLOSE || !core_->lifeline_ended();
+  if (!reset) {
+    if (!flag(kEnded)) return raise(kPeerGone);
     // No news for who waits: the end came before.
     flags_.fetch_or(kPeerGone, std::memory_order_acq_rel);
     return;
   }
-  if (!reset) return raise(kPeerGone);
-  if (error == 0) error = known_error != 0 ? known_error : ECONNRESET;
+  if (error == 0) error = flag(kFailed) ? failure_.load(std::memory_order_relaxed) : ECONNRESET;
   // TCP that had the end before calls a reset so.
   if (flag(kEnded) && error == ECONNRESET) error = EPIPE;
   if (!flag(kReset)) error_.store(error, std::memory_order_release);
@@ -267,16 +254,17 @@ void StreamEnd::peer_gone(int known_error) {
 
 // --- sending
 
-int StreamEnd::send_state() {
+int StreamEnd::send_state(bool begun) {
   // Whether the peer has ended shows where it is received.
   if (!flag(kPeerGone)) {
     if (!flag(kEnded)) {
       const std::unique_lock lock(receive_mutex_, std::try_to_lock);
       if (lock) next();
     }
-    if (flag(kEnded)) look_at_lifeline();
+    if (flag(kEnded | kFailed)) look_at_lifeline();
   }
-  if (const int error = take_error(); error != 0) return -error;
+  if (const int error = begun ? error_.load(std::memory_order_acquire) : take_error(); error != 0)
+    return -error;
   if (flag(kWriteShut | kReset)) return -EPIPE;
   if (!flag(kPeerGone)) return 0;
   // TCP takes this, is told by a reset that nobody is there, and refuses what follows.
@@ -303,7 +291,7 @@ std::size_t StreamEnd::put(Buffers& from) {
 std::size_t StreamEnd::put_some(Buffers& from) {
   std::size_t total = 0;
   try {
-    while (from.left() != 0 && !flag(kWriteShut)) {
+    while (from.left() != 0 && !flag(kWriteShut | kFailed)) {
       std::size_t part = std::min(part_bytes_, from.front().size());
       if (whole_parts_ && refused_bytes_ != 0) part = std::min(part, refused_bytes_);
       while (!core_->offer(from.front().first(part))) {
@@ -319,11 +307,11 @@ std::size_t StreamEnd::put_some(Buffers& from) {
       refused_bytes_ = 0;
       from.advance(part);
       total += part;
+      sent_bytes_.add(part);
     }
     if (keeps_output_ && !core_->try_flush()) full_ = true;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kPeerDied) throw;
-    peer_gone(error.system_errno());
+    transport_failed(error);
   }
   return total;
 }
@@ -340,6 +328,7 @@ bool StreamEnd::flushed() {
 
 bool StreamEnd::room() {
   const std::lock_guard lock(send_mutex_);
+  if (flag(kFailed)) return flag(kPeerGone);
   const bool was_full = full_;
   try {
     if (probes_room_) {
@@ -348,9 +337,8 @@ bool StreamEnd::room() {
       full_ = keeps_output_ && !core_->try_flush();
     }
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kPeerDied) throw;
-    peer_gone(error.system_errno());
-    return true;
+    transport_failed(error);
+    return flag(kPeerGone);
   }
   if (was_full && !full_) edges_.fetch_add(1, std::memory_order_relaxed);
   return !full_;
@@ -371,7 +359,7 @@ void StreamEnd::shutdown(int how) {
 }
 
 void StreamEnd::dissolve() {
-  const std::scoped_lock lock(receive_mutex_, send_mutex_);
+  const std::scoped_lock lock(receive_mutex_, send_mutex_, end_mutex_);
   if (flag(kPeerGone)) return;
   core_->reset();
   receive_over_ = true;
@@ -408,13 +396,12 @@ unsigned StreamEnd::mask(bool closely) {
     if (!readable && closely) {
       prepare();
       readable = pull();
-    } else if (readable && waiting_.empty()) {
-      next();  // the end shows though bytes before it are unread
     }
-    while (closely && readable && next()) {
-    }
+    // The end shows though bytes before it are unread.
+    if (readable && closely) pull_all();
+    if (readable && !closely && !arrivals_.full()) next();
   }
-  if (closely || flag(kEnded)) look_at_lifeline();
+  if (closely || flag(kEnded | kFailed)) look_at_lifeline();
   if (flag(kWriteShut)) {
     const std::lock_guard lock(send_mutex_);
     try_to_end();
@@ -432,9 +419,9 @@ unsigned StreamEnd::mask(bool closely) {
 
 bool StreamEnd::waits_silently(unsigned events) {
   if ((events & (POLLOUT | POLLWRNORM)) != 0) return true;
-  if (flag(kEnded) && !flag(kPeerGone)) return true;
+  if (flag(kEnded | kFailed) && !flag(kPeerGone)) return true;
   const std::scoped_lock lock(receive_mutex_, send_mutex_);
-  return end_wanted_ || core_->receives_silently();
+  return end_wanted_ || (keeps_output_ && full_) || arrivals_.full() || core_->receives_silently();
 }
 
 }  // namespace leat::detail::c

@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 
-#include "leat/channel.h"
+#include "base/clock.h"
+#include "base/counter.h"
+#include "leat/error.h"
+#include "socket/c/arrivals.h"
 #include "socket/c/buffers.h"
 #include "socket/channel_core.h"
 
@@ -20,7 +22,8 @@ namespace leat::detail::c {
 //
 // The stream is the bytes of the messages of context 0. The kernel's connection beside, the
 // lifeline, tells a reset from an end: the peer resets it with its own, and the kernel ends it in
-// order when the peer's process ends, as it does with TCP.
+// order when the peer's process ends, as it does with TCP. A close also says, in context 1, how
+// much of our bytes it has had.
 class StreamEnd {
  public:
   explicit StreamEnd(std::unique_ptr<ChannelCore> core);
@@ -37,8 +40,9 @@ class StreamEnd {
   std::size_t put(Buffers& from);
   // Nothing that was put waits for a further call to be sent.
   bool flushed();
-  // Before put(): 0, -errno, or 1 if the bytes are to be dropped, because TCP would take them.
-  int send_state();
+  // Before put(): 0, -errno, or 1 if the bytes are to be dropped, because TCP would take them. A
+  // call that has `begun` to put something returns that, and leaves the error for the next.
+  int send_state(bool begun);
 
   // What poll() says. `closely`: also of the lifeline and behind bytes that are unread; and fd()
   // becomes readable by what comes next.
@@ -71,19 +75,29 @@ class StreamEnd {
   ChannelCore& core() { return *core_; }
 
  private:
-  enum Flag : unsigned { kWriteShut = 1, kReadShut = 2, kEnded = 4, kPeerGone = 8, kReset = 16 };
+  enum Flag : unsigned {
+    kWriteShut = 1,
+    kReadShut = 2,
+    kEnded = 4,   // the stream's end has come
+    kFailed = 8,  // the transport found the peer gone; kPeerGone follows
+    kPeerGone = 16,
+    kReset = 32
+  };
 
   bool flag(unsigned flags) const { return (flags_.load(std::memory_order_acquire) & flags) != 0; }
   void raise(unsigned flags);
   void end_at_once();
   std::size_t put_some(Buffers& from);
-  bool pull();
   bool next();
+  bool pull();
+  void pull_all();
   void prepare();
   void kick();
   void keep(Message message);
+  unsigned hear_closing_statement();
+  void transport_failed(const Error& error);
   void look_at_lifeline();
-  void peer_gone(int known_error = 0);
+  void peer_gone();
   bool room();
   void try_to_end();
 
@@ -100,18 +114,23 @@ class StreamEnd {
   std::atomic<bool> abort_{false};
 
   std::mutex receive_mutex_;
-  Message current_;
-  std::size_t taken_ = 0;        // bytes of current_ that the program has
-  std::deque<Message> waiting_;  // after current_
-  bool receive_over_ = false;    // the transport has no more
+  Arrivals arrivals_;
+  std::uint64_t taken_bytes_ = 0;  // by the program
+  bool receive_over_ = false;      // the transport has no more
   bool prepared_ = false;
   bool kicked_ = false;
 
   std::mutex send_mutex_;
+  Counter sent_bytes_;  // read also by who receives the peer's last word
   bool full_ = false;
   std::chrono::steady_clock::time_point full_since_;
   std::size_t refused_bytes_ = 0;  // the part that whole_parts_ is about
   bool end_wanted_ = false;
+
+  // Before kFailed.
+  std::atomic<int> failure_{0};
+  std::atomic<Deadline> failure_deadline_{kNoDeadline};
+  std::mutex end_mutex_;  // within the others: one thread draws the consequences
 };
 
 }  // namespace leat::detail::c

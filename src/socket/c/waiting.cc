@@ -124,14 +124,15 @@ bool handlers_restart() {
 
 }  // namespace
 
+timespec time_left(Deadline deadline) {
+  const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+  return {seconds.count(), std::chrono::nanoseconds(left - seconds).count()};
+}
+
 int sleep_in_kernel(std::span<pollfd> fds, Deadline deadline, const sigset_t& signals) {
-  timespec time{};
-  if (deadline != kNoDeadline) {
-    const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-    time = {seconds.count(), std::chrono::nanoseconds(left - seconds).count()};
-  }
-  const NotCancelled::Pause pause(NotCancelled::callers_state());
+  const timespec time = time_left(deadline);
+  const Call::Sleep sleep;
   const int ready =
       ppoll(fds.data(), fds.size(), deadline == kNoDeadline ? nullptr : &time, &signals);
   return ready < 0 ? -errno : ready;

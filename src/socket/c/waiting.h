@@ -4,8 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 
-#include <chrono>
-#include <memory>
+#include <ctime>
 #include <span>
 
 #include "base/clock.h"
@@ -22,8 +21,8 @@ long poll_all(std::span<pollfd> fds, std::span<Pollable* const> objects, Deadlin
 // -EINTR. A signal handler with SA_RESTART is no reason to return, unless there is a deadline.
 int wait_for(Handle& handle, unsigned events, Deadline deadline);
 
-// The deadline of a call that begins now; negative: none.
-inline Deadline deadline_of(std::chrono::microseconds timeout) { return deadline_after(timeout); }
+// What is left until then, at least 0.
+timespec time_left(Deadline deadline);
 
 // ppoll(2) where the thread may be cancelled, if its owner allows that, and gets the signals that
 // `signals` lets through. -errno.

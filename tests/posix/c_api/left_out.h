@@ -24,7 +24,6 @@ inline const std::map<std::string, std::string>& left_out_of_c_api() {
       {"option.kinds", "fstat says that a handle is no socket"},
       {"call.bad_arguments", "lseek and pread say that a handle is no socket"},
       {"fault.killed_with_unread_data", "is an end in order: only a close knows of unread bytes"},
-      {"fault.send_to_closed", "a send between the stream's end and the close is told by the next"},
       {"fault.number_used_again", "a connection has further descriptors, so others are free next"},
       {"descriptor.dup", "no dup and dup2; c_api_test has F_DUPFD"},
       {"descriptor.lowest_number", "as fault.number_used_again"},

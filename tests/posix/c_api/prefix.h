@@ -53,24 +53,17 @@
 #define ppoll(...) leat_ppoll(__VA_ARGS__)
 #define select(...) leat_select(__VA_ARGS__)
 #define pselect(...) leat_pselect(__VA_ARGS__)
+#define epoll_create(...) leat_epoll_create(__VA_ARGS__)
 #define epoll_create1(...) leat_epoll_create1(__VA_ARGS__)
 #define epoll_ctl(...) leat_epoll_ctl(__VA_ARGS__)
 #define epoll_wait(...) leat_epoll_wait(__VA_ARGS__)
 #define epoll_pwait(...) leat_epoll_pwait(__VA_ARGS__)
+#define epoll_pwait2(...) leat_epoll_pwait2(__VA_ARGS__)
 #define setsockopt(...) leat_setsockopt(__VA_ARGS__)
 #define getsockopt(...) leat_getsockopt(__VA_ARGS__)
 #define getsockname(...) leat_getsockname(__VA_ARGS__)
 #define getpeername(...) leat_getpeername(__VA_ARGS__)
 #define fcntl(...) leat_fcntl(__VA_ARGS__)
 #define ioctl(...) leat_ioctl(__VA_ARGS__)
-// Not calls of leat/c.h, but what a program writes instead.
+// Not a call of leat/c.h, but what a program writes instead.
 #define dup(fd) leat_fcntl(fd, F_DUPFD, 0)
-#define epoll_create(size) ((size) > 0 ? leat_epoll_create1(0) : (errno = EINVAL, -1))
-#define epoll_pwait2(...) epoll_wait_for_time(__VA_ARGS__)
-
-inline int epoll_wait_for_time(int set, epoll_event* events, int most, const timespec* time,
-                               const sigset_t* signals) {
-  const int milliseconds =
-      time == nullptr ? -1 : static_cast<int>(time->tv_sec * 1000 + time->tv_nsec / 1'000'000);
-  return leat_epoll_pwait(set, events, most, milliseconds, signals);
-}
