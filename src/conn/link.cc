@@ -131,20 +131,20 @@ Link connect_link(Fd socket, const Settings& settings, const Prepare& prepare) {
 }
 
 Link accept_link(Fd socket, const Settings& settings, const Prepare& prepare,
-                 const std::function<void(Stream*)>& on_stream) {
+                 const HandshakeNews& news) {
   const Deadline deadline = deadline_after(settings.handshake_timeout);
   Link link;
   TlsStream* tls = nullptr;
   bool in_tls_handshake = false;
-  StreamNotice notice{on_stream};
+  StreamNotice notice{news.on_stream};
   try {
     const DeviceList devices(settings.device);
     check_choice(settings, devices);
     const int fd = socket.get();
     link.peer_address = peer_address(fd);
     link.local_address = local_address(fd);
-    const Negotiation side{link,     settings,       devices,      prepare,
-                           deadline, local_host(fd), peer_host(fd)};
+    const Negotiation side{link,     settings,       devices,       prepare,
+                           deadline, local_host(fd), peer_host(fd), news.on_last_word};
     NewStream made = make_stream(std::move(socket), tls_context(settings, TlsRole::kPassive));
     link.stream = std::move(made.stream);
     tls = made.tls;

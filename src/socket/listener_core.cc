@@ -37,8 +37,10 @@ ListenerCore::ListenerCore(Fd socket, const Settings& settings)
 ListenerCore::~ListenerCore() {
   if (!made_here_) {
     // The handshakes and their threads are the parent's; freeing a connection would end it.
-    for (auto& core : ready_) static_cast<void>(core.release());
-    for (Handshake& handshake : handshakes_) static_cast<void>(handshake.thread.release());
+    for (Handshake& handshake : handshakes_) {
+      static_cast<void>(handshake.core.release());
+      static_cast<void>(handshake.thread.release());
+    }
     return;
   }
   close();
@@ -75,16 +77,42 @@ std::unique_ptr<ChannelCore> ListenerCore::try_accept() {
   eventfd_t events = 0;
   eventfd_read(done_.get(), &events);
   try {
-    while (handshakes_.size() < kMaxHandshakes && start_handshake()) {
+    while (handshakes_under_way() < kMaxHandshakes && start_handshake()) {
     }
   } catch (const Error&) {
-    if (ready_.empty()) throw;
+    auto core = take_next();
+    if (core == nullptr) throw;
+    return core;
   }
-  if (ready_.empty()) return nullptr;
-  auto core = std::move(ready_.front());
-  ready_.pop_front();
-  if (!ready_.empty()) eventfd_write(done_.get(), 1);
-  return core;
+  return take_next();
+}
+
+// All with the lock.
+
+// Its thread may not have got so far, and needs nothing more of the client.
+bool ListenerCore::Handshake::is_done_for_client() const {
+  if (ended || last_word == LastWord::kNotYet) return false;
+  pollfd entry{stream != nullptr ? stream->fd() : -1, POLLIN, 0};
+  return last_word == LastWord::kHeard || poll(&entry, 1, 0) > 0;
+}
+
+std::size_t ListenerCore::handshakes_under_way() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(handshakes_, [](const Handshake& one) { return !one.ended; }));
+}
+
+// Who had connected before another one knocked comes before that one, as with TCP. Who is slow is
+// overtaken.
+std::unique_ptr<ChannelCore> ListenerCore::take_next() {
+  for (Handshake& handshake : handshakes_) {
+    if (handshake.is_done_for_client()) return nullptr;
+    if (handshake.core == nullptr) continue;
+    auto core = std::move(handshake.core);
+    const auto is_ready = [](const Handshake& one) { return one.core != nullptr; };
+    if (std::ranges::any_of(handshakes_, is_ready)) eventfd_write(done_.get(), 1);
+    return core;
+  }
+  return nullptr;
 }
 
 void ListenerCore::close() noexcept {
@@ -131,8 +159,10 @@ bool ListenerCore::start_handshake() {
 // keep for a thread (OpenSSL its errors) goes with it.
 void ListenerCore::forget_ended_handshakes() {
   handshakes_.remove_if([](Handshake& handshake) {
-    if (handshake.ended) handshake.thread->join();
-    return handshake.ended;
+    if (!handshake.ended) return false;
+    if (handshake.thread != nullptr) handshake.thread->join();
+    handshake.thread.reset();
+    return handshake.core == nullptr;
   });
 }
 
@@ -141,12 +171,18 @@ void ListenerCore::run(Fd socket, Handshake& handshake) noexcept {
   std::string peer = "a newcomer";
   try {
     peer = peer_address(socket.get());  // throws if it has hung up already
-    Connection connection = accept_connection(std::move(socket), settings_, [&](Stream* stream) {
+    const auto on_stream = [&](Stream* stream) {
       const std::lock_guard lock(mutex_);
       handshake.stream = stream;
       handshake.socket = -1;
       if (closed_ && stream != nullptr) stream->abort();
-    });
+    };
+    const auto on_last_word = [&](LastWord word) {
+      const std::lock_guard lock(mutex_);
+      handshake.last_word = word;
+    };
+    Connection connection =
+        accept_connection(std::move(socket), settings_, {on_stream, on_last_word});
     {
       const std::lock_guard lock(mutex_);
       handshake.stream = nullptr;  // nothing blocks any more, and a failure would destroy it
@@ -158,9 +194,7 @@ void ListenerCore::run(Fd socket, Handshake& handshake) noexcept {
   }
   const std::lock_guard lock(mutex_);
   handshake.ended = true;
-  if (core != nullptr && !closed_) {
-    ready_.push_back(std::move(core));
-  }
+  if (!closed_) handshake.core = std::move(core);
   // Also after a failure: the next in the backlog may start now.
   eventfd_write(done_.get(), 1);
   ended_.notify_all();

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "base/fork.h"
 #include "base/settings.h"
 #include "base/uri.h"
+#include "conn/link.h"
 #include "conn/stream.h"
 #include "socket/channel_core.h"
 
@@ -46,11 +46,17 @@ class ListenerCore {
     std::unique_ptr<std::thread> thread;
     Stream* stream = nullptr;  // while it can be aborted
     int socket = -1;           // before there is a stream
-    bool ended = false;        // the thread does nothing more here
+    LastWord last_word = LastWord::kNotYet;
+    bool ended = false;                 // the thread does nothing more here
+    std::unique_ptr<ChannelCore> core;  // then, unless it failed
+
+    bool is_done_for_client() const;
   };
 
   bool start_handshake();
   void forget_ended_handshakes();
+  std::size_t handshakes_under_way() const;
+  std::unique_ptr<ChannelCore> take_next();
   void run(Fd socket, Handshake& handshake) noexcept;
 
   const MadeHere made_here_;
@@ -62,8 +68,7 @@ class ListenerCore {
 
   std::mutex mutex_;  // all below
   std::condition_variable ended_;
-  std::list<Handshake> handshakes_;
-  std::deque<std::unique_ptr<ChannelCore>> ready_;
+  std::list<Handshake> handshakes_;  // as they knocked
   bool closed_ = false;
 };
 

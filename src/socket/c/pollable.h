@@ -31,7 +31,7 @@ class Pollable {
   virtual std::uint64_t edges() = 0;
 
  private:
-  const MadeHere made_here_;
+  const MadeHere made_here_{};
 };
 
 }  // namespace leat::detail::c

@@ -32,7 +32,6 @@ inline const std::map<std::string, std::string>& left_out_of_c_api() {
       {"descriptor.close_range", "closes what leat needs; leat_close closes handles"},
       {"descriptor.close_from", "as close_range"},
       {"descriptor.close_strangers", "as close_range"},
-      {"poll.several", "connections made at the same time may be accepted in another order"},
       {"exhaustion.", "a connection takes about ten descriptors; c_api_test has EMFILE"},
       {"connect.late_and_fork", "as process"},
       {"connect.dissolved_and_again", "a handle has one connection in its life"},
