@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   const int socket = leat_connect_uri(argv[1]);
   if (socket < 0) return fail("cannot connect");
   for (size_t sent = 0; sent < bytes;) {
-    const ssize_t count = leat_send(socket, text + sent, bytes - sent, 0);
+    const ssize_t count = leat_send(socket, text + sent, bytes - sent, MSG_NOSIGNAL);
     if (count < 0) return fail("cannot send");
     sent += (size_t)count;
   }

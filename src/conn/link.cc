@@ -65,6 +65,36 @@ void warn_if_in_clear(const Negotiation& side) {
            "make them. Set tls_psk_file on both sides; openssl rand -hex 32 makes a key.");
 }
 
+// What the active side brings to its handshake.
+struct Greeting {
+  const Settings& settings;
+  const DeviceList& devices;
+  const Prepare& prepare;
+  const Deadline deadline;
+};
+
+// The active side's handshake over a connected TCP socket; `peer` is for errors.
+Link greet(Fd socket, const std::string& peer, const Greeting& how,
+           std::unique_ptr<TlsContext> context) {
+  Link link;
+  link.active = true;
+  try {
+    const int fd = socket.get();
+    link.peer_address = peer_address(fd);
+    link.local_address = local_address(fd);
+    const Negotiation side{link,         how.settings,   how.devices,  how.prepare,
+                           how.deadline, local_host(fd), peer_host(fd)};
+    NewStream made = make_stream(std::move(socket), std::move(context));
+    link.stream = std::move(made.stream);
+    if (made.tls != nullptr) made.tls->handshake(how.deadline);
+    warn_if_in_clear(side);
+    negotiate_active(side);
+  } catch (const Error& error) {
+    throw in_context("connecting to " + peer, error);
+  }
+  return link;
+}
+
 }  // namespace
 
 QueueDepths queue_depths(const Device& device, const std::string& transport) {
@@ -86,40 +116,35 @@ Link connect_link(const Uri& uri, const Settings& settings, const Prepare& prepa
   auto context = tls_context(settings, TlsRole::kActive);
   const Deadline deadline = deadline_after(settings.connect_timeout);
   Fd socket = connect_tcp(uri, deadline, settings.connect_retry);
-  Link link;
-  link.active = true;
-  try {
-    const int fd = socket.get();
-    link.peer_address = peer_address(fd);
-    link.local_address = local_address(fd);
-    const Negotiation side{link,     settings,       devices,      prepare,
-                           deadline, local_host(fd), peer_host(fd)};
-    NewStream made = make_stream(std::move(socket), std::move(context));
-    link.stream = std::move(made.stream);
-    if (made.tls != nullptr) made.tls->handshake(deadline);
-    warn_if_in_clear(side);
-    negotiate_active(side);
-  } catch (const Error& error) {
-    throw in_context("connecting to " + host_and_port(uri.host, uri.port), error);
-  }
-  return link;
+  return greet(std::move(socket), host_and_port(uri.host, uri.port),
+               {settings, devices, prepare, deadline}, std::move(context));
+}
+
+Link connect_link(Fd socket, const Settings& settings, const Prepare& prepare) {
+  const DeviceList devices(settings.device);
+  check_choice(settings, devices);
+  auto context = tls_context(settings, TlsRole::kActive);
+  const std::string peer = peer_address(socket.get());
+  return greet(std::move(socket), peer,
+               {settings, devices, prepare, deadline_after(settings.connect_timeout)},
+               std::move(context));
 }
 
 Link accept_link(Fd socket, const Settings& settings, const Prepare& prepare,
-                 const std::function<void(Stream*)>& on_stream) {
+                 const HandshakeNews& news) {
   const Deadline deadline = deadline_after(settings.handshake_timeout);
   Link link;
   TlsStream* tls = nullptr;
   bool in_tls_handshake = false;
-  StreamNotice notice{on_stream};
+  StreamNotice notice{news.on_stream};
   try {
     const DeviceList devices(settings.device);
     check_choice(settings, devices);
     const int fd = socket.get();
     link.peer_address = peer_address(fd);
     link.local_address = local_address(fd);
-    const Negotiation side{link,     settings,       devices,      prepare,
-                           deadline, local_host(fd), peer_host(fd)};
+    const Negotiation side{link,     settings,       devices,       prepare,
+                           deadline, local_host(fd), peer_host(fd), news.on_last_word};
     NewStream made = make_stream(std::move(socket), tls_context(settings, TlsRole::kPassive));
     link.stream = std::move(made.stream);
     tls = made.tls;

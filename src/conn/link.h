@@ -50,12 +50,24 @@ void check_settings(const Settings& settings);
 
 // The active side. Blocks until connect_timeout of `settings`.
 Link connect_link(const Uri& uri, const Settings& settings, const Prepare& prepare);
+// The same over a TCP socket that is connected already.
+Link connect_link(Fd socket, const Settings& settings, const Prepare& prepare);
+
+// The client's last word in a handshake, after which the connection stands for it.
+enum class LastWord { kNotYet, kMayCome, kHeard };
+
+// What others may want to know of a handshake of the passive side. Called in its thread.
+struct HandshakeNews {
+  // As soon as there is a stream that abort() can end from another thread, and with null before
+  // that stream is destroyed if the handshake fails.
+  std::function<void(Stream*)> on_stream;
+  // It is kMayCome from the moment on that bytes of it may be there to be read.
+  std::function<void(LastWord)> on_last_word;
+};
 
 // The passive side for one accepted TCP socket. Blocks until handshake_timeout of `settings`.
-// `on_stream` is called as soon as there is a stream that abort() can end from another thread, and
-// with null before that stream is destroyed if the handshake fails.
 Link accept_link(Fd socket, const Settings& settings, const Prepare& prepare,
-                 const std::function<void(Stream*)>& on_stream);
+                 const HandshakeNews& news);
 
 // A bound, listening, non-blocking TCP socket. Throws kAddress if the port is in use.
 Fd listen_tcp(const Uri& uri);

@@ -290,9 +290,12 @@ class Passive {
       return side_.prepare(link);
     });
     offer.reset();
+    if (!own.failed) side_.on_last_word(LastWord::kMayCome);
     send_frame(side_, encode(own));
     Result peers = decode_result(receive_frame(side_, FrameKind::kResult));
-    if (own.failed || peers.failed) return failure_of(own, peers);
+    const bool failed = own.failed || peers.failed;
+    side_.on_last_word(failed ? LastWord::kNotYet : LastWord::kHeard);
+    if (failed) return failure_of(own, peers);
     complete(side_, std::move(peers), rejected_, fallbacks_);
     return std::nullopt;
   }

@@ -1,6 +1,9 @@
 // The handshake of both sides over a connected stream: hello, choice, queue pair, setup.
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "base/clock.h"
 #include "base/settings.h"
 #include "conn/device_list.h"
@@ -19,6 +22,7 @@ struct Negotiation {
   Deadline deadline;
   std::string local_host;  // numeric, of the stream's two ends
   std::string peer_host;
+  std::function<void(LastWord)> on_last_word = {};  // passive side
 };
 
 // Block until both sides are ready and `link` is complete, or throw: kTimeout at the deadline,

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/select_sets.h"
 #include "preload/epoll_set.h"
 #include "preload/listening.h"
 #include "preload/meeting.h"
@@ -217,42 +218,24 @@ int poll_all(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t*
 int select_all(int count, fd_set* reads, fd_set* writes, fd_set* excepts, timespec* timeout,
                const sigset_t* mask) {
   const auto start = Clock::now();
-  std::vector<pollfd> fds;
-  const auto has = [](fd_set* set, int fd) { return set != nullptr && FD_ISSET(fd, set); };
-  for (int fd = 0; fd < count; ++fd) {
-    short events = 0;
-    if (has(reads, fd)) events |= POLLIN | POLLRDNORM;
-    if (has(writes, fd)) events |= POLLOUT | POLLWRNORM;
-    if (has(excepts, fd)) events |= POLLPRI;
-    if (events != 0) fds.push_back({.fd = fd, .events = events});
-  }
-  const int ready = poll_all(fds.data(), fds.size(), timeout, mask);
-  if (ready < 0) return -1;
-  if (timeout != nullptr) {
-    const auto whole = std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
-    *timeout = to_timespec(std::max(nanoseconds(0), nanoseconds(whole - (Clock::now() - start))));
-  }
-  for (const pollfd& one : fds) {
-    if ((one.revents & POLLNVAL) != 0) {
-      errno = EBADF;
-      return -1;
-    }
-  }
+  const auto whole = timeout == nullptr
+                         ? nanoseconds(0)
+                         : std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
+  detail::SelectSets sets(count, reads, writes, excepts);
+  int ready = 0;
   int bits = 0;
-  for (const pollfd& one : fds) {
-    // As the kernel: an error or a hang-up makes a descriptor readable, an error writable.
-    const auto keep = [&](fd_set* set, int wanted) {
-      if (!has(set, one.fd)) return;
-      if ((one.revents & wanted) != 0) {
-        ++bits;
-      } else {
-        FD_CLR(one.fd, set);
-      }
-    };
-    keep(reads, POLLIN | POLLRDNORM | POLLHUP | POLLERR);
-    keep(writes, POLLOUT | POLLWRNORM | POLLERR);
-    keep(excepts, POLLPRI);
+  do {
+    ready = poll_all(sets.fds().data(), sets.fds().size(), timeout, mask);
+    if (ready < 0) return -1;
+    if (timeout != nullptr)
+      *timeout = to_timespec(std::max(nanoseconds(0), nanoseconds(whole - (Clock::now() - start))));
+    bits = sets.count();
+  } while (bits == 0 && ready > 0);
+  if (bits < 0) {
+    errno = -bits;
+    return -1;
   }
+  sets.answer();
   return bits;
 }
 

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <thread>
@@ -109,6 +110,14 @@ void ChannelCore::abandon() {
   if (!closed()) transport_.abandon();
 }
 
+bool ChannelCore::has_room(std::size_t bytes) {
+  const Sending sending(*this);
+  check_usable(0);
+  if (transport_.try_reserve(bytes, 0).data() == nullptr) return false;
+  transport_.abandon();
+  return true;
+}
+
 void ChannelCore::flush() {
   const Sending sending(*this);
   wait_for_flush();
@@ -187,6 +196,19 @@ std::optional<Message> ChannelCore::try_receive(unsigned context) {
   if (result == ReceiveResult::kNothing) return std::nullopt;
   if (result == ReceiveResult::kEnd) return Message();
   return adopt(delivery);
+}
+
+std::optional<Message> ChannelCore::glance(unsigned context) {
+  check_open("receive");
+  Delivery delivery;
+  const ReceiveResult result = transport_.try_receive(context, delivery);
+  if (result == ReceiveResult::kNothing) return std::nullopt;
+  if (result == ReceiveResult::kEnd) return Message();
+  return adopt(delivery);
+}
+
+void ChannelCore::kick() noexcept {
+  if (kick_) eventfd_write(kick_.get(), 1);
 }
 
 // Nothing is there now: sees to it that fd() tells about the next message, or finds it after all.
@@ -370,6 +392,9 @@ void ChannelCore::reset() noexcept {
   if (!made_here_) return;
   close_begun_.store(true, std::memory_order_relaxed);  // nothing is left to be said
   say_closed();
+  const sockaddr nobody{AF_UNSPEC, {}};
+  // If that fails the peer sees an end instead of a reset: there is no other way to tell it.
+  static_cast<void>(::connect(connection_.stream->fd(), &nobody, sizeof nobody));
   connection_.stream->abort();
 }
 

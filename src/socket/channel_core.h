@@ -41,8 +41,18 @@ class ChannelCore {
   // The first step of shutdown(), then try_flush(). True once it is done.
   bool try_shutdown();
 
+  // Whether a message of context 0 with so many bytes (at most max_in_place_bytes) has room now.
+  // Not for transports whose reservations always succeed: tcp, attested+X.
+  bool has_room(std::size_t bytes);
+
   Message receive(unsigned context);
   std::optional<Message> try_receive(unsigned context);
+  // try_receive for who spins: looks neither at the lifeline nor after fd().
+  std::optional<Message> glance(unsigned context = 0);
+  // Makes fd() readable until the next try_receive without result. Receive side.
+  void kick() noexcept;
+  // A receiver must not trust fd() alone now, but look again after a short while. Receive side.
+  bool receives_silently() const { return transport_.receiving_waits_for_room(); }
 
   // Waits for another thread that sends to notice; so not from within a view's own sending.
   void close() noexcept;
@@ -54,7 +64,8 @@ class ChannelCore {
   // Limits of one blocking call from now on, each of the thread of its side; negative: none.
   void set_send_timeout(std::chrono::milliseconds timeout) { send_timeout_ = timeout; }
   void set_receive_timeout(std::chrono::milliseconds timeout) { receive_timeout_ = timeout; }
-  // Ends the connection at once without saying so: the peer gets an error.
+  // Ends the connection at once without saying so: the peer gets an error, and the lifeline too
+  // ends by a reset.
   void reset() noexcept;
 
   std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }

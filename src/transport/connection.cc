@@ -144,15 +144,21 @@ Connection open_connection(const Uri& uri, const Settings& settings) {
   return setup.finish(link);
 }
 
-Connection accept_connection(Fd socket, const Settings& settings,
-                             const std::function<void(Stream*)>& on_stream) {
+Connection open_connection(Fd socket, const Settings& settings) {
+  Setup setup(settings);
+  Link link =
+      connect_link(std::move(socket), settings, [&](Link& made) { return setup.prepare(made); });
+  return setup.finish(link);
+}
+
+Connection accept_connection(Fd socket, const Settings& settings, const HandshakeNews& news) {
   Setup setup(settings);
   Link link = accept_link(
-      std::move(socket), settings, [&](Link& made) { return setup.prepare(made); }, on_stream);
+      std::move(socket), settings, [&](Link& made) { return setup.prepare(made); }, news);
   try {
     return setup.finish(link);
   } catch (...) {
-    on_stream(nullptr);  // as accept_link does: nobody must abort a stream that goes
+    news.on_stream(nullptr);  // as accept_link does: nobody must abort a stream that goes
     throw;
   }
 }

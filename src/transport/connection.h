@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,6 +12,8 @@
 #include "transport/transport.h"
 
 namespace leat::detail {
+
+struct HandshakeNews;
 
 struct Connection {
   std::unique_ptr<Stream> stream;  // the lifeline; must outlive the transport
@@ -25,10 +26,10 @@ struct Connection {
   std::uint64_t fallbacks = 0;
 };
 
-// Both block as connect_link and accept_link do, log the description at info, and throw their
+// They block as connect_link and accept_link do, log the description at info, and throw their
 // errors.
 Connection open_connection(const Uri& uri, const Settings& settings);
-Connection accept_connection(Fd socket, const Settings& settings,
-                             const std::function<void(Stream*)>& on_stream);
+Connection open_connection(Fd socket, const Settings& settings);  // connected by TCP already
+Connection accept_connection(Fd socket, const Settings& settings, const HandshakeNews& news);
 
 }  // namespace leat::detail

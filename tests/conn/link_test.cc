@@ -236,10 +236,11 @@ TEST(LinkTest, ListenerIsToldOfTheStreamAndOfItsEnd) {
   Fd newcomer(accept(socket.get(), nullptr, nullptr));
   // Aborted while it waits for a hello that never comes.
   EXPECT_THROW(accept_link(std::move(newcomer), link_settings("tcp"), prepare_saying(""),
-                           [&](Stream* stream) {
-                             told.push_back(stream);
-                             if (stream != nullptr) stream->abort();
-                           }),
+                           {[&](Stream* stream) {
+                              told.push_back(stream);
+                              if (stream != nullptr) stream->abort();
+                            },
+                            [](LastWord) {}}),
                Error);
   ASSERT_EQ(told.size(), 2U);
   EXPECT_NE(told[0], nullptr);

@@ -206,5 +206,20 @@ TEST(Examples, EchoClientInCGetsBackWhatItSent) {
   }
 }
 
+// One file, over the kernel's TCP and over leat.
+TEST(Examples, TcpEchoIsLeatsByNames) {
+  const ScratchVariable level("LEAT_LOG_LEVEL", "info");
+  for (const std::string program : {"examples/tcp_echo", "examples/leat_echo"}) {
+    Program server(program, {"0"});
+    const std::string port = server.wait_for("listening at port ");
+    const ProgramResult asked = run_program(program, {port, "hello"});
+    EXPECT_EQ(asked.exit_code, 0) << asked.err;
+    EXPECT_EQ(asked.out, "hello\n");
+    EXPECT_EQ(server.wait().exit_code, 0);
+    const bool by_leat = asked.err.find("ring on shm") != std::string::npos;
+    EXPECT_EQ(by_leat, program == "examples/leat_echo") << asked.err;
+  }
+}
+
 }  // namespace
 }  // namespace leat::detail

@@ -1,4 +1,5 @@
 // Several epoll sets, sets of sets, and sets of all kinds of descriptors.
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -191,7 +192,11 @@ Cases epoll_mixed_cases() {
          const int listener = side.listen_here();
          EpollSet set(side);
          for (int i = 0; i < 3; ++i) {
-           const int fd = accept(listener, nullptr, nullptr);
+           const int accepted = accept(listener, nullptr, nullptr);
+           // A number of which nothing else makes use in between.
+           const int fd = fcntl(accepted, F_DUPFD, 500);
+           SAY(fd);
+           SAY(close(accepted));
            set.add(fd, EPOLLIN);
            set.say_events(0);
            side.tell();

@@ -139,6 +139,25 @@ Cases poll_cases() {
          side.hear();
        }},
 
+      {"poll.select_does_not_tell_of_hang_ups",
+       [](Side& side) {
+         // Where nobody waits to read; poll() tells of them always.
+         const int fd = side.connected();
+         SAY(shutdown(fd, SHUT_RDWR));
+         wait_for(side, fd, POLLHUP);
+         fd_set set;
+         FD_ZERO(&set);
+         FD_SET(fd, &set);
+         timeval left{0, 30000};
+         SAY(took_about_ms(30, [&] { SAY(select(fd + 1, nullptr, nullptr, &set, &left)); }));
+         SAY(FD_ISSET(fd, &set) != 0);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.say_data("rest", recv_to_end(side, fd));
+         SAY(shutdown(fd, SHUT_RDWR));
+       }},
+
       {"poll.mixed",
        [](Side& side) {
          const int fd = side.connected();

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "posix/c_api/left_out.h"
 #include "support/program.h"
 #include "support/scratch.h"
 
@@ -26,8 +27,9 @@ constexpr const char* kRunner = nullptr;
 // What the cases said, by case, one after the other.
 using Transcripts = std::map<std::string, std::string>;
 
-Transcripts run_cases(const std::vector<std::string>& arguments) {
-  const ProgramResult result = run_program(LEAT_POSIX_CASES, arguments);
+Transcripts run_cases(const std::vector<std::string>& arguments,
+                      const char* program = LEAT_POSIX_CASES) {
+  const ProgramResult result = run_program(program, arguments);
   Transcripts transcripts;
   std::istringstream lines(result.out);
   for (std::string line; std::getline(lines, line);) {
@@ -101,6 +103,25 @@ TEST(Posix, tcp) {
     EXPECT_THAT(transcript, testing::Not(testing::HasSubstr("never had"))) << name;
     EXPECT_THAT(transcript, testing::Not(testing::HasSubstr(" failed: "))) << name;
   }
+}
+
+// The same cases by the calls of leat/c.h, on both sides.
+TEST(PosixCApi, both_ends) {
+  const auto& left_out = posix_cases::left_out_of_c_api();
+  std::set<std::string> out;
+  std::vector<std::string> names;
+  for (const auto& [name, transcript] : of_tcp()) {
+    const bool claimed = std::none_of(left_out.begin(), left_out.end(), [&](const auto& entry) {
+      return name.starts_with(entry.first);
+    });
+    if (claimed) {
+      names.push_back(name);
+    } else {
+      out.insert(name);
+    }
+  }
+  EXPECT_GT(names.size(), 100u);
+  expect_as_tcp(run_cases(names, LEAT_POSIX_CASES_C_API), out);
 }
 
 class PosixUnderRunner : public testing::Test {

@@ -170,10 +170,8 @@ Cases stdio_cases() {
       {"stdio.modes",
        [](Side& side) {
          const int fd = side.connected();
-         SAY(fdopen(fd, "q") == nullptr);
-         SAY(errno == EINVAL);
-         SAY(fdopen(-1, "r") == nullptr);
-         SAY(errno == EBADF);
+         SAY(fdopen(fd, "q") == nullptr ? -1 : 0);
+         SAY(fdopen(-1, "r") == nullptr ? -1 : 0);
          FILE* stream = fdopen(dup(fd), "r");
          SAY(fputc('x', stream));
          SAY(ferror(stream) != 0);
@@ -199,8 +197,7 @@ Cases stdio_cases() {
          signal(SIGPIPE, SIG_IGN);
          set_blocking(fd, false);
          FILE* stream = fdopen(fd, "r+");
-         SAY(fgetc(stream));
-         SAY(errno == EAGAIN);
+         SAY(fgetc(stream));  // with errno, as for all that is -1
          SAY(ferror(stream) != 0);
          clearerr(stream);
          side.tell();
@@ -211,7 +208,6 @@ Cases stdio_cases() {
          wait_for(side, fd, POLLHUP);
          SAY(fputc('x', stream));
          SAY(fflush(stream));
-         SAY(errno == EPIPE || errno == ECONNRESET);
          SAY(ferror(stream) != 0);
          fclose(stream);
        },

@@ -1,34 +1,46 @@
 // What the functions of leat/c.h promise: BSD's meaning, errno, and a sentence.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "leat/c.h"
+#include "support/devices.h"
 #include "support/leaks.h"
 #include "support/pattern.h"
 #include "support/peer_pair.h"
 #include "support/scale.h"
+#include "support/scratch.h"
 
 namespace leat::detail {
 namespace {
 
-sockaddr_in loopback(unsigned port) {
+// `host` empty: the loopback.
+sockaddr_in address_of(const std::string& host, unsigned port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (!host.empty()) {
+    EXPECT_EQ(inet_pton(AF_INET, host.c_str(), &address.sin_addr), 1);
+  }
   return address;
 }
+
+sockaddr_in loopback(unsigned port) { return address_of({}, port); }
 
 const sockaddr* generic(const sockaddr_in& address) {
   return reinterpret_cast<const sockaddr*>(&address);
@@ -51,19 +63,19 @@ void expect_errno(int code, const std::function<ssize_t()>& call) {
   EXPECT_GT(std::strlen(leat_last_error()), 5u);
 }
 
-int listen_somewhere() {
+int listen_somewhere(const std::string& host = {}) {
   const int handle = leat_socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_GE(handle, 0) << leat_last_error();
-  const sockaddr_in any = loopback(0);
+  const sockaddr_in any = address_of(host, 0);
   EXPECT_EQ(leat_bind(handle, generic(any), sizeof(any)), 0) << leat_last_error();
   EXPECT_EQ(leat_listen(handle, 16), 0) << leat_last_error();
   return handle;
 }
 
-int connect_to(unsigned port) {
+int connect_to(unsigned port, const std::string& host = {}) {
   const int handle = leat_socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_GE(handle, 0) << leat_last_error();
-  const sockaddr_in address = loopback(port);
+  const sockaddr_in address = address_of(host, port);
   EXPECT_EQ(leat_connect(handle, generic(address), sizeof(address)), 0) << leat_last_error();
   return handle;
 }
@@ -85,8 +97,10 @@ void set_timeout(int handle, int option, long microseconds) {
   EXPECT_EQ(leat_setsockopt(handle, SOL_SOCKET, option, &time, sizeof(time)), 0);
 }
 
-class CApi : public testing::TestWithParam<PeerMode> {
+// Parameters: the device, threads or processes.
+class CApi : public testing::TestWithParam<std::tuple<std::string, PeerMode>> {
  protected:
+  std::string host() const { return device_address(std::get<0>(GetParam())); }
   using Body = std::function<void(Peer&, int handle)>;
 
   // The first side listens, the second connects. Handles are closed when both have returned.
@@ -99,16 +113,22 @@ class CApi : public testing::TestWithParam<PeerMode> {
       peer.barrier();
       EXPECT_EQ(leat_close(handle), 0) << leat_last_error();
     };
+    const ScratchVariable device("LEAT_DEVICE", std::get<0>(GetParam()));
+    // The guest with kernel RDMA is slow.
+    const ScratchVariable handshake("LEAT_HANDSHAKE_TIMEOUT_MS", "60000");
+    const ScratchVariable connecting("LEAT_CONNECT_TIMEOUT_MS", "60000");
     run_pair(
-        GetParam(),
+        std::get<1>(GetParam()),
         [&](Peer& peer) {
-          const int listening = listen_somewhere();
+          const int listening = listen_somewhere(host());
           peer.tell_value(port_of(listening));
           const int handle = leat_accept(listening, nullptr, nullptr);
           run_body(peer, handle, first);
           EXPECT_EQ(leat_close(listening), 0);
         },
-        [&](Peer& peer) { run_body(peer, connect_to(peer.hear_value<unsigned>()), second); });
+        [&](Peer& peer) {
+          run_body(peer, connect_to(peer.hear_value<unsigned>(), host()), second);
+        });
   }
 };
 
@@ -144,7 +164,7 @@ TEST_P(CApi, ShutdownIsTheEndForThePeer) {
       [](Peer&, int handle) {
         send_text(handle, "last");
         EXPECT_EQ(leat_shutdown(handle, SHUT_WR), 0) << leat_last_error();
-        expect_errno(EPIPE, [&] { return leat_send(handle, "x", 1, 0); });
+        expect_errno(EPIPE, [&] { return leat_send(handle, "x", 1, MSG_NOSIGNAL); });
         EXPECT_EQ(recv_text(handle, 10), "still open");
       },
       [](Peer&, int handle) {
@@ -210,7 +230,8 @@ TEST_P(CApi, TimeoutsSayTryAgain) {
         socklen_t bytes = sizeof(time);
         EXPECT_EQ(leat_getsockopt(handle, SOL_SOCKET, SO_RCVTIMEO, &time, &bytes), 0);
         EXPECT_EQ(time.tv_sec, 0);
-        EXPECT_EQ(time.tv_usec, 50'000);
+        EXPECT_GE(time.tv_usec, 50'000);  // the kernel rounds up
+        EXPECT_LE(time.tv_usec, 60'000);
         char byte = 0;
         expect_errno(EAGAIN, [&] { return leat_recv(handle, &byte, 1, 0); });
         set_timeout(handle, SO_RCVTIMEO, 60'000'000);
@@ -252,12 +273,13 @@ TEST_P(CApi, SendThatTimesOutSaysHowMuchWasSent) {
 
 TEST_P(CApi, NamesOfBothSidesMatch) {
   run(
-      [](Peer& peer, int handle) {
+      [this](Peer& peer, int handle) {
         sockaddr_in other{};
         socklen_t bytes = sizeof(other);
         EXPECT_EQ(leat_getpeername(handle, reinterpret_cast<sockaddr*>(&other), &bytes), 0);
         EXPECT_EQ(ntohs(other.sin_port), peer.hear_value<unsigned>());
-        EXPECT_EQ(other.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+        const in_addr_t expected = address_of(host(), 0).sin_addr.s_addr;
+        EXPECT_EQ(other.sin_addr.s_addr, expected);
       },
       [](Peer& peer, int handle) { peer.tell_value(port_of(handle)); });
 }
@@ -307,9 +329,8 @@ TEST_P(CApi, OptionsThatAreAlwaysOnAreGranted) {
     EXPECT_EQ(leat_setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
     EXPECT_EQ(leat_setsockopt(handle, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)), 0);
     EXPECT_EQ(leat_setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
-    expect_errno(ENOPROTOOPT, [&] {
-      return leat_setsockopt(handle, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on));
-    });
+    expect_errno(ENOPROTOOPT,
+                 [&] { return leat_setsockopt(handle, SOL_SOCKET, 9999, &on, sizeof(on)); });
     int value = -1;
     socklen_t bytes = sizeof(value);
     EXPECT_EQ(leat_getsockopt(handle, SOL_SOCKET, SO_ERROR, &value, &bytes), 0);
@@ -317,19 +338,25 @@ TEST_P(CApi, OptionsThatAreAlwaysOnAreGranted) {
     EXPECT_EQ(leat_getsockopt(handle, SOL_SOCKET, SO_TYPE, &value, &bytes), 0);
     EXPECT_EQ(value, SOCK_STREAM);
     expect_errno(ENOPROTOOPT,
-                 [&] { return leat_getsockopt(handle, SOL_SOCKET, SO_BROADCAST, &value, &bytes); });
+                 [&] { return leat_getsockopt(handle, SOL_SOCKET, 9999, &value, &bytes); });
   };
   run(body, body);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, CApi, testing::Values(PeerMode::kThreads, PeerMode::kProcesses),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Devices, CApi,
+                         testing::Combine(testing::ValuesIn(test_devices()),
+                                          testing::Values(PeerMode::kThreads,
+                                                          PeerMode::kProcesses)),
+                         [](const auto& parameters) {
+                           return device_label(std::get<0>(parameters.param)) + "_" +
+                                  to_string(std::get<1>(parameters.param));
+                         });
 
 // --- Without a peer
 
 TEST(CApiErrors, UnknownHandleIsEBADF) {
   char byte = 0;
-  for (const int handle : {-1, 0, 987'654}) {
+  for (const int handle : {-1, 987'654}) {
     expect_errno(EBADF, [&] { return leat_send(handle, &byte, 1, 0); });
     expect_errno(EBADF, [&] { return leat_recv(handle, &byte, 1, 0); });
     expect_errno(EBADF, [&] { return leat_accept(handle, nullptr, nullptr); });
@@ -338,6 +365,25 @@ TEST(CApiErrors, UnknownHandleIsEBADF) {
     expect_errno(EBADF, [&] { return leat_poll_fd(handle); });
     expect_errno(EBADF, [&] { return leat_close(handle); });
   }
+}
+
+// A descriptor that is no handle is the system's.
+TEST(CApiErrors, OtherDescriptorsAreTheKernels) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  EXPECT_EQ(leat_write(ends[1], "abc", 3), 3);
+  int bytes = 0;
+  EXPECT_EQ(leat_ioctl(ends[0], FIONREAD, &bytes), 0);
+  EXPECT_EQ(bytes, 3);
+  char text[4] = {};
+  EXPECT_EQ(leat_read(ends[0], text, 3), 3);
+  EXPECT_STREQ(text, "abc");
+  EXPECT_EQ(leat_fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+  expect_errno(EAGAIN, [&] { return leat_read(ends[0], text, 3); });
+  expect_errno(ENOTSOCK, [&] { return leat_recv(ends[0], text, 3, 0); });
+  EXPECT_EQ(leat_close(ends[0]), 0);
+  EXPECT_EQ(leat_close(ends[1]), 0);
+  EXPECT_EQ(::fcntl(ends[0], F_GETFD), -1);
 }
 
 TEST(CApiErrors, ClosedHandleIsEBADF) {
@@ -349,7 +395,7 @@ TEST(CApiErrors, ClosedHandleIsEBADF) {
 TEST(CApiErrors, UnconnectedHandleIsENOTCONN) {
   const int handle = leat_socket(AF_INET, SOCK_STREAM, 0);
   char byte = 0;
-  expect_errno(ENOTCONN, [&] { return leat_send(handle, &byte, 1, 0); });
+  expect_errno(EPIPE, [&] { return leat_send(handle, &byte, 1, MSG_NOSIGNAL); });  // as Linux
   expect_errno(ENOTCONN, [&] { return leat_recv(handle, &byte, 1, 0); });
   expect_errno(ENOTCONN, [&] { return leat_shutdown(handle, SHUT_WR); });
   expect_errno(ENOTCONN, [&] { return leat_getpeername(handle, nullptr, nullptr); });
@@ -401,17 +447,6 @@ TEST(CApiErrors, NonblockingAcceptSaysTryAgain) {
   EXPECT_EQ(leat_set_nonblocking(listening, 1), 0);
   expect_errno(EAGAIN, [&] { return leat_accept(listening, nullptr, nullptr); });
   EXPECT_EQ(leat_close(listening), 0);
-}
-
-TEST(CApiErrors, CloseWakesAnAcceptOfAnotherThread) {
-  const int listening = listen_somewhere();
-  std::thread acceptor([&] {
-    errno = 0;
-    EXPECT_EQ(leat_accept(listening, nullptr, nullptr), -1);
-    EXPECT_NE(errno, 0);
-  });
-  EXPECT_EQ(leat_close(listening), 0);
-  acceptor.join();
 }
 
 TEST(CApiAlone, UrisConnectAndListen) {

@@ -300,6 +300,28 @@ TEST_P(ListenerTest, SeveralThreadsMayAccept) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// One that connects after another has, is accepted after it, whichever handshake's thread is first.
+TEST_P(ListenerTest, AcceptsInTheOrderOfConnecting) {
+  Listener listener(any_port(), options());
+  constexpr int kClients = 30;
+  std::vector<std::string> accepted;
+  std::vector<Channel> kept;
+  std::thread server([&] {
+    for (int i = 0; i < kClients; ++i) {
+      kept.push_back(listener.accept());
+      accepted.push_back(kept.back().peer_address());
+    }
+  });
+  std::vector<std::string> connected;
+  std::vector<Channel> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(Channel::connect(listener.address(), options()));
+    connected.push_back(clients.back().local_address());
+  }
+  server.join();
+  EXPECT_EQ(accepted, connected);
+}
+
 TEST_P(ListenerTest, ConnectionThatNobodyAcceptedEndsWithTheListener) {
   auto listener = std::make_unique<Listener>(any_port(), options());
   const std::string address = listener->address();

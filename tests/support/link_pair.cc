@@ -69,7 +69,8 @@ void ListeningSide::run() {
   try {
     wait_ready(socket_.get(), POLLIN, hang_deadline(), "nobody came");
     Fd newcomer(check(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC), "accept4"));
-    outcome_.link = accept_link(std::move(newcomer), settings_, prepare_, [](Stream*) {});
+    outcome_.link =
+        accept_link(std::move(newcomer), settings_, prepare_, {[](Stream*) {}, [](LastWord) {}});
   } catch (const Error& error) {
     outcome_.error = error;
   }

@@ -1,0 +1,427 @@
+#include "socket/c/stream_end.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+#include "conn/wire.h"
+
+namespace leat::detail::c {
+namespace {
+
+// What transport chunked takes at once; larger messages it takes in parts, over several calls.
+constexpr std::size_t kChunkedPartBytes = std::size_t{32} << 10;
+constexpr std::size_t kMostRoomBytes = 4096;
+// Where room cannot be asked for, a sender that found none is told to try again after this.
+constexpr auto kRetryInterval = std::chrono::milliseconds(1);
+
+std::size_t part_bytes(const ChannelCore& core) {
+  const std::size_t in_place = core.connection().transport->max_in_place_bytes(0);
+  const bool chunked = core.connection().transport_name.ends_with("chunked");
+  return chunked ? std::min(in_place, kChunkedPartBytes) : in_place;
+}
+
+bool natively_readable(int fd) {
+  pollfd entry{fd, POLLIN, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
+// A close says in this context, before the end, how many bytes it has had of the peer (8). TCP
+// answers what came after those, and what will come, by a reset.
+constexpr unsigned kClosingContext = 1;
+
+// The end of a process closes one after the other: the transport may see it before the lifeline
+// does. A lifeline that is silent for so long will not end: the device has failed.
+constexpr auto kLifelinePatience = std::chrono::seconds(1);
+
+}  // namespace
+
+StreamEnd::StreamEnd(std::unique_ptr<ChannelCore> core)
+    : core_(core.release()),
+      part_bytes_(part_bytes(*core_)),
+      room_bytes_(std::min(kMostRoomBytes, part_bytes_ / 4 + 1)),
+      probes_room_([&] {
+        const std::string_view name = core_->connection().transport_name;
+        return name != "tcp" && !name.ends_with("chunked") && !name.starts_with("attested");
+      }()),
+      whole_parts_(core_->connection().transport_name.starts_with("attested")),
+      keeps_output_(core_->connection().transport_name.ends_with("tcp")) {
+  core_->set_send_timeout(std::chrono::milliseconds(-1));
+  core_->fd();
+  kicked_ = true;  // as fd() begins
+}
+
+StreamEnd::~StreamEnd() {
+  bool reset = abort_.load(std::memory_order_relaxed);
+  try {
+    if (!reset) {
+      const std::lock_guard lock(receive_mutex_);
+      reset = pull();
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::kDebug, std::string("closing a handle: ") + error.what());
+  }
+  if (reset && !flag(kPeerGone)) core_->reset();
+  if (!reset) end_at_once();
+  arrivals_.clear();
+  ChannelCore::orphan(core_);
+}
+
+// If it can be so: then the peer sees our end and the lifeline's together, as with TCP.
+void StreamEnd::end_at_once() {
+  constexpr int kTries = 3;  // a flush is asked for first, and over then
+  try {
+    std::array<std::byte, sizeof(std::uint64_t)> statement{};
+    WireWriter(statement).number(taken_bytes_);
+    if (!flag(kWriteShut)) static_cast<void>(core_->try_send(statement, kClosingContext));
+    for (int i = 0; i < kTries && core_->try_shutdown(); ++i)
+      if (core_->try_flush()) break;
+  } catch (const Error&) {
+    // Nobody is there any more.
+  }
+}
+
+void StreamEnd::raise(unsigned flags) {
+  // Release: who sees the flag sees what was stored before it.
+  flags_.fetch_or(flags, std::memory_order_acq_rel);
+  edges_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// --- receiving, all with the lock
+
+void StreamEnd::keep(Message message) {
+  if (!message) {
+    receive_over_ = true;
+    if (!flag(kEnded)) raise(kEnded | hear_closing_statement());
+    kick();
+    return;
+  }
+  edges_.fetch_add(1, std::memory_order_relaxed);
+  arrivals_.add(std::move(message));
+}
+
+// What the end means besides.
+unsigned StreamEnd::hear_closing_statement() {
+  const auto statement = core_->glance(kClosingContext);
+  if (!statement || statement->size() != sizeof(std::uint64_t)) return 0;
+  if (WireReader(statement->bytes()).number<std::uint64_t>() == sent_bytes_.get()) return kPeerGone;
+  error_.store(EPIPE, std::memory_order_release);  // as TCP that has had the end
+  return kPeerGone | kReset;
+}
+
+// Takes in what comes next. False: nothing now, or no more.
+bool StreamEnd::next() {
+  if (receive_over_) return false;
+  try {
+    auto message = core_->glance();
+    if (!message) return false;
+    keep(std::move(*message));
+    return true;
+  } catch (const Error& error) {
+    transport_failed(error);
+    receive_over_ = true;
+    return false;
+  }
+}
+
+// Whether there are bytes.
+bool StreamEnd::pull() {
+  while (arrivals_.empty() && next()) {
+  }
+  return !arrivals_.empty();
+}
+
+void StreamEnd::pull_all() {
+  while (!arrivals_.full() && next()) {
+  }
+}
+
+std::size_t StreamEnd::take(Buffers& to, bool peek, bool discard) {
+  const std::lock_guard lock(receive_mutex_);
+  if (peek) {
+    while (arrivals_.bytes() < to.left() && !arrivals_.full() && next()) {
+    }
+    return arrivals_.peek(to, discard);
+  }
+  std::size_t total = 0;
+  while (to.left() != 0 && pull()) total += arrivals_.take(to, discard);
+  taken_bytes_ += total;
+  return total;
+}
+
+std::size_t StreamEnd::readable_bytes() {
+  const std::lock_guard lock(receive_mutex_);
+  pull_all();
+  return arrivals_.bytes();
+}
+
+void StreamEnd::drain() {
+  const std::lock_guard lock(receive_mutex_);
+  pull_all();
+  prepare();
+}
+
+void StreamEnd::kick() {
+  if (!std::exchange(kicked_, true)) core_->kick();
+}
+
+// fd() becomes readable by what comes next; it stays so while there is something.
+void StreamEnd::prepare() {
+  if (flag(kEnded | kPeerGone | kReadShut) || arrivals_.full()) return kick();
+  if (receive_over_ || (prepared_ && !natively_readable(core_->fd()))) return;
+  prepared_ = false;
+  try {
+    auto message = core_->try_receive(0);
+    if (message) {
+      keep(std::move(*message));
+      return kick();
+    }
+    kicked_ = false;  // that took it back
+    prepared_ = true;
+  } catch (const Error& error) {
+    transport_failed(error);
+    receive_over_ = true;
+  }
+  if (!arrivals_.empty() || flag(kPeerGone)) kick();
+}
+
+int StreamEnd::receive_state() {
+  if (flag(kEnded | kFailed)) look_at_lifeline();
+  const std::lock_guard lock(receive_mutex_);
+  if (pull()) return 0;
+  if (flag(kEnded)) return 1;
+  if (flag(kPeerGone | kReset)) {
+    const int error = take_error();
+    return error != 0 ? -error : 1;
+  }
+  return flag(kReadShut) ? 1 : 0;
+}
+
+// --- the peer's end
+
+// The transport has found the peer gone. Whether by an end or by a reset the lifeline tells, at
+// once or soon. Anything else is the call's failure. With the lock of that side.
+void StreamEnd::transport_failed(const Error& error) {
+  if (error.code() != ErrorCode::kPeerDied) throw error;
+  if (!flag(kFailed)) {
+    failure_.store(error.system_errno(), std::memory_order_relaxed);
+    failure_deadline_.store(deadline_after(kLifelinePatience), std::memory_order_relaxed);
+    // Release: who sees the flag sees those.
+    flags_.fetch_or(kFailed, std::memory_order_acq_rel);
+  }
+  look_at_lifeline();
+}
+
+void StreamEnd::look_at_lifeline() {
+  if (flag(kPeerGone)) return;
+  if (core_->lifeline_ended()) return peer_gone();
+  if (flag(kFailed) && passed(failure_deadline_.load(std::memory_order_relaxed))) peer_gone();
+}
+
+// By the lifeline's end, or without it by the transport's.
+void StreamEnd::peer_gone() {
+  const std::lock_guard lock(end_mutex_);
+  if (flag(kPeerGone)) return;
+  const int socket = core_->connection().stream->fd();
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  tcp_info info{};
+  socklen_t info_bytes = sizeof info;
+  const bool known = getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
+                     getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) == 0;
+  const bool reset =
+      !known || error != 0 || info.tcpi_state == TCP_CLOSE || !core_->lifeline_ended();
+  if (!reset) {
+    if (!flag(kEnded)) return raise(kPeerGone);
+    // No news for who waits: the end came before.
+    flags_.fetch_or(kPeerGone, std::memory_order_acq_rel);
+    return;
+  }
+  if (error == 0) error = flag(kFailed) ? failure_.load(std::memory_order_relaxed) : ECONNRESET;
+  // TCP that had the end before calls a reset so.
+  if (flag(kEnded) && error == ECONNRESET) error = EPIPE;
+  if (!flag(kReset)) error_.store(error, std::memory_order_release);
+  raise(kPeerGone | kReset);
+}
+
+// --- sending
+
+int StreamEnd::send_state(bool begun) {
+  // Whether the peer has ended shows where it is received.
+  if (!flag(kPeerGone)) {
+    if (!flag(kEnded)) {
+      const std::unique_lock lock(receive_mutex_, std::try_to_lock);
+      if (lock) next();
+    }
+    if (flag(kEnded | kFailed)) look_at_lifeline();
+  }
+  if (const int error = begun ? error_.load(std::memory_order_acquire) : take_error(); error != 0)
+    return -error;
+  if (flag(kWriteShut | kReset)) return -EPIPE;
+  if (!flag(kPeerGone)) return 0;
+  // TCP takes this, is told by a reset that nobody is there, and refuses what follows.
+  error_.store(EPIPE, std::memory_order_release);
+  raise(kReset);
+  return 1;
+}
+
+std::size_t StreamEnd::put(Buffers& from) {
+  std::size_t total = 0;
+  {
+    const std::lock_guard lock(send_mutex_);
+    const bool was_full = full_;
+    total = put_some(from);
+    if (!full_ || was_full) return total;
+  }
+  // Edge-triggered waiters look again, and again after a while, from now on.
+  const std::lock_guard lock(receive_mutex_);
+  kicked_ = true;
+  core_->kick();
+  return total;
+}
+
+std::size_t StreamEnd::put_some(Buffers& from) {
+  std::size_t total = 0;
+  try {
+    while (from.left() != 0 && !flag(kWriteShut | kFailed)) {
+      std::size_t part = std::min(part_bytes_, from.front().size());
+      if (whole_parts_ && refused_bytes_ != 0) part = std::min(part, refused_bytes_);
+      while (!core_->offer(from.front().first(part))) {
+        // A part of it may fit.
+        if (whole_parts_ || part == 1) {
+          full_ = true;
+          full_since_ = Clock::now();
+          if (whole_parts_) refused_bytes_ = part;
+          return total;
+        }
+        part = std::max<std::size_t>(part / 2, 1);
+      }
+      refused_bytes_ = 0;
+      from.advance(part);
+      total += part;
+      sent_bytes_.add(part);
+    }
+    if (keeps_output_ && !core_->try_flush()) full_ = true;
+  } catch (const Error& error) {
+    transport_failed(error);
+  }
+  return total;
+}
+
+bool StreamEnd::flushed() {
+  if (!keeps_output_) return true;
+  const std::lock_guard lock(send_mutex_);
+  try {
+    return flag(kWriteShut | kPeerGone) || core_->try_flush();
+  } catch (const Error&) {
+    return true;  // the next call says it
+  }
+}
+
+bool StreamEnd::room() {
+  const std::lock_guard lock(send_mutex_);
+  if (flag(kFailed)) return flag(kPeerGone);
+  const bool was_full = full_;
+  try {
+    if (probes_room_) {
+      full_ = !core_->has_room(room_bytes_);
+    } else if (full_ && Clock::now() - full_since_ >= kRetryInterval) {
+      full_ = keeps_output_ && !core_->try_flush();
+    }
+  } catch (const Error& error) {
+    transport_failed(error);
+    return flag(kPeerGone);
+  }
+  if (was_full && !full_) edges_.fetch_add(1, std::memory_order_relaxed);
+  return !full_;
+}
+
+void StreamEnd::shutdown(int how) {
+  if (how != SHUT_RD && !flag(kWriteShut)) {
+    raise(kWriteShut);
+    const std::lock_guard lock(send_mutex_);
+    end_wanted_ = true;
+    try_to_end();
+  }
+  if (how != SHUT_WR && !flag(kReadShut)) raise(kReadShut);
+  const std::lock_guard lock(receive_mutex_);
+  // Wakes who sleeps here.
+  kicked_ = true;
+  core_->kick();
+}
+
+void StreamEnd::dissolve() {
+  const std::scoped_lock lock(receive_mutex_, send_mutex_, end_mutex_);
+  if (flag(kPeerGone)) return;
+  core_->reset();
+  receive_over_ = true;
+  error_.store(ECONNRESET, std::memory_order_release);
+  raise(kPeerGone | kReset);
+}
+
+// With the lock. The end has its place after what was sent: it may have to wait for room.
+void StreamEnd::try_to_end() {
+  try {
+    if (end_wanted_) end_wanted_ = !core_->try_shutdown();
+  } catch (const Error&) {
+    end_wanted_ = false;  // nobody is there to be told
+  }
+}
+
+void StreamEnd::linger(std::chrono::milliseconds limit) {
+  const std::lock_guard lock(send_mutex_);
+  try {
+    core_->set_send_timeout(limit);
+    core_->flush();
+  } catch (const Error& error) {
+    log(LogLevel::kDebug, std::string("lingering over a handle: ") + error.what());
+  }
+}
+
+// --- waiting
+
+unsigned StreamEnd::mask(bool closely) {
+  bool readable = false;
+  {
+    const std::lock_guard lock(receive_mutex_);
+    readable = pull();
+    if (!readable && closely) {
+      prepare();
+      readable = pull();
+    }
+    // The end shows though bytes before it are unread.
+    if (readable && closely) pull_all();
+    if (readable && !closely && !arrivals_.full()) next();
+  }
+  if (closely || flag(kEnded | kFailed)) look_at_lifeline();
+  if (flag(kWriteShut)) {
+    const std::lock_guard lock(send_mutex_);
+    try_to_end();
+  }
+  const unsigned flags = flags_.load(std::memory_order_acquire);
+  const bool end = (flags & (kEnded | kReadShut | kPeerGone | kReset)) != 0;
+  unsigned mask = 0;
+  if (end) mask |= POLLIN | POLLRDNORM | POLLRDHUP;
+  if (readable) mask |= POLLIN | POLLRDNORM;
+  if ((end && (flags & kWriteShut) != 0) || (flags & kReset) != 0) mask |= POLLHUP;
+  if (error_.load(std::memory_order_acquire) != 0) mask |= POLLERR;
+  if ((flags & (kWriteShut | kReset | kPeerGone)) != 0 || room()) mask |= POLLOUT | POLLWRNORM;
+  return mask;
+}
+
+bool StreamEnd::waits_silently(unsigned events) {
+  if ((events & (POLLOUT | POLLWRNORM)) != 0) return true;
+  if (flag(kEnded | kFailed) && !flag(kPeerGone)) return true;
+  const std::scoped_lock lock(receive_mutex_, send_mutex_);
+  return end_wanted_ || (keeps_output_ && full_) || arrivals_.full() || core_->receives_silently();
+}
+
+}  // namespace leat::detail::c

@@ -1,0 +1,31 @@
+// The one place where the calls of leat/c.h sleep.
+#pragma once
+
+#include <poll.h>
+#include <signal.h>
+
+#include <ctime>
+#include <span>
+
+#include "base/clock.h"
+#include "socket/c/handle.h"
+
+namespace leat::detail::c {
+
+// poll(2): `objects[i]` is what fds[i] stands for, null for the kernel's own. How many have revents
+// now; 0 at the deadline; -EINTR, -EINVAL. `signals`: as for ppoll(2), may be null.
+long poll_all(std::span<pollfd> fds, std::span<Pollable* const> objects, Deadline deadline,
+              const sigset_t* signals);
+
+// For a blocking call at a handle: 1 once it has one of `events`, -EAGAIN at the deadline, or
+// -EINTR. A signal handler with SA_RESTART is no reason to return, unless there is a deadline.
+int wait_for(Handle& handle, unsigned events, Deadline deadline);
+
+// What is left until then, at least 0.
+timespec time_left(Deadline deadline);
+
+// ppoll(2) where the thread may be cancelled, if its owner allows that, and gets the signals that
+// `signals` lets through. -errno.
+int sleep_in_kernel(std::span<pollfd> fds, Deadline deadline, const sigset_t& signals);
+
+}  // namespace leat::detail::c
