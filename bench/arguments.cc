@@ -81,7 +81,7 @@ void add_cpus_argument(CLI::App& command, std::vector<int>& cpus, const std::str
   command.add_option("--cpus", cpus, help)
       ->delimiter(',')
       ->expected(1, 2)
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(CLI::Range(0, 65535).description(""))
       ->type_name("A,B");
 }
 
@@ -139,8 +139,10 @@ void add_channel_arguments(CLI::App& command, ChannelArguments& arguments) {
           "shm, ib, ib:NAME or tcp; leat-info -d lists them (default: the best for the peer)")
       ->type_name("NAME");
   command
-      .add_option("--transport", arguments.transport,
-                  "ring or tcp; leat-info -l lists them (default: ring where there is RDMA)")
+      .add_option(
+          "--transport", arguments.transport,
+          "ring, batched, tcp and so on; leat-info -l lists them (default: ring where there is "
+          "RDMA)")
       ->type_name("NAME");
   add_spin_argument(command, arguments.spin_us);
   command.add_flag("--verify", arguments.verify,

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -37,9 +38,10 @@ constexpr Subcommand kSubcommands[] = {
      leat::bench::declare_scml},
     {"transfer", kChannels, "A large buffer: transport chunked, a raw write, TCP and gRPC",
      leat::bench::declare_transfer},
-    {"attest", kBounds, "Attesting and verifying in the process, beside OpenSSL's bare MAC",
+    {"attest", kTrusted, "Attesting and verifying messages, beside OpenSSL's bare MAC",
      leat::bench::declare_attest},
-    {"trusted", kTrusted, "Attested append-only memory", leat::bench::declare_trusted},
+    {"trusted", kTrusted, "Attested append-only memory, BFT counter, chain replication, PeerReview",
+     leat::bench::declare_trusted},
     {"limits", kBounds, "What the machine allows: a cache line between two cores, and memcpy",
      leat::bench::declare_limits},
     {"tcp-pingpong", kBounds, "Half round trips over plain blocking TCP on loopback",
@@ -94,6 +96,9 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "leat-bench: not enough memory. Measure smaller messages, or fewer.\n");
+    return kFailed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "leat-bench: %s\n", error.what());
     return kFailed;

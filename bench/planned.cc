@@ -241,7 +241,8 @@ Run declare_planned(CLI::App& command) {
   arguments->length.iterations = 1'000'000;
   add_run_arguments(command, *arguments);
   command.add_option("-d,--ib-dev,--device", arguments->device, "shm, or ib:NAME")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->type_name("NAME");
   return [arguments] { run(*arguments); };
 }
 

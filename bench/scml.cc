@@ -242,8 +242,8 @@ Run declare_scml(CLI::App& command) {
   command
       .add_option("--pass", arguments->task.train,
                   "infer: forward only (default); train: with the backward pass")
-      ->transform(CLI::CheckedTransformer(passes).description("infer|train"))
-      ->type_name("");
+      ->transform(CLI::CheckedTransformer(passes).description(""))
+      ->type_name("infer|train");
   command
       .add_option("-r,--repetitions", arguments->repetitions,
                   "Runs of each carrier; the carriers take turns")

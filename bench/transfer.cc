@@ -220,7 +220,7 @@ Run declare_transfer(CLI::App& command) {
   command
       .add_option("--path-rate", arguments->path_rate_mbit,
                   "What the path can carry, in Mbit/s, for the ratio auto_vs_path_rate")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(CLI::Range(0.001, 1e9).description(""))
       ->type_name("MBIT");
   add_cpus_argument(command, arguments->run.cpus,
                     "Cores of sender,receiver (default: two cores if there are two)");

@@ -159,7 +159,7 @@ int run(int argc, char** argv) {
   CLI::Option* memory =
       app.add_option("--memory", arguments.memory,
                      "Slots for all workers together, in bytes; takes transport batched")
-          ->check(CLI::PositiveNumber);
+          ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40).description(""));
   CLI::Option* listen =
       app.add_option("--listen", arguments.listen, "Be the master, at [HOST]:PORT")
           ->type_name("ADDRESS");

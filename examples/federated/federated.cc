@@ -172,7 +172,7 @@ void declare(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--min-clients", arguments.min_clients,
                  "Go on when clients die, as long as so many are left (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1U, leat::kMaxWorkers));
   app.add_option("--rank", arguments.rank, "Which client this is, from 0")
       ->check(CLI::Range(0U, leat::kMaxWorkers - 1));
   app.add_option("--samples", arguments.samples,

@@ -209,6 +209,8 @@ int main(int argc, char** argv) {
   auto* listen = app.add_option("--listen", arguments.listen, "Be the host, at HOST:PORT");
   app.add_option("--connect", arguments.connect, "Be the verifier of the host at HOST:PORT")
       ->excludes(listen);
+  app.footer(
+      "Exit code: 0 if every entry was as it was attested, 1 if not, 2 for wrong arguments.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

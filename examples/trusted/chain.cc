@@ -177,8 +177,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--lie", arguments.lie, "The node that lies, 1 is the head; 0: none")
       ->capture_default_str();
+  app.footer(
+      "Exit code: 0 if all nodes answered the client alike, 1 if not, 2 for wrong arguments.");
   try {
     app.parse(argc, argv);
+    if (const unsigned nodes = arguments.nodes + arguments.spares; arguments.lie > nodes)
+      throw CLI::ValidationError("--lie", "there are " + std::to_string(nodes) + " nodes");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }

@@ -95,8 +95,7 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
       "A counter kept by replicas of which fewer than half may lie, and its clients, each a "
-      "process "
-      "of this\nmachine.",
+      "process of this\nmachine.",
       "counter");
   app.add_option("--replicas", arguments.replicas, "2f+1, of which f may lie")
       ->check(CLI::Range(1, 9))
@@ -104,7 +103,9 @@ int main(int argc, char** argv) {
   app.add_option("--batch", arguments.batch, "Commands in one attested record")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--clients", arguments.clients)->check(CLI::Range(1, 20))->capture_default_str();
+  app.add_option("--clients", arguments.clients, "How many")
+      ->check(CLI::Range(1, 20))
+      ->capture_default_str();
   app.add_option("--requests", arguments.requests, "Of each client")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
@@ -114,6 +115,9 @@ int main(int argc, char** argv) {
   app.add_option("--lie", arguments.lie, "Who counts wrong: nobody, leader, follower")
       ->check(CLI::IsMember({"nobody", "leader", "follower"}))
       ->capture_default_str();
+  app.footer(
+      "Exit code: 0 if all clients got answers that enough replicas gave, 1 if not, 2 for wrong "
+      "arguments.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

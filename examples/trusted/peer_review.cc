@@ -103,7 +103,8 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("A root, two children and a witness that replays what they log, each a process.");
+  CLI::App app("A root, two children and a witness that replays what they log, each a process.",
+               "peer_review");
   Arguments arguments;
   app.add_option("--requests", arguments.requests, "Requests of the client")->capture_default_str();
   app.add_option("--commands", arguments.commands, "Additions of 1 in each request")
@@ -112,6 +113,7 @@ int main(int argc, char** argv) {
   app.add_option("--lie", arguments.lie, "Who counts wrong: nobody, root, child")
       ->check(CLI::IsMember({"nobody", "root", "child"}))
       ->capture_default_str();
+  app.footer("Exit code: 0 if the client was answered, 1 if not, 2 for wrong arguments.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

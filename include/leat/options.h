@@ -29,7 +29,7 @@ struct LEAT_EXPORT Options {
   std::optional<std::chrono::milliseconds> connect_timeout;
   // Limit of a listener for the handshake of one newcomer.
   std::optional<std::chrono::milliseconds> handshake_timeout;
-  // Limit of one blocking send, receive or flush. Negative (default): none.
+  // Limit of one blocking send, receive, flush or accept. Negative (default): none.
   std::optional<std::chrono::milliseconds> timeout;
   // How long a closed connection goes on sending, in the background, what was not flushed.
   std::optional<std::chrono::milliseconds> linger;

@@ -27,7 +27,8 @@ constexpr int kUsage = 2;
 constexpr const char* kFooter =
     R"(With a key that the other side's leat-attestd, or the other side itself, has too:
   openssl rand -hex 32 > key; chmod 600 key
-  leat-attestd --socket /run/leat-attestd/socket --key-file key --user leat-attestd --allow alice
+  install -d -o nobody /run/leat-attestd
+  leat-attestd --socket /run/leat-attestd/socket --key-file key --user nobody --mode 666 --allow alice
 and for the programs, instead of attest_key_file:
   leat://host:port?transport=attested+ring&attest_kernel=/run/leat-attestd/socket
 

@@ -246,21 +246,21 @@ int run(int argc, char** argv) {
   const std::map<std::string, bool> passes{{"infer", false}, {"train", true}};
   app.add_option("--pass", arguments.task.train,
                  "infer: forward only (default); train: with the backward pass")
-      ->transform(CLI::CheckedTransformer(passes).description("infer|train"))
-      ->type_name("");
+      ->transform(CLI::CheckedTransformer(passes).description(""))
+      ->type_name("infer|train");
   const std::map<std::string, scml::Form> forms{{"matrix", scml::Form::kMatrix},
                                                 {"inner", scml::Form::kInnerProducts}};
   app.add_option("--form", arguments.task.form,
                  "Products of whole matrices (default), or each product of two numbers by itself")
-      ->transform(CLI::CheckedTransformer(forms).description("matrix|inner"))
-      ->type_name("");
+      ->transform(CLI::CheckedTransformer(forms).description(""))
+      ->type_name("matrix|inner");
   const std::map<std::string, scml::Triples> sources{
       {"none", scml::Triples::kNone}, {"ot", scml::Triples::kOt}, {"he", scml::Triples::kHe}};
   app.add_option("--triples", arguments.task.triples,
                  "How two parties make Beaver triples first: not (default), by oblivious transfer, "
                  "by homomorphic encryption")
-      ->transform(CLI::CheckedTransformer(sources).description("none|ot|he"))
-      ->type_name("");
+      ->transform(CLI::CheckedTransformer(sources).description(""))
+      ->type_name("none|ot|he");
   app.add_option("--memory", arguments.plan.memory_bytes,
                  "Size of the region for messages (default: 16GiB)")
       ->transform(CLI::AsSizeValue(false))

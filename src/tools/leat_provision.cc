@@ -89,7 +89,7 @@ class CommandLine {
   }
   static void add_version(CLI::App* app, std::uint32_t& version) {
     app->add_option("--firmware", version, "Version of the firmware (default: 1)")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(std::uint32_t{1}, UINT32_MAX).description(""))
         ->type_name("N");
   }
   static void add_folder(CLI::App* app, std::string& folder, const char* help) {
@@ -102,25 +102,25 @@ class CommandLine {
     add_folder(init, ca_init_.folder, "New folder");
     init->add_option("--name", ca_init_.name, "Its name")->capture_default_str();
     CLI::App* device = add(ca, "device", "Make a device: its secret and certificate", ca_device_);
-    add_folder(device, ca_device_.folder, "The manufacturer's");
+    add_folder(device, ca_device_.folder, "The manufacturer's folder");
     device->add_option("device_folder", ca_device_.device_folder, "New folder of the device")
         ->required()
         ->type_name("DEVICE_FOLDER");
     device->add_option("--device", ca_device_.device, "Its number")
         ->required()
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(std::uint32_t{1}, UINT32_MAX).description(""))
         ->type_name("N");
     CLI::App* firmware =
         add(ca, "firmware", "Encrypt what a device boots: a controller and its vendor's key",
             ca_firmware_);
-    add_folder(firmware, ca_firmware_.device_folder, "The device's");
+    add_folder(firmware, ca_firmware_.device_folder, "The device's folder");
     firmware->add_option("--vendor-key", ca_firmware_.vendor_key, "The vendor's vendor.pub")
         ->required()
         ->type_name("FILE");
     add_program(firmware, ca_firmware_.program);
     add_version(firmware, ca_firmware_.version);
     CLI::App* revoke = add(ca, "revoke", "Revoke a device", ca_revoke_);
-    add_folder(revoke, ca_revoke_.folder, "The manufacturer's");
+    add_folder(revoke, ca_revoke_.folder, "The manufacturer's folder");
     revoke->add_option("--certificate", ca_revoke_.certificate, "The device's device.crt")
         ->required()
         ->type_name("FILE");

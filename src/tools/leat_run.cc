@@ -1,6 +1,7 @@
 // leat-run: a program whose TCP connections go through leat where both ends can.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "leat/version.h"
@@ -60,6 +62,31 @@ std::optional<std::string> find_library() {
   return std::nullopt;
 }
 
+struct ValueOption {
+  const char* letter;
+  const char* name;
+  const char* variable;
+  const char* allowed;  // null: the library checks it, as it does the variable
+  bool (*allows)(std::string_view value);
+};
+
+bool is_spin(std::string_view value) {
+  if (value == "inf") return true;
+  return !value.empty() && value.size() <= 9 &&
+         std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_level(std::string_view value) {
+  return value == "error" || value == "warn" || value == "info" || value == "debug" ||
+         value == "trace";
+}
+
+constexpr ValueOption kValueOptions[] = {
+    {"-m", "--match", "LEAT_PRELOAD_MATCH", nullptr, nullptr},
+    {"-s", "--spin", "LEAT_SPIN_US", "microseconds from 0, or inf", is_spin},
+    {"-l", "--log", "LEAT_LOG_LEVEL", "error, warn, info or debug", is_level},
+};
+
 // How many of the arguments were ours, or a value to exit with.
 struct Parsed {
   int program = 0;
@@ -83,13 +110,16 @@ Parsed parse(int argc, char** argv) {
       setenv("LEAT_PRELOAD_DEBUG", "1", 1);  // NOLINT(concurrency-mt-unsafe): no threads here
       continue;
     }
-    const char* variable = nullptr;
-    if (option == "-m" || option == "--match") variable = "LEAT_PRELOAD_MATCH";
-    if (option == "-s" || option == "--spin") variable = "LEAT_SPIN_US";
-    if (option == "-l" || option == "--log") variable = "LEAT_LOG_LEVEL";
-    if (variable == nullptr) return {i, fail(kUsage, "unknown option " + option + "; see --help")};
+    const auto* known = std::find_if(
+        std::begin(kValueOptions), std::end(kValueOptions),
+        [&](const ValueOption& one) { return option == one.letter || option == one.name; });
+    if (known == std::end(kValueOptions))
+      return {i, fail(kUsage, "unknown option " + option + "; see --help")};
     if (i + 1 >= argc) return {i, fail(kUsage, option + " needs a value; see --help")};
-    setenv(variable, argv[++i], 1);  // NOLINT(concurrency-mt-unsafe): no threads here
+    const std::string value = argv[++i];
+    if (known->allows != nullptr && !known->allows(value))
+      return {i, fail(kUsage, option + " " + value + ": must be " + known->allowed)};
+    setenv(known->variable, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no threads here
   }
   return {i, {}};
 }

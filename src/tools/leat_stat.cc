@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <climits>
 #include <cstring>
 #include <exception>
 #include <iostream>
@@ -116,12 +117,14 @@ void print_table(const ordered_json& list) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Shows the connections of a process that leat-run carries."};
+  CLI::App app{"Shows the connections of a process that leat-run carries.", "leat-stat"};
   app.footer(kFooter);
   app.set_version_flag("-v,--version", std::string("leat-stat ") + LEAT_VERSION_STRING);
   pid_t pid = 0;
   bool json = false;
-  app.add_option("PID", pid, "The process")->required()->check(CLI::PositiveNumber);
+  app.add_option("PID", pid, "The process")
+      ->required()
+      ->check(CLI::Range(1, INT_MAX).description(""));
   app.add_flag("--json", json, "Print a JSON array");
   try {
     app.parse(argc, argv);

@@ -29,6 +29,12 @@ TEST(ChainExample, all_nodes_say_the_same_or_the_liar_is_exposed) {
                                  "with evidence"));
 }
 
+TEST(ChainExample, a_liar_that_is_no_node_is_a_wrong_argument) {
+  const ProgramResult result = run_program("examples/trusted/chain", {"--lie", "4"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--lie: there are 3 nodes"));
+}
+
 TEST(ChainExample, a_liar_is_replaced_by_a_spare_node) {
   const ProgramResult result =
       run_program("examples/trusted/chain", {"--lie", "1", "--spares", "1", "--keys", "100"});

@@ -89,12 +89,20 @@ TEST(LeatStat, ShowsWhatWasCarried) {
   EXPECT_EQ(list[1]["received_bytes"], 1000);
   EXPECT_EQ(list[0]["peer"], list[1]["local"]);
   EXPECT_EQ(run_program("src/tools/leat-stat", {"999999999"}).exit_code, 1);
+  const ProgramResult wrong = run_program("src/tools/leat-stat", {"0"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("PID: Value 0 not in range 1 to "));
 }
 
 TEST(LeatRun, SaysWhatIsWrongWithItsArguments) {
   EXPECT_EQ(under_leat({}).exit_code, 2);
   EXPECT_EQ(under_leat({"--nonsense"}).exit_code, 2);
   EXPECT_THAT(under_leat({"--spin"}).err, HasSubstr("needs a value"));
+  for (const char* spin : {"", "abc", "-1", "5us", "9999999999"})
+    EXPECT_EQ(under_leat({"--spin", spin, "true"}).exit_code, 2) << spin;
+  EXPECT_EQ(under_leat({"--spin", "inf", "true"}).exit_code, 0);
+  EXPECT_THAT(under_leat({"--log", "loud", "true"}).err,
+              HasSubstr("--log loud: must be error, warn, info or debug"));
   EXPECT_EQ(under_leat({"no-such-program-anywhere"}).exit_code, 127);
   EXPECT_EQ(under_leat({"false"}).exit_code, 1);
 }

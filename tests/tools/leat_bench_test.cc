@@ -458,6 +458,7 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"pingpong", "-n", "0"}, "not in range 1 to 4294967296"},
       {{"stream", "--spin-us", "soon"}, "inf (never)"},
       {{"stream", "-a", "-s", "8"}, "excludes"},
+      {{"pingpong", "--cpus", "x"}, "not in range 0 to 65535"},
       {{"confirm", "--pattern", "scatter"}, "one-to-one"},
       {{"confirm", "-s", "64,7"}, "at least 8"},
       {{"confirm", "--workers", "0"}, "not in range"},

@@ -99,7 +99,7 @@ KernelEnd::KernelEnd(Fd socket) {
   if (fstat(socket.get(), &status) != 0 || !S_ISSOCK(status.st_mode)) {
     throw Error(ErrorCode::kInvalidArgument,
                 "descriptor " + std::to_string(socket.get()) + " is no socket of a controller",
-                "The controller starts the kernel: leat-provision controller --help.");
+                "The controller starts the kernel: leat-provision device --help.");
   }
   stream_ = leat::detail::plain_stream(std::move(socket));
 }
