@@ -70,34 +70,6 @@ Nodes::Make correct(const Nodes& nodes) {
   };
 }
 
-// A member that does what is right but for what `change` does to what it sends; false: nothing.
-class Deviant final : public Participant, private Outbox {
- public:
-  using Change =
-      std::function<bool(const SigningKey& key, PartyId to, Bytes& message, Outbox& outbox)>;
-  Deviant(std::unique_ptr<Participant> member, const SigningKey& key, Change change)
-      : member_(std::move(member)), key_(key), change_(std::move(change)) {}
-
-  void receive(PartyId from, View message, Time now, Outbox& outbox) override {
-    outbox_ = &outbox;
-    member_->receive(from, message, now, *this);
-  }
-  void idle(Time now, Outbox& outbox) override {
-    outbox_ = &outbox;
-    member_->idle(now, *this);
-  }
-
- private:
-  void send(PartyId to, View message) override {
-    Bytes changed(message.begin(), message.end());
-    if (change_(key_, to, changed, *outbox_)) outbox_->send(to, changed);
-  }
-  const std::unique_ptr<Participant> member_;
-  const SigningKey& key_;
-  const Change change_;
-  Outbox* outbox_ = nullptr;
-};
-
 Nodes::Make deviant(const Nodes& nodes, Deviant::Change change) {
   return [&nodes, change](PartyId id, AttestationKernel& kernel, const SigningKey& key,
                           FaultHook hook) -> std::unique_ptr<Participant> {

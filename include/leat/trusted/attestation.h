@@ -133,6 +133,17 @@ struct Proof {
 LEAT_EXPORT void write_record(const Proof& proof, std::span<const std::byte> payload,
                               std::span<std::byte> record) noexcept;
 
+// One of several questions that a kernel is asked at once, and its answer.
+struct Question {
+  enum class Asks : std::uint8_t { kAttest, kVerify, kVerifyStateless };
+
+  Asks asks = Asks::kVerify;
+  Statement statement;               // kAttest; of the others its kind, which is expected
+  std::span<const std::byte> bytes;  // kAttest: the payload; else the record
+  Verdict verdict = Verdict::kUnavailable;
+  Proof proof{};  // kAttest, with kOk
+};
+
 // Where a stream stands.
 struct Counters {
   std::uint64_t next_sent = 0;      // of the next attest
@@ -161,6 +172,11 @@ class LEAT_EXPORT AttestationKernel {
   // Stateless: whether the session's sender, or this device itself, attested the record. For stored
   // and forwarded ones; any number of times. Never deliver by it.
   virtual Verdict verify_stateless(std::span<const std::byte> record, Kind expected) noexcept = 0;
+
+  // Several at once: what as many calls one after the other would do, with a verdict for each. One
+  // that is refused changes nothing, so ordered records behind it in its stream are not next
+  // either. A kernel in a process of its own is woken once for all of them.
+  virtual void ask(std::span<Question> questions) noexcept;
 
   // Where a stream stands; no value if there is none such.
   virtual std::optional<Counters> counters(std::uint32_t session, std::uint8_t stream) noexcept = 0;
