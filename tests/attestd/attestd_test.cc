@@ -179,8 +179,7 @@ TEST(Attestd, of_several_records_the_bad_ones_are_told_and_no_others) {
     };
     std::uint64_t attested = 0;
     for (std::size_t i = 0; i < good.size(); ++i) {
-      // An HMAC has 32 bytes of the 64, the rest is zero.
-      if (i % 10 == 0) ask({.bytes = bad[i]}, i == 0 ? Verdict::kLength : Verdict::kFormat);
+      if (i % 10 == 0) ask({.bytes = bad[i]}, i == 0 ? Verdict::kLength : Verdict::kMac);
       if (i != kMissing) ask({.bytes = good[i]}, i < kMissing ? Verdict::kOk : Verdict::kCounter);
       if (i % 50 != 0) continue;
       ask(to_attest(session, large), Verdict::kTooLarge);

@@ -82,7 +82,8 @@ TEST_F(Several, each_is_answered_by_itself) {
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(reply(replies, i).verdict, static_cast<std::uint32_t>(expected[i])) << i;
   EXPECT_EQ(attested(), 2U);
-  EXPECT_EQ(read_header(reply(replies, 3).data), std::nullopt) << "a proof is no whole record";
+  // Of an empty payload the proof is the record.
+  EXPECT_EQ(read_header(reply(replies, 3).data).value_or(RecordHeader{}).counter, 1U);
 }
 
 // Lengths that are too long, lists that end within a request, more of them than may be, lists

@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "systems/nodes.h"
 #include "systems/peer_parties.h"
-#include "trusted/a2m_support.h"
+#include "trusted/forwarding_kernel.h"
 
 namespace leat::trusted {
 namespace {
