@@ -70,7 +70,8 @@ namespace {
 // All threads of that process.
 void add_process(const std::string& process, FamilyUsage& usage) {
   std::error_code gone;  // a thread, or all of them
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + process + "/task", gone)) {
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/" + process + "/task", gone)) {
     std::ifstream status(thread.path() / "status");
     for (std::string line; std::getline(status, line);)
       if (line.find("ctxt_switches:") != std::string::npos)

@@ -41,8 +41,8 @@ class Requests {
 
   trusted::Verdict obey(const trusted::detail::Request& request, std::span<const std::byte> data,
                         std::span<std::byte> out);
-  // All or none: kFormat, before the first is answered, if one of them is no such request, there are
-  // more than may be, or their replies have no room.
+  // All or none: kFormat, before the first is answered, if one of them is no such request, there
+  // are more than may be, or their replies have no room.
   trusted::Verdict answer_several(std::span<const std::byte> list,
                                   std::span<std::byte> replies) noexcept;
   trusted::Verdict open(const trusted::detail::Request& request, std::span<std::byte> out);

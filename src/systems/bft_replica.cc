@@ -112,14 +112,14 @@ void BftReplica::State::order(bool also_short) {
     for (Done& done : ledger.done()) unanswered_.emplace_back(executed, std::move(done));
     ledger.done().clear();
     const bool checkpoint = result.digest.has_value();
-    outgoing_.add(std::move(*payload), [this, checkpoint, counter = executed,
-                                       snapshot = std::move(snapshot)](
-                                          const Bytes& record, Outbox& outbox) mutable {
-      history.add(record, checkpoint ? &snapshot : nullptr);
-      if (checkpoint) history.vouch(counter, id(0), record);
-      const Bytes message = write_order(record);
-      for (std::size_t i = 1; i < peers_.size(); ++i) outbox.send(id(i), message);
-    });
+    outgoing_.add(std::move(*payload),
+                  [this, checkpoint, counter = executed, snapshot = std::move(snapshot)](
+                      const Bytes& record, Outbox& outbox) mutable {
+                    history.add(record, checkpoint ? &snapshot : nullptr);
+                    if (checkpoint) history.vouch(counter, id(0), record);
+                    const Bytes message = write_order(record);
+                    for (std::size_t i = 1; i < peers_.size(); ++i) outbox.send(id(i), message);
+                  });
     finish_step(std::move(result));
   }
 }
@@ -153,19 +153,18 @@ void BftReplica::State::on_order(const Bytes& record, Outbox& outbox) {
   const Step theirs = *read_step(payload);
   history.add(record, checkpoint ? &snapshot : nullptr);
   if (checkpoint) history.vouch(executed, id(0), record);
-  outgoing_.add(
-      write_step({.outputs = theirs.outputs, .digest = theirs.digest}),
-      [this, checkpoint, counter = executed, record,
-       done = std::exchange(ledger.done(), {})](const Bytes& own, Outbox& to) {
-        // To all, so that whoever has got it sees to it that everybody does; the leader has its
-        // record.
-        to.send(id(0), write_blobs(MessageType::kExecuted, {own}));
-        const Bytes message = write_blobs(MessageType::kExecuted, {own, record});
-        for (std::size_t i = 1; i < peers_.size(); ++i)
-          if (i != self) to.send(id(i), message);
-        if (checkpoint) history.vouch(counter, id(self), own);
-        for (const Done& one : done) replies.send(one, to);
-      });
+  outgoing_.add(write_step({.outputs = theirs.outputs, .digest = theirs.digest}),
+                [this, checkpoint, counter = executed, record,
+                 done = std::exchange(ledger.done(), {})](const Bytes& own, Outbox& to) {
+                  // To all, so that whoever has got it sees to it that everybody does; the leader
+                  // has its record.
+                  to.send(id(0), write_blobs(MessageType::kExecuted, {own}));
+                  const Bytes message = write_blobs(MessageType::kExecuted, {own, record});
+                  for (std::size_t i = 1; i < peers_.size(); ++i)
+                    if (i != self) to.send(id(i), message);
+                  if (checkpoint) history.vouch(counter, id(self), own);
+                  for (const Done& one : done) replies.send(one, to);
+                });
   finish_step({Bytes(theirs.outputs.bytes().begin(), theirs.outputs.bytes().end()),
                theirs.outputs.count(), theirs.digest});
 }

@@ -211,7 +211,8 @@ void ChainNode::State::order(bool also_short) {
     if (!payload) continue;
     const bool checkpoint = result.digest.has_value();
     if (!is_tail()) results.push_back(std::move(result));
-    pass_on({}, std::move(*payload), checkpoint ? std::optional(std::move(snapshot)) : std::nullopt);
+    pass_on({}, std::move(*payload),
+            checkpoint ? std::optional(std::move(snapshot)) : std::nullopt);
   }
 }
 
@@ -236,29 +237,29 @@ void ChainNode::State::execute(const Proofs& proofs) {
 }
 
 void ChainNode::State::pass_on(const Proofs& before, Bytes payload, std::optional<Bytes> snapshot) {
-  outgoing.add(
-      std::move(payload), [this, counter = executed, before = before.message,
-                           snapshot = std::move(snapshot), done = std::exchange(ledger.done(), {})](
-                              const Bytes& own, Outbox& outbox) mutable {
-        Bytes list = std::move(before);
-        append_blob(list, own);
-        const bool checkpoint = is_checkpoint(counter);
-        if (is_head()) history.add(own, snapshot ? &*snapshot : nullptr);
-        if (!is_tail()) {
-          outbox.send(options.nodes[self + 1], write_order(list));
-        } else {
-          // The head must know how far the tail is; at checkpoints all are told what all attested.
-          const Bytes message = write_blobs(MessageType::kExecuted, {list});
-          for (std::size_t i = 0; i < self; ++i)
-            if (i == 0 || checkpoint) outbox.send(options.nodes[i], message);
-        }
-        if (checkpoint) {
-          const auto proofs = *read_blobs(list, self + 1);
-          for (std::size_t i = 0; i < proofs.size(); ++i)
-            history.vouch(counter, options.nodes[i], proofs[i]);
-        }
-        for (const Done& one : done) replies.send(one, outbox);
-      });
+  outgoing.add(std::move(payload),
+               [this, counter = executed, before = before.message, snapshot = std::move(snapshot),
+                done = std::exchange(ledger.done(), {})](const Bytes& own, Outbox& outbox) mutable {
+                 Bytes list = std::move(before);
+                 append_blob(list, own);
+                 const bool checkpoint = is_checkpoint(counter);
+                 if (is_head()) history.add(own, snapshot ? &*snapshot : nullptr);
+                 if (!is_tail()) {
+                   outbox.send(options.nodes[self + 1], write_order(list));
+                 } else {
+                   // The head must know how far the tail is; at checkpoints all are told what all
+                   // attested.
+                   const Bytes message = write_blobs(MessageType::kExecuted, {list});
+                   for (std::size_t i = 0; i < self; ++i)
+                     if (i == 0 || checkpoint) outbox.send(options.nodes[i], message);
+                 }
+                 if (checkpoint) {
+                   const auto proofs = *read_blobs(list, self + 1);
+                   for (std::size_t i = 0; i < proofs.size(); ++i)
+                     history.vouch(counter, options.nodes[i], proofs[i]);
+                 }
+                 for (const Done& one : done) replies.send(one, outbox);
+               });
   ++executed;
   if (is_head() && is_tail()) acknowledged = executed;
 }
@@ -305,8 +306,7 @@ void ChainNode::receive(PartyId from, std::span<const std::byte> message, Time n
                         Outbox& outbox) {
   const auto type = type_of(message);
   if (type == MessageType::kRequest) state_->on_request(from, message, now, outbox);
-  if (type == MessageType::kOrder || type == MessageType::kExecuted)
-    state_->take_in(from, message);
+  if (type == MessageType::kOrder || type == MessageType::kExecuted) state_->take_in(from, message);
 }
 
 void ChainNode::settle(Time, Outbox& outbox) { state_->settle(false, outbox); }

@@ -54,7 +54,7 @@ struct Signed {
   PartyId target = 0;  // kAttach: to whom; kReply, kRefused: the client
   std::uint64_t epoch = 0;
   std::uint64_t first = 0;  // the number of the first command
-  Items items;  // kRefused: one, the most bytes of a request (8)
+  Items items;              // kRefused: one, the most bytes of a request (8)
 };
 std::optional<Signed> read_signed(View message, MessageType expected) noexcept;
 // Only after read_signed().

@@ -34,8 +34,8 @@ std::size_t Orderer::max_request_bytes() const {
 }
 
 void Orderer::take(View request, const Signed& content) {
-  if (ledger_.has_taken(content.sender, content.first) || fresh_.size() == kMaxFresh || fresh_bytes_ + request.size() > kMaxFreshBytes ||
-      request.size() > max_request_bytes())
+  if (ledger_.has_taken(content.sender, content.first) || fresh_.size() == kMaxFresh ||
+      fresh_bytes_ + request.size() > kMaxFreshBytes || request.size() > max_request_bytes())
     return;
   fresh_.push_back({Bytes(request.begin(), request.end()), content.items.count()});
   fresh_bytes_ += request.size();

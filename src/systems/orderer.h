@@ -32,11 +32,12 @@ class Orderer {
   void take(View request, const Signed& content);
   // Whether there is a full batch, or anything at all.
   bool ready(bool also_short) const {
-    return ledger_.waiting() + fresh_commands_ >= (also_short ? std::size_t{1} : std::size_t{batch_});
+    return ledger_.waiting() + fresh_commands_ >=
+           (also_short ? std::size_t{1} : std::size_t{batch_});
   }
   // The next step, to be attested: takes the requests into the ledger that are right and have room,
-  // and executes a batch, or as much of it as has room. At a checkpoint sets `snapshot` to the state
-  // after it. No value: there was nothing right.
+  // and executes a batch, or as much of it as has room. At a checkpoint sets `snapshot` to the
+  // state after it. No value: there was nothing right.
   std::optional<Bytes> next(bool is_checkpoint, Result& result, Bytes& snapshot);
 
  private:

@@ -87,9 +87,8 @@ bool Quorum::receive_refusal(View message) {
     return false;
   const auto request = std::ranges::find(requests_, content->first, &Request::first);
   const View number = Items(content->items).take();
-  if (request == requests_.end() || request->believed ||
-      number.size() != sizeof(std::uint64_t) || request->refusals.contains(content->sender) ||
-      !verify_signed(directory_, message, *content))
+  if (request == requests_.end() || request->believed || number.size() != sizeof(std::uint64_t) ||
+      request->refusals.contains(content->sender) || !verify_signed(directory_, message, *content))
     return false;
   request->refusals[content->sender] = leat::detail::WireReader(number).number<std::uint64_t>();
   return true;
@@ -102,8 +101,8 @@ void Quorum::check_refused() {
     return;
   const Request request = std::move(requests_.front());
   requests_.pop_front();
-  const auto least = std::ranges::min_element(
-      request.refusals, {}, [](const auto& refusal) { return refusal.second; });
+  const auto least = std::ranges::min_element(request.refusals, {},
+                                              [](const auto& refusal) { return refusal.second; });
   throw Error(ErrorCode::kTooLarge,
               "request " + std::to_string(request.first) + " of client " +
                   std::to_string(options_.self) + " has " + std::to_string(request.bytes.size()) +

@@ -48,7 +48,7 @@ class Quorum {
     std::uint64_t first = 0;
     std::size_t count = 0;
     Bytes bytes;
-    std::map<PartyId, Bytes> replies;            // by node: the whole message
+    std::map<PartyId, Bytes> replies;           // by node: the whole message
     std::map<PartyId, std::uint64_t> refusals;  // by node: the most bytes that have room there
     std::optional<Bytes> believed;
   };

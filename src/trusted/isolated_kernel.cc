@@ -74,9 +74,8 @@ Verdict IsolatedKernel::verify(std::span<const std::byte> record, Kind expected)
 
 Verdict IsolatedKernel::verify_stateless(std::span<const std::byte> record,
                                          Kind expected) noexcept {
-  Question question{.asks = Question::Asks::kVerifyStateless,
-                    .statement = {.kind = expected},
-                    .bytes = record};
+  Question question{
+      .asks = Question::Asks::kVerifyStateless, .statement = {.kind = expected}, .bytes = record};
   ask({&question, 1});
   return question.verdict;
 }

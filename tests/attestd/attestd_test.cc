@@ -234,8 +234,7 @@ TEST(Attestd, killed_while_it_answers_several_leaves_no_gap_before_what_was_answ
   }
   kills.join();
   session.isolated.kernel().ask(questions);
-  for (const Question& question : questions)
-    ASSERT_EQ(question.verdict, Verdict::kUnavailable);
+  for (const Question& question : questions) ASSERT_EQ(question.verdict, Verdict::kUnavailable);
 }
 
 enum class Whose { kSenders, kReceivers };

@@ -31,21 +31,23 @@ TEST_P(LargeRequests, are_refused_with_a_reason_and_the_service_goes_on) {
   const std::string system = GetParam();
   Nodes nodes(kTreeParties - 1);
   for (const PartyId id : nodes.ids())
-    nodes.start(id, [&](PartyId, AttestationKernel& kernel, const SigningKey& key,
-                        FaultHook hook) -> std::unique_ptr<Participant> {
-      static SmallKernel small(kernel);  // one in each process
-      if (system == "counter")
-        return std::make_unique<BftReplica>(small, nodes.directory(), key, make_counter,
-                                            bft_options(3, 16), std::move(hook));
-      if (system == "chain")
-        return std::make_unique<ChainNode>(
-            small, nodes.directory(), key, make_counter,
-            ChainOptions{.nodes = nodes.ids(), .first_session = kFirstSession, .batch = 16},
-            std::move(hook));
-      PeerReviewOptions tree = tree_options(16);
-      for (auto& node : tree.nodes) node.witnesses.clear();
-      return std::make_unique<PeerNode>(small, nodes.directory(), key, make_counter, tree);
-    });
+    nodes.start(
+        id,
+        [&](PartyId, AttestationKernel& kernel, const SigningKey& key,
+            FaultHook hook) -> std::unique_ptr<Participant> {
+          static SmallKernel small(kernel);  // one in each process
+          if (system == "counter")
+            return std::make_unique<BftReplica>(small, nodes.directory(), key, make_counter,
+                                                bft_options(3, 16), std::move(hook));
+          if (system == "chain")
+            return std::make_unique<ChainNode>(
+                small, nodes.directory(), key, make_counter,
+                ChainOptions{.nodes = nodes.ids(), .first_session = kFirstSession, .batch = 16},
+                std::move(hook));
+          PeerReviewOptions tree = tree_options(16);
+          for (auto& node : tree.nodes) node.witnesses.clear();
+          return std::make_unique<PeerNode>(small, nodes.directory(), key, make_counter, tree);
+        });
   const SigningKey key = key_of(kClient);
   ClientOptions options = nodes.client_options(system == "counter" ? 2 : 3);
   options.retry_after = 50ms;
