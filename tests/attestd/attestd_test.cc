@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "attestd/daemon.h"
+#include "attestd/session.h"
 #include "leat/channel.h"
 #include "leat/listener.h"
 #include "leat/trusted/isolated_kernel.h"
 #include "support/errors.h"
 #include "support/peer_pair.h"
-#include "trusted/channel_session.h"
 
 namespace leat::attestd {
 namespace {
@@ -29,11 +29,7 @@ namespace {
 using leat::detail::error_of;
 using leat::detail::scaled;
 using testing::HasSubstr;
-using trusted::Algorithm;
-using trusted::AttestationKernel;
-using trusted::Question;
 using trusted::Verdict;
-using trusted::detail::ChannelSession;
 
 // Both sides of a connection, side by side.
 struct Connected {
@@ -44,36 +40,6 @@ struct Connected {
     connects.join();
   }
   std::optional<Channel> accepted, connecting;
-};
-
-// A session of a connection as a client has it, with the peer's side in this process.
-struct Session {
-  explicit Session(const Daemon& daemon, Algorithm algorithm = Algorithm::kHmacSha256)
-      : isolated(trusted::detail::make_isolated_home(daemon.path(), 0, algorithm,
-                                                     std::chrono::microseconds(50)),
-                 algorithm, true),
-        local(trusted::detail::make_local_home(daemon.key_file(), algorithm), algorithm, false) {
-    isolated.begin(local.offer());
-    local.begin(isolated.offer());
-  }
-  // One message to and fro.
-  Verdict exchange() {
-    const std::string payload = "payload";
-    const auto bytes = std::as_bytes(std::span(payload));
-    for (auto [from, to] : {std::pair{&isolated, &local}, std::pair{&local, &isolated}}) {
-      trusted::Proof proof;
-      const Verdict attested = from->kernel().attest({.session = from->id()}, bytes, proof);
-      if (attested != Verdict::kOk) return attested;
-      std::vector<std::byte> record(proof.header.begin(), proof.header.end());
-      record.insert(record.end(), bytes.begin(), bytes.end());
-      record.insert(record.end(), proof.mac.begin(), proof.mac.end());
-      const Verdict verified = to->kernel().verify(record, trusted::Kind::kSend);
-      if (verified != Verdict::kOk) return verified;
-    }
-    return Verdict::kOk;
-  }
-
-  ChannelSession isolated, local;
 };
 
 TEST(Attestd, connections_attest_with_it_whatever_the_other_side_uses) {
@@ -134,107 +100,6 @@ TEST(Attestd, threads_of_a_client_get_counters_without_gap_or_repetition) {
   const auto stands =
       session.isolated.kernel().counters(session.isolated.id(), 0).value_or(trusted::Counters{});
   EXPECT_EQ(stands.next_sent, counters.size());
-}
-
-// --- several questions at once
-
-Question to_attest(const Session& session, std::span<const std::byte> payload) {
-  return {.asks = Question::Asks::kAttest,
-          .statement = {.session = session.local.id()},
-          .bytes = payload};
-}
-
-// So many records of the peer.
-std::vector<std::vector<std::byte>> records_of_peer(Session& session, std::size_t count) {
-  std::vector<std::vector<std::byte>> records(count);
-  const std::vector<std::byte> payload(200);
-  for (auto& record : records) {
-    trusted::Proof proof;
-    EXPECT_EQ(session.local.kernel().attest({.session = session.local.id()}, payload, proof),
-              Verdict::kOk);
-    record.resize(payload.size() + trusted::kRecordOverheadBytes);
-    trusted::write_record(proof, payload, record);
-  }
-  return records;
-}
-
-// More records than the ring has slots and than one request carries; a forged one before every
-// tenth, a missing one, and a payload that is too large between them. The second daemon's requests
-// have room for eight replies.
-TEST(Attestd, of_several_records_the_bad_ones_are_told_and_no_others) {
-  for (const char* max_payload : {"1048576", "1000"}) {
-    const Daemon daemon({"--max-payload", max_payload});
-    Session session(daemon);
-    constexpr std::size_t kMissing = 555;
-    const auto good = records_of_peer(session, 600);
-    auto bad = good;
-    for (auto& record : bad) record.back() ^= std::byte{1};
-    bad[0].resize(50);
-    const std::vector<std::byte> large(std::stoul(max_payload) + 1), small(10);
-    std::vector<Question> questions;
-    std::vector<Verdict> expected;
-    const auto ask = [&](const Question& question, Verdict verdict) {
-      questions.push_back(question);
-      expected.push_back(verdict);
-    };
-    std::uint64_t attested = 0;
-    for (std::size_t i = 0; i < good.size(); ++i) {
-      if (i % 10 == 0) ask({.bytes = bad[i]}, i == 0 ? Verdict::kLength : Verdict::kMac);
-      if (i != kMissing) ask({.bytes = good[i]}, i < kMissing ? Verdict::kOk : Verdict::kCounter);
-      if (i % 50 != 0) continue;
-      ask(to_attest(session, large), Verdict::kTooLarge);
-      ask(to_attest(session, small), Verdict::kOk);
-      ++attested;
-      ask({.asks = Question::Asks::kVerifyStateless, .bytes = good[599]}, Verdict::kOk);
-    }
-    AttestationKernel& kernel = session.isolated.kernel();
-    kernel.ask(questions);
-    std::uint64_t counter = 0;
-    for (std::size_t i = 0; i < questions.size(); ++i) {
-      ASSERT_EQ(questions[i].verdict, expected[i]) << "question " << i;
-      if (questions[i].asks != Question::Asks::kAttest || expected[i] != Verdict::kOk) continue;
-      std::uint64_t said = 0;
-      std::memcpy(&said, questions[i].proof.header.data() + 24, sizeof said);
-      EXPECT_EQ(said, counter++);
-    }
-    const auto stands = kernel.counters(session.isolated.id(), 0).value_or(trusted::Counters{});
-    EXPECT_EQ(stands.next_received, kMissing);
-    EXPECT_EQ(stands.next_sent, attested);
-    // Behind the gap nothing was accepted: with the missing one all of it is.
-    for (std::size_t i = kMissing; i < good.size(); ++i)
-      ASSERT_EQ(kernel.verify(good[i], trusted::Kind::kSend), Verdict::kOk);
-  }
-}
-
-// Case 30: killed between two requests of one call, or in the middle of one.
-TEST(Attestd, killed_while_it_answers_several_leaves_no_gap_before_what_was_answered) {
-  Daemon daemon;
-  Session session(daemon);
-  const std::vector<std::byte> payload(1000);
-  std::vector<Question> questions(2000, to_attest(session, payload));
-  std::uint64_t counter = 0;
-  bool killed = false;
-  std::thread kills([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    daemon.kill();
-  });
-  while (!killed) {
-    session.isolated.kernel().ask(questions);
-    for (const Question& question : questions) {
-      if (question.verdict != Verdict::kOk) {
-        EXPECT_EQ(question.verdict, Verdict::kUnavailable);
-        killed = true;
-        continue;
-      }
-      std::uint64_t said = 0;
-      std::memcpy(&said, question.proof.header.data() + 24, sizeof said);
-      EXPECT_FALSE(killed) << "an answer after there were none";
-      EXPECT_EQ(said, counter++);
-    }
-  }
-  kills.join();
-  session.isolated.kernel().ask(questions);
-  for (const Question& question : questions) ASSERT_EQ(question.verdict, Verdict::kUnavailable);
 }
 
 enum class Whose { kSenders, kReceivers };

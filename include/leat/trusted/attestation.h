@@ -24,8 +24,7 @@ enum class Algorithm : std::uint8_t {
   kHmacSha256 = 1,
   kHmacSha384 = 2,
   kHmacSha512 = 3,
-  kAes256Gmac =
-      4,  // not bound by one serial hash; docs/security.md says why the counter is a nonce
+  kAes256Gmac = 4,  // no serial hash; docs/security.md says why the counter is a nonce
 };
 
 // What a record is for. Who verifies says which kind it expects, so none can pass for another.
@@ -67,8 +66,7 @@ enum class Verdict : std::uint8_t {
 LEAT_EXPORT std::string_view to_string(Verdict verdict) noexcept;
 
 inline constexpr std::size_t kHeaderBytes = 64;
-inline constexpr std::size_t kMacSlotBytes =
-    64;  // of every algorithm; the rest of the slot is zero
+inline constexpr std::size_t kMacSlotBytes = 64;  // of every algorithm; its rest is zero
 inline constexpr std::size_t kRecordOverheadBytes = kHeaderBytes + kMacSlotBytes;
 inline constexpr std::size_t kMaxPayloadBytes = 0xffff'ffff - kRecordOverheadBytes;
 inline constexpr unsigned kStreams = 16;
@@ -84,8 +82,7 @@ struct RecordHeader {
   std::uint64_t epoch = 0;
   std::uint64_t counter = 0;  // the first is 0
   std::uint32_t payload_bytes = 0;
-  std::uint32_t slot =
-      0;  // kWrite and kRead: region and offset in it; otherwise what the sender likes
+  std::uint32_t slot = 0;  // of kWrite, kRead: region, and offset in it; else as the sender likes
   std::uint64_t offset = 0;
 };
 
