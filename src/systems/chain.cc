@@ -194,6 +194,7 @@ void ChainNode::State::settle(bool also_short, Outbox& outbox) {
   const auto proven = authentic(std::exchange(steps, {}), 1);
   steps_end = 0;
   std::vector<View> heads;
+  heads.reserve(proven.size());
   for (const Proofs& proofs : proven) heads.push_back(proofs.records.front());
   const auto verdicts = verify_all(kernel, Question::Asks::kVerify, heads);
   for (std::size_t i = 0; i < proven.size() && !stands_still; ++i)

@@ -15,6 +15,7 @@ std::vector<Verdict> verify_all(AttestationKernel& kernel, Question::Asks asks,
     questions[i] = {.asks = asks, .statement = {.kind = Kind::kSend}, .bytes = records[i]};
   kernel.ask(questions);
   std::vector<Verdict> verdicts;
+  verdicts.reserve(questions.size());
   for (const Question& question : questions) verdicts.push_back(question.verdict);
   return verdicts;
 }
