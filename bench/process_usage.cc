@@ -2,8 +2,10 @@
 
 #include <sys/resource.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 namespace leat::bench {
@@ -61,6 +63,35 @@ double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+namespace {
+
+// All threads of that process.
+void add_process(const std::string& process, FamilyUsage& usage) {
+  std::error_code gone;  // a thread, or all of them
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/" + process + "/task", gone)) {
+    std::ifstream status(thread.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (line.find("ctxt_switches:") != std::string::npos)
+        usage.switches += std::stoull(line.substr(line.find(':') + 1));
+    std::uint64_t ran_ns = 0;
+    std::ifstream(thread.path() / "schedstat") >> ran_ns;
+    usage.cpu_seconds += static_cast<double>(ran_ns) * 1e-9;
+  }
+}
+
+}  // namespace
+
+FamilyUsage family_usage() {
+  FamilyUsage usage;
+  add_process("self", usage);
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream children(thread.path() / "children");
+    for (std::string child; children >> child;) add_process(child, usage);
+  }
+  return usage;
 }
 
 std::uint64_t packets_sent(const std::string& device) {

@@ -22,6 +22,15 @@ void reset_peak();
 // User and system time of all threads of this process.
 double cpu_seconds();
 
+// Of this process and its children, as they are now: processor time, and how often they gave a
+// processor up or lost it. The difference of two is a load's cost, which other processes of the
+// machine change less than its duration.
+struct FamilyUsage {
+  double cpu_seconds = 0;
+  std::uint64_t switches = 0;
+};
+FamilyUsage family_usage();
+
 // Packets that the verbs device "ib:NAME" has sent, acknowledgements and what went again included;
 // 0 if its driver does not count.
 std::uint64_t packets_sent(const std::string& device);

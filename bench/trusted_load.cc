@@ -6,6 +6,7 @@
 #include <string>
 
 #include "leat/listener.h"
+#include "process_usage.h"
 
 namespace leat::bench {
 namespace {
@@ -91,6 +92,7 @@ LoadResult measure_load(trusted::Client& client, const Bytes& command,
   const std::size_t turns = requests + kRequestsUnderWay;
   std::vector<std::uint64_t> sent(requests);
   std::vector<double> times;
+  const FamilyUsage before = family_usage();
   const std::uint64_t start = clock.now();
   for (std::size_t i = 0; i < turns; ++i) {
     if (i >= kRequestsUnderWay) {
@@ -104,7 +106,11 @@ LoadResult measure_load(trusted::Client& client, const Bytes& command,
     }
   }
   const double seconds = clock.microseconds(clock.now() - start) * 1e-6;
-  load.per_s = static_cast<double>(requests * arguments.request) / seconds;
+  const FamilyUsage after = family_usage();
+  const auto commands_done = static_cast<double>(requests * arguments.request);
+  load.per_s = commands_done / seconds;
+  load.cpu_us = (after.cpu_seconds - before.cpu_seconds) * 1e6 / commands_done;
+  load.switches = static_cast<double>(after.switches - before.switches) / commands_done;
   load.loaded = distribution_of(std::move(times));
 
   const std::vector<Bytes> one(1, command);
@@ -125,11 +131,15 @@ void add_load(nlohmann::ordered_json& row, const LoadResult& load,
   row["commands_per_request"] = arguments.request;
   row["requests_under_way"] = kRequestsUnderWay;
   row["command_per_s"] = load.per_s;
+  row["cpu_us_per_command"] = load.cpu_us;
+  row["switches_per_command"] = load.switches;
   row["request_us"] = to_json(load.loaded);
   row["single_command_us"] = to_json(load.alone);
 }
 
-void print_latency(const LoadResult& load) {
+void print_load(const LoadResult& load) {
+  std::printf("   of all processes %.2f us of processor time and %.3f switches a command\n",
+              load.cpu_us, load.switches);
   std::printf("   true latency, microseconds:\n");
   print_line("a request, " + std::to_string(kRequestsUnderWay) + " under way", load.loaded);
   print_line("one command alone", load.alone);

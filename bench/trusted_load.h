@@ -34,6 +34,8 @@ KernelHomes::Provision groups(trusted::PartyId senders, std::uint32_t first_sess
 
 struct LoadResult {
   double per_s = 0;                // commands
+  double cpu_us = 0;               // for each command, of all processes
+  double switches = 0;             // the same: from one process or thread to another
   Latency::Distribution loaded{};  // of whole requests, while many are under way
   Latency::Distribution alone{};   // of requests of one command, one at a time
 };
@@ -47,7 +49,7 @@ LoadResult measure_load(trusted::Client& client, const trusted::Bytes& command,
 // Adds what every system's row has.
 void add_load(nlohmann::ordered_json& row, const LoadResult& load,
               const TrustedArguments& arguments);
-// The true latency, for people.
-void print_latency(const LoadResult& load);
+// Its cost and the true latency, for people.
+void print_load(const LoadResult& load);
 
 }  // namespace leat::bench

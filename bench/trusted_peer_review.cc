@@ -123,7 +123,7 @@ TrustedResult measure_peer_review(const TrustedArguments& arguments) {
           std::printf("   %-12s %10.1f published (figure 12, batch 1), %6.2f times that\n",
                       system.name, published, ratio);
       }
-      if (!arguments.json) print_latency(load);
+      if (!arguments.json) print_load(load);
     }
   }
   return result;

@@ -144,7 +144,7 @@ TrustedResult measure_replicated(const TrustedArguments& arguments) {
         std::printf("   %-12s %10.1f published (%s), %6.2f times that\n", other.name, published,
                     system.figure, ratio);
     }
-    if (!arguments.json) print_latency(load);
+    if (!arguments.json) print_load(load);
   }
   return result;
 }

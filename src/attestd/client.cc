@@ -89,7 +89,7 @@ std::size_t Client::serve_next(std::span<std::byte> scratch) noexcept {
   } else {
     const auto data = scratch.first(request.bytes);
     if (!data.empty()) std::memcpy(data.data(), slot.data, data.size());
-    reply = requests_.answer(request, data);
+    reply = requests_.answer(request, data, {slot.data, shape_.max_data_bytes()});
   }
   slot.reply->body = reply;
   // Release: who sees the sequence sees the reply.

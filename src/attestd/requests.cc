@@ -1,6 +1,7 @@
 #include "attestd/requests.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "conn/wire.h"
@@ -57,6 +58,9 @@ bool is_plain(const Request& request) {
       break;
     case Operation::kClose:
       break;
+    case Operation::kSeveral:
+      used.kernel = 0;
+      break;
     default:
       return false;
   }
@@ -66,19 +70,48 @@ bool is_plain(const Request& request) {
          used.active == request.active && used.offset == request.offset;
 }
 
+// None that changes which kernels there are, and none that costs a signature.
+bool may_be_packed(const Request& request) {
+  return request.operation >= static_cast<std::uint8_t>(Operation::kAttest) &&
+         request.operation <= static_cast<std::uint8_t>(Operation::kVerifyStateless);
+}
+
 }  // namespace
 
-Reply Requests::answer(const Request& request, std::span<const std::byte> data) noexcept {
+Reply Requests::answer(const Request& request, std::span<const std::byte> data,
+                       std::span<std::byte> replies) noexcept {
   Reply reply;
   Verdict verdict = Verdict::kUnavailable;
   try {
-    verdict = is_plain(request) ? obey(request, data, reply.data) : Verdict::kFormat;
+    if (!is_plain(request))
+      verdict = Verdict::kFormat;
+    else if (static_cast<Operation>(request.operation) == Operation::kSeveral)
+      verdict = answer_several(data, replies);
+    else
+      verdict = obey(request, data, reply.data);
   } catch (const std::exception&) {
     // Memory or OpenSSL failed; as LocalKernel says it.
   }
   reply.verdict = static_cast<std::uint32_t>(verdict);
   if (verdict != Verdict::kOk) reply.data = {};
   return reply;
+}
+
+Verdict Requests::answer_several(std::span<const std::byte> list,
+                                 std::span<std::byte> replies) noexcept {
+  std::size_t count = 0;
+  for (auto rest = list; !rest.empty(); ++count) {
+    const auto packed = trusted::detail::take_packed(rest);
+    if (!packed || !may_be_packed(packed->request)) return Verdict::kFormat;
+  }
+  if (count > trusted::detail::kMostAtOnce || count * sizeof(Reply) > replies.size())
+    return Verdict::kFormat;
+  while (const auto packed = trusted::detail::take_packed(list)) {
+    const Reply reply = answer(packed->request, packed->data, {});
+    std::memcpy(replies.data(), &reply, sizeof reply);
+    replies = replies.subspan(sizeof reply);
+  }
+  return Verdict::kOk;
 }
 
 Verdict Requests::obey(const Request& request, std::span<const std::byte> data,
@@ -151,6 +184,8 @@ Verdict Requests::obey(const Request& request, std::span<const std::byte> data,
       *channel = {};
       return Verdict::kOk;
     }
+    case Operation::kSeveral:
+      break;  // not within another
   }
   return Verdict::kFormat;
 }

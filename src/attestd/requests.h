@@ -23,9 +23,11 @@ class Requests {
   Requests(const Holdings& holdings, const AccessRules& rules, uid_t user, std::size_t max_kernels)
       : holdings_(holdings), rules_(rules), user_(user), kernels_(max_kernels) {}
 
-  // The answer to a request, which may be anything. `data` must be memory that no client can write.
+  // The answer to a request, which may be anything. `data` must be memory that no client can write;
+  // `replies` is where those to kSeveral go, and may be the client's: it is only written.
   trusted::detail::Reply answer(const trusted::detail::Request& request,
-                                std::span<const std::byte> data) noexcept;
+                                std::span<const std::byte> data,
+                                std::span<std::byte> replies) noexcept;
 
  private:
   // A connection's, between kOpen and kClose.
@@ -39,6 +41,10 @@ class Requests {
 
   trusted::Verdict obey(const trusted::detail::Request& request, std::span<const std::byte> data,
                         std::span<std::byte> out);
+  // All or none: kFormat, before the first is answered, if one of them is no such request, there
+  // are more than may be, or their replies have no room.
+  trusted::Verdict answer_several(std::span<const std::byte> list,
+                                  std::span<std::byte> replies) noexcept;
   trusted::Verdict open(const trusted::detail::Request& request, std::span<std::byte> out);
   trusted::Verdict begin(ChannelKernel& channel, std::span<const std::byte> theirs, bool active);
   // Null: no such kernel, or that session is not for this user.

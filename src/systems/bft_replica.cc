@@ -62,7 +62,8 @@ BftReplica::State::State(AttestationKernel& its_kernel, const Directory& its_dir
       history(options.faults + 1),
       replies(key, kernel.device(), kernel.epoch()),
       peers_(options.replicas.size()),
-      orderer_(ledger, options.batch) {}
+      outgoing_(kernel, options.first_session + static_cast<std::uint32_t>(self)),
+      orderer_(ledger, options.batch, kernel.max_payload_bytes()) {}
 
 // --- requests of clients
 
@@ -75,11 +76,13 @@ void BftReplica::State::on_request(PartyId from, std::span<const std::byte> requ
     replies.send_again(content->sender, content->first, outbox);
     return;
   }
-  if (leads()) {
-    // A client's own connection, or a follower that passes on what a client sent to it.
-    if (orderer_.take(request)) order(false, outbox);
+  if (request.size() > orderer_.max_request_bytes()) {
+    if (from == content->sender && verify_signed(directory, request, *content))
+      replies.refuse(*content, orderer_.max_request_bytes(), outbox);
     return;
   }
+  // A client's own connection, or a follower that passes on what a client sent to it.
+  if (leads()) return orderer_.take(request, *content);
   // The client has not got an answer by way of the leader: see to it that the leader has the
   // request, and give it some time.
   if (from != content->sender || ledger.has_taken(content->sender, content->first) ||
@@ -97,19 +100,27 @@ void BftReplica::State::look_at_complaints(Time now) {
 
 // --- the leader
 
-void BftReplica::State::order(bool also_short, Outbox& outbox) {
-  while (orderer_.ready(also_short) && executed - acknowledged_by_quorum() < kWindow) {
+void BftReplica::State::order(bool also_short) {
+  // With f = 0 there is nobody to wait for.
+  const std::uint64_t end =
+      options.faults == 0 ? ~std::uint64_t{0} : acknowledged_by_quorum() + kWindow;
+  while (orderer_.ready(also_short) && executed < end) {
     Result result;
     Bytes snapshot;
-    const Bytes payload = orderer_.next(is_checkpoint(executed), result, snapshot);
-    const Bytes record =
-        attest(kernel, {.session = options.first_session, .kind = Kind::kSend}, payload);
-    const Bytes message = write_order(record);
-    for (std::size_t i = 1; i < peers_.size(); ++i) outbox.send(id(i), message);
+    auto payload = orderer_.next(is_checkpoint(executed), result, snapshot);
+    if (!payload) continue;
     for (Done& done : ledger.done()) unanswered_.emplace_back(executed, std::move(done));
     ledger.done().clear();
-    finish_step(record, std::move(result), snapshot.empty() ? nullptr : &snapshot);
-    reply_acknowledged(outbox);  // with f = 0 there is nobody to wait for
+    const bool checkpoint = result.digest.has_value();
+    outgoing_.add(std::move(*payload),
+                  [this, checkpoint, counter = executed, snapshot = std::move(snapshot)](
+                      const Bytes& record, Outbox& outbox) mutable {
+                    history.add(record, checkpoint ? &snapshot : nullptr);
+                    if (checkpoint) history.vouch(counter, id(0), record);
+                    const Bytes message = write_order(record);
+                    for (std::size_t i = 1; i < peers_.size(); ++i) outbox.send(id(i), message);
+                  });
+    finish_step(std::move(result));
   }
 }
 
@@ -132,11 +143,7 @@ void BftReplica::State::reply_acknowledged(Outbox& outbox) {
 
 // --- followers
 
-void BftReplica::State::on_order(std::span<const std::byte> record, Outbox& outbox) {
-  const auto header = read_header(record);
-  if (leads() || peers_[0].accused || !header || header->session != options.first_session ||
-      header->counter != executed || kernel.verify(record, Kind::kSend) != Verdict::kOk)
-    return;  // not the next one: was executed, or comes by another way
+void BftReplica::State::on_order(const Bytes& record, Outbox& outbox) {
   Bytes snapshot;
   const auto payload = payload_of(record);
   const bool checkpoint = is_checkpoint(executed);
@@ -144,61 +151,70 @@ void BftReplica::State::on_order(std::span<const std::byte> record, Outbox& outb
     return accuse(0, *fault, record, outbox);
 
   const Step theirs = *read_step(payload);
-  Result result{Bytes(theirs.outputs.bytes().begin(), theirs.outputs.bytes().end()),
-                theirs.outputs.count(), theirs.digest};
-  const auto session = static_cast<std::uint32_t>(options.first_session + self);
-  const Bytes own = attest(kernel, {.session = session, .kind = Kind::kSend},
-                           write_step({.outputs = theirs.outputs, .digest = theirs.digest}));
-  // To all, so that whoever has got it sees to it that everybody does; the leader has its record.
-  outbox.send(id(0), write_blobs(MessageType::kExecuted, {own}));
-  const Bytes message = write_blobs(MessageType::kExecuted, {own, record});
-  for (std::size_t i = 1; i < peers_.size(); ++i)
-    if (i != self) outbox.send(id(i), message);
-  const std::uint64_t counter = executed;
-  finish_step(record, std::move(result), checkpoint ? &snapshot : nullptr);
-  if (checkpoint) history.vouch(counter, id(self), own);
-  for (const Done& done : ledger.done()) replies.send(done, outbox);
-  ledger.done().clear();
+  history.add(record, checkpoint ? &snapshot : nullptr);
+  if (checkpoint) history.vouch(executed, id(0), record);
+  outgoing_.add(write_step({.outputs = theirs.outputs, .digest = theirs.digest}),
+                [this, checkpoint, counter = executed, record,
+                 done = std::exchange(ledger.done(), {})](const Bytes& own, Outbox& to) {
+                  // To all, so that whoever has got it sees to it that everybody does; the leader
+                  // has its record.
+                  to.send(id(0), write_blobs(MessageType::kExecuted, {own}));
+                  const Bytes message = write_blobs(MessageType::kExecuted, {own, record});
+                  for (std::size_t i = 1; i < peers_.size(); ++i)
+                    if (i != self) to.send(id(i), message);
+                  if (checkpoint) history.vouch(counter, id(self), own);
+                  for (const Done& one : done) replies.send(one, to);
+                });
+  finish_step({Bytes(theirs.outputs.bytes().begin(), theirs.outputs.bytes().end()),
+               theirs.outputs.count(), theirs.digest});
 }
 
 // --- all
 
-void BftReplica::State::finish_step(std::span<const std::byte> record, Result result,
-                                    Bytes* snapshot) {
-  history.add(record, snapshot);
-  if (result.digest) history.vouch(executed, id(0), record);
+void BftReplica::State::take_in(std::span<const std::byte> record) {
+  const auto header = read_header(record);
+  if (!header || peers_[0].accused || header->session < options.first_session) return;
+  const std::size_t index = header->session - options.first_session;
+  // Not the next one: was executed, or comes by another way.
+  if (index < peers_.size() && index != self && !peers_[index].accused)
+    intake_.add(record, index == 0 ? executed : peers_[index].acknowledged);
+}
+
+void BftReplica::State::settle(bool also_short, Outbox& outbox) {
+  for (const Bytes& record : intake_.verify(kernel)) {
+    const std::size_t index = read_header(record)->session - options.first_session;
+    if (peers_[0].accused || peers_[index].accused) continue;  // nothing of its counts any more
+    if (index == 0)
+      on_order(record, outbox);
+    else
+      on_executed(record, index, outbox);
+  }
+  if (leads()) order(also_short);
+  outgoing_.attest(outbox);
+  if (leads()) reply_acknowledged(outbox);
+}
+
+void BftReplica::State::finish_step(Result result) {
   if (results_.size() == kKeptResults) results_.pop_front();
   results_.push_back(std::move(result));
   ++executed;
 }
 
-void BftReplica::State::on_executed(std::span<const std::byte> record, Outbox& outbox) {
-  const auto header = read_header(record);
-  if (!header || peers_[0].accused || header->session <= options.first_session) return;
-  const std::size_t index = header->session - options.first_session;
-  if (index >= peers_.size() || index == self || peers_[index].accused ||
-      header->counter != peers_[index].acknowledged ||
-      kernel.verify(record, Kind::kSend) != Verdict::kOk)
-    return;
+void BftReplica::State::on_executed(const Bytes& record, std::size_t index, Outbox& outbox) {
   // It answers the leader's record of the same counter: it answers each one once.
   const std::uint64_t counter = peers_[index].acknowledged;
   if (counter >= executed) return report(index, FaultKind::kAhead, {}, outbox);
   ++peers_[index].acknowledged;
   const std::uint64_t first_kept = executed - results_.size();
-  if (counter >= first_kept) {
-    const Result& result = results_[counter - first_kept];
-    const auto fault =
-        check_executed(payload_of(record), result.outputs, result.count, result.digest);
-    if (fault) {
-      --peers_[index].acknowledged;  // counts for nothing
-      return accuse(index, *fault, record, outbox);
-    }
-    if (result.digest) history.vouch(counter, id(index), record);
+  if (counter < first_kept) return;
+  const Result& result = results_[counter - first_kept];
+  const auto fault =
+      check_executed(payload_of(record), result.outputs, result.count, result.digest);
+  if (fault) {
+    --peers_[index].acknowledged;  // counts for nothing
+    return accuse(index, *fault, record, outbox);
   }
-  if (leads()) {
-    reply_acknowledged(outbox);
-    order(false, outbox);
-  }
+  if (result.digest) history.vouch(counter, id(index), record);
 }
 
 void BftReplica::State::accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record,
@@ -244,26 +260,27 @@ void BftReplica::receive(PartyId from, std::span<const std::byte> message, Time 
     case MessageType::kRequest:
       return state_->on_request(from, message, now, outbox);
     case MessageType::kOrder:
-      return state_->on_order(message.subspan(1), outbox);
+      return state_->take_in(message.subspan(1));
     case MessageType::kExecuted: {
       const auto blobs = read_blobs(message.subspan(1), 2);
       if (!blobs || blobs->empty()) return;
-      if (blobs->size() == 2) state_->on_order((*blobs)[1], outbox);
-      return state_->on_executed((*blobs)[0], outbox);
+      if (blobs->size() == 2) state_->take_in((*blobs)[1]);
+      return state_->take_in((*blobs)[0]);
     }
     case MessageType::kEvidence:
       return state_->on_evidence(from, message, outbox);
     case MessageType::kAttach:
     case MessageType::kReply:
+    case MessageType::kRefused:
       return;
   }
 }
 
+void BftReplica::settle(Time, Outbox& outbox) { state_->settle(false, outbox); }
+
 void BftReplica::idle(Time now, Outbox& outbox) {
-  if (state_->leads())
-    state_->order(true, outbox);
-  else
-    state_->look_at_complaints(now);
+  state_->settle(true, outbox);
+  if (!state_->leads()) state_->look_at_complaints(now);
 }
 
 std::uint64_t BftReplica::executed_records() const noexcept { return state_->executed; }

@@ -9,6 +9,7 @@
 #include "systems/ledger.h"
 #include "systems/orderer.h"
 #include "systems/replies.h"
+#include "systems/rounds.h"
 
 namespace leat::trusted {
 
@@ -17,12 +18,11 @@ struct BftReplica::State {
         const MachineFactory& make_machine, const BftOptions& options, FaultHook hook);
 
   void on_request(PartyId from, std::span<const std::byte> request, Time now, Outbox& outbox);
-  void on_order(std::span<const std::byte> record, Outbox& outbox);
-  void on_executed(std::span<const std::byte> record, Outbox& outbox);
+  // A record that is to be verified.
+  void take_in(std::span<const std::byte> record);
+  void settle(bool also_short, Outbox& outbox);
   void on_evidence(PartyId from, std::span<const std::byte> evidence, Outbox& outbox);
 
-  // The leader: attests what waits, full batches only or the rest too.
-  void order(bool also_short, Outbox& outbox);
   // A follower: tells if a complaint has waited too long.
   void look_at_complaints(Time now);
 
@@ -51,13 +51,20 @@ struct BftReplica::State {
     bool accused = false;            // nothing that it says counts any more
     bool was_judge = false;          // it has sent evidence
   };
+  // Verified, and the next of its stream.
+  void on_order(const Bytes& record, Outbox& outbox);
+  void on_executed(const Bytes& record, std::size_t index, Outbox& outbox);
+  // The leader: executes what waits, full batches only or the rest too.
+  void order(bool also_short);
   std::uint64_t acknowledged_by_quorum() const;
-  void finish_step(std::span<const std::byte> record, detail::Result result, Bytes* snapshot);
+  void finish_step(detail::Result result);
   void reply_acknowledged(Outbox& outbox);
   void accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record, Outbox& outbox);
   void report(std::size_t index, FaultKind kind, Bytes evidence, Outbox& outbox);
 
   std::vector<Peer> peers_;
+  detail::Intake intake_;
+  detail::Outgoing outgoing_;
   detail::Orderer orderer_;
   detail::Complaints complaints_;
   std::deque<detail::Result> results_;  // of the last records, the latest at the back

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "systems/judge.h"
 #include "systems/orderer.h"
 #include "systems/replies.h"
+#include "systems/rounds.h"
 
 namespace leat::trusted {
 namespace {
@@ -53,7 +55,8 @@ struct ChainNode::State {
         ledger(first_ledger(directory, kernel.epoch(), make_machine, options)),
         history(options.nodes.size()),
         replies(key, kernel.device(), kernel.epoch()),
-        orderer(ledger, options.batch) {}
+        orderer(ledger, options.batch, kernel.max_payload_bytes()),
+        outgoing(kernel, session(self)) {}
 
   bool is_head() const { return self == 0; }
   bool is_tail() const { return self + 1 == options.nodes.size(); }
@@ -64,13 +67,24 @@ struct ChainNode::State {
     return (counter + 1) % options.checkpoint_records == 0;
   }
 
+  // The proofs of execution of one step, by node from the head on.
+  struct Proofs {
+    Bytes message;
+    std::vector<View> records;  // in it
+    std::uint64_t counter = 0;
+  };
+  std::optional<Proofs> read_proofs(View list, std::size_t count) const;
+  // Those all of whose records from node `first` on their senders attested.
+  std::vector<Proofs> authentic(std::vector<Proofs> all, std::size_t first);
+
   void on_request(PartyId from, View request, Time now, Outbox& outbox);
-  void order(bool also_short, Outbox& outbox);
-  void on_chain(PartyId from, View message, Outbox& outbox);
-  void on_executed(PartyId from, View message, Outbox& outbox);
+  void take_in(PartyId from, View message);
+  void settle(bool also_short, Outbox& outbox);
+  void order(bool also_short);
+  void execute(const Proofs& proofs);
+  void on_executed(const Proofs& proofs);
   // After a step: passes the proofs on, with this node's at their end, and answers clients.
-  void pass_on(const std::vector<View>& proofs, const Result& result, Bytes* snapshot,
-               Outbox& outbox);
+  void pass_on(const Proofs& before, Bytes payload, std::optional<Bytes> snapshot);
   void accuse(std::size_t index, FaultKind kind, View record);
   void report(std::size_t index, FaultKind kind, Bytes evidence);
 
@@ -88,6 +102,10 @@ struct ChainNode::State {
   std::uint64_t acknowledged = 0;  // the head's: records that the tail has executed
   std::deque<Result> results;      // the head's, of the others
   bool stands_still = false;       // somebody lied: nothing more is executed
+  // What came since the last settle(): steps to be executed, and acknowledgements of the tail.
+  std::vector<Proofs> steps, acknowledgements;
+  std::uint64_t steps_end = 0;  // behind the last of them
+  Outgoing outgoing;
 };
 
 void ChainNode::State::on_request(PartyId from, View request, Time now, Outbox& outbox) {
@@ -103,10 +121,12 @@ void ChainNode::State::on_request(PartyId from, View request, Time now, Outbox& 
     return;
   }
   if (stands_still) return;
-  if (is_head()) {
-    if (orderer.take(request)) order(false, outbox);
+  if (request.size() > orderer.max_request_bytes()) {
+    if (from == content->sender && verify_signed(directory, request, *content))
+      replies.refuse(*content, orderer.max_request_bytes(), outbox);
     return;
   }
+  if (is_head()) return orderer.take(request, *content);
   if (from != content->sender || ledger.has_taken(content->sender, content->first) ||
       !verify_signed(directory, request, *content))
     return;
@@ -114,112 +134,157 @@ void ChainNode::State::on_request(PartyId from, View request, Time now, Outbox& 
   outbox.send(options.nodes.front(), request);
 }
 
-void ChainNode::State::order(bool also_short, Outbox& outbox) {
-  while (!stands_still && orderer.ready(also_short) && executed - acknowledged < kWindow) {
+void ChainNode::State::take_in(PartyId from, View message) {
+  if (stands_still) return;
+  if (type_of(message) == MessageType::kOrder) {
+    if (is_head() || from != options.nodes[self - 1]) return;
+    auto proofs = read_proofs(message.subspan(1), self);
+    // Not beyond those that came before it.
+    if (!proofs || proofs->counter < executed || proofs->counter > std::max(executed, steps_end))
+      return;
+    steps_end = std::max(steps_end, proofs->counter + 1);
+    steps.push_back(std::move(*proofs));
+  } else {
+    if (is_tail() || from != options.nodes.back()) return;
+    const auto blobs = read_blobs(message.subspan(1), 1);
+    if (!blobs || blobs->empty()) return;
+    auto proofs = read_proofs(blobs->front(), options.nodes.size());
+    if (proofs && proofs->counter < executed && (!is_head() || proofs->counter >= acknowledged))
+      acknowledgements.push_back(std::move(*proofs));
+  }
+}
+
+// Their counters are the place of the step in the head's order: a proof of another step has another
+// one, and no kernel gives one twice.
+std::optional<ChainNode::State::Proofs> ChainNode::State::read_proofs(View list,
+                                                                      std::size_t count) const {
+  Proofs proofs{.message = Bytes(list.begin(), list.end()), .records = {}};
+  auto records = read_blobs(proofs.message, count);
+  if (!records || records->size() != count) return std::nullopt;
+  proofs.records = std::move(*records);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto header = read_header(proofs.records[i]);
+    if (!header || header->session != session(i) || (i > 0 && header->counter != proofs.counter))
+      return std::nullopt;
+    proofs.counter = header->counter;
+  }
+  return proofs;
+}
+
+std::vector<ChainNode::State::Proofs> ChainNode::State::authentic(std::vector<Proofs> all,
+                                                                  std::size_t first) {
+  std::vector<View> records;
+  for (const Proofs& proofs : all)
+    records.insert(records.end(), proofs.records.begin() + static_cast<std::ptrdiff_t>(first),
+                   proofs.records.end());
+  const auto verdicts = verify_all(kernel, Question::Asks::kVerifyStateless, records);
+  auto verdict = verdicts.begin();
+  std::erase_if(all, [&](const Proofs& proofs) {
+    const auto begin = verdict;
+    verdict += static_cast<std::ptrdiff_t>(proofs.records.size() - first);
+    return !std::all_of(begin, verdict, [](Verdict one) { return one == Verdict::kOk; });
+  });
+  return all;
+}
+
+void ChainNode::State::settle(bool also_short, Outbox& outbox) {
+  for (const Proofs& proofs : authentic(std::exchange(acknowledgements, {}), 0))
+    on_executed(proofs);
+  // A turn in the head's order is taken only by a step that the nodes between have proven too.
+  const auto proven = authentic(std::exchange(steps, {}), 1);
+  steps_end = 0;
+  std::vector<View> heads;
+  heads.reserve(proven.size());
+  for (const Proofs& proofs : proven) heads.push_back(proofs.records.front());
+  const auto verdicts = verify_all(kernel, Question::Asks::kVerify, heads);
+  for (std::size_t i = 0; i < proven.size() && !stands_still; ++i)
+    if (verdicts[i] == Verdict::kOk) execute(proven[i]);
+  if (is_head()) order(also_short);
+  outgoing.attest(outbox);
+}
+
+void ChainNode::State::order(bool also_short) {
+  const std::uint64_t end = is_tail() ? ~std::uint64_t{0} : acknowledged + kWindow;
+  while (!stands_still && orderer.ready(also_short) && executed < end) {
     Result result;
     Bytes snapshot;
-    const Bytes payload = orderer.next(is_checkpoint(executed), result, snapshot);
-    const Bytes record =
-        attest(kernel, {.session = options.first_session, .kind = Kind::kSend}, payload);
+    auto payload = orderer.next(is_checkpoint(executed), result, snapshot);
+    if (!payload) continue;
     const bool checkpoint = result.digest.has_value();
-    if (!is_tail()) results.push_back(result);
-    pass_on({View(record)}, result, checkpoint ? &snapshot : nullptr, outbox);
-    if (is_tail()) acknowledged = executed;
+    if (!is_tail()) results.push_back(std::move(result));
+    pass_on({}, std::move(*payload),
+            checkpoint ? std::optional(std::move(snapshot)) : std::nullopt);
   }
 }
 
-// The proofs of all nodes before this one, the head's first. Their counters are the place of the
-// step in the head's order: a proof of another step has another one, and no kernel gives one twice.
-void ChainNode::State::on_chain(PartyId from, View message, Outbox& outbox) {
-  if (is_head() || stands_still || from != options.nodes[self - 1]) return;
-  const auto proofs = read_blobs(message.subspan(1), self);
-  if (!proofs || proofs->size() != self) return;
-  for (std::size_t i = 0; i < self; ++i) {
-    const auto header = read_header((*proofs)[i]);
-    if (!header || header->session != session(i) || header->counter != executed) return;
-    if (i > 0 && kernel.verify_stateless((*proofs)[i], Kind::kSend) != Verdict::kOk) return;
-  }
-  if (kernel.verify(proofs->front(), Kind::kSend) != Verdict::kOk) return;
-
+void ChainNode::State::execute(const Proofs& proofs) {
   Bytes snapshot;
   const bool checkpoint = is_checkpoint(executed);
-  const auto payload = payload_of(proofs->front());
-  if (const auto fault = execute_record(ledger, payload, options.batch, checkpoint, snapshot))
-    return accuse(0, *fault, proofs->front());
-  const Step step = *read_step(payload);
-  Result result{Bytes(step.outputs.bytes().begin(), step.outputs.bytes().end()),
-                step.outputs.count(), step.digest};
+  const View head = proofs.records.front();
+  if (const auto fault =
+          execute_record(ledger, payload_of(head), options.batch, checkpoint, snapshot))
+    return accuse(0, *fault, head);
+  const Step step = *read_step(payload_of(head));
+  history.add(head, checkpoint ? &snapshot : nullptr);
   for (std::size_t i = 1; i < self; ++i) {
-    const auto fault =
-        check_executed(payload_of((*proofs)[i]), result.outputs, result.count, result.digest);
+    const auto fault = check_executed(payload_of(proofs.records[i]), step.outputs.bytes(),
+                                      step.outputs.count(), step.digest);
     if (!fault) continue;
     // The step itself is the head's and is right: it stays executed. But nobody is told.
-    history.add(proofs->front(), nullptr);
     ++executed;
-    return accuse(i, *fault, (*proofs)[i]);
+    return accuse(i, *fault, proofs.records[i]);
   }
-  const Bytes own = attest(kernel, {.session = session(self), .kind = Kind::kSend},
-                           write_step({.outputs = step.outputs, .digest = step.digest}));
-  std::vector<View> all = *proofs;
-  all.emplace_back(own);
-  pass_on(all, result, checkpoint ? &snapshot : nullptr, outbox);
+  pass_on(proofs, write_step({.outputs = step.outputs, .digest = step.digest}), std::nullopt);
 }
 
-void ChainNode::State::pass_on(const std::vector<View>& proofs, const Result& result,
-                               Bytes* snapshot, Outbox& outbox) {
-  Bytes list;
-  for (const View proof : proofs) append_blob(list, proof);
-  history.add(proofs.front(), snapshot);
-  if (!is_tail()) {
-    outbox.send(options.nodes[self + 1], write_order(list));
-  } else {
-    // The head must know how far the tail is; at checkpoints all are told what all attested.
-    const Bytes message = write_blobs(MessageType::kExecuted, {list});
-    for (std::size_t i = 0; i < self; ++i)
-      if (i == 0 || result.digest) outbox.send(options.nodes[i], message);
-  }
-  if (result.digest)
-    for (std::size_t i = 0; i < proofs.size(); ++i)
-      history.vouch(executed, options.nodes[i], proofs[i]);
+void ChainNode::State::pass_on(const Proofs& before, Bytes payload, std::optional<Bytes> snapshot) {
+  outgoing.add(std::move(payload),
+               [this, counter = executed, before = before.message, snapshot = std::move(snapshot),
+                done = std::exchange(ledger.done(), {})](const Bytes& own, Outbox& outbox) mutable {
+                 Bytes list = std::move(before);
+                 append_blob(list, own);
+                 const bool checkpoint = is_checkpoint(counter);
+                 if (is_head()) history.add(own, snapshot ? &*snapshot : nullptr);
+                 if (!is_tail()) {
+                   outbox.send(options.nodes[self + 1], write_order(list));
+                 } else {
+                   // The head must know how far the tail is; at checkpoints all are told what all
+                   // attested.
+                   const Bytes message = write_blobs(MessageType::kExecuted, {list});
+                   for (std::size_t i = 0; i < self; ++i)
+                     if (i == 0 || checkpoint) outbox.send(options.nodes[i], message);
+                 }
+                 if (checkpoint) {
+                   const auto proofs = *read_blobs(list, self + 1);
+                   for (std::size_t i = 0; i < proofs.size(); ++i)
+                     history.vouch(counter, options.nodes[i], proofs[i]);
+                 }
+                 for (const Done& one : done) replies.send(one, outbox);
+               });
   ++executed;
-  for (const Done& done : ledger.done()) replies.send(done, outbox);
-  ledger.done().clear();
+  if (is_head() && is_tail()) acknowledged = executed;
 }
 
 // From the tail: the proofs of all, for the head in the order of its steps.
-void ChainNode::State::on_executed(PartyId from, View message, Outbox& outbox) {
-  if (stands_still || is_tail() || from != options.nodes.back()) return;
-  const auto blobs = read_blobs(message.subspan(1), 1);
-  if (!blobs || blobs->empty()) return;
-  const auto proofs = read_blobs(blobs->front(), options.nodes.size());
-  if (!proofs || proofs->size() != options.nodes.size()) return;
-  const auto first = read_header(proofs->front());
-  if (!first || first->counter >= executed || (is_head() && first->counter != acknowledged)) return;
-  for (std::size_t i = 0; i < proofs->size(); ++i) {
-    const auto header = read_header((*proofs)[i]);
-    if (!header || header->session != session(i) || header->counter != first->counter ||
-        kernel.verify_stateless((*proofs)[i], Kind::kSend) != Verdict::kOk)
-      return;
-  }
+void ChainNode::State::on_executed(const Proofs& proofs) {
+  if (stands_still || (is_head() && proofs.counter != acknowledged)) return;
   if (is_head()) {
     const Result& result = results.front();
-    for (std::size_t i = 1; i < proofs->size(); ++i)
-      if (const auto fault =
-              check_executed(payload_of((*proofs)[i]), result.outputs, result.count, result.digest))
-        return accuse(i, *fault, (*proofs)[i]);
+    for (std::size_t i = 1; i < proofs.records.size(); ++i)
+      if (const auto fault = check_executed(payload_of(proofs.records[i]), result.outputs,
+                                            result.count, result.digest))
+        return accuse(i, *fault, proofs.records[i]);
     results.pop_front();
     ++acknowledged;
   }
   // A checkpoint counts only if all digests are those of this node's own state.
-  if (is_checkpoint(first->counter)) {
-    const auto own = read_step(payload_of((*proofs)[self]));
-    for (std::size_t i = 0; i < proofs->size(); ++i) {
-      const auto step = read_step(payload_of((*proofs)[i]));
-      if (step && own && step->digest == own->digest)
-        history.vouch(first->counter, options.nodes[i], (*proofs)[i]);
-    }
+  if (!is_checkpoint(proofs.counter)) return;
+  const auto own = read_step(payload_of(proofs.records[self]));
+  for (std::size_t i = 0; i < proofs.records.size(); ++i) {
+    const auto step = read_step(payload_of(proofs.records[i]));
+    if (step && own && step->digest == own->digest)
+      history.vouch(proofs.counter, options.nodes[i], proofs.records[i]);
   }
-  if (is_head()) order(false, outbox);
 }
 
 void ChainNode::State::accuse(std::size_t index, FaultKind kind, View record) {
@@ -242,12 +307,14 @@ void ChainNode::receive(PartyId from, std::span<const std::byte> message, Time n
                         Outbox& outbox) {
   const auto type = type_of(message);
   if (type == MessageType::kRequest) state_->on_request(from, message, now, outbox);
-  if (type == MessageType::kOrder) state_->on_chain(from, message, outbox);
-  if (type == MessageType::kExecuted) state_->on_executed(from, message, outbox);
+  if (type == MessageType::kOrder || type == MessageType::kExecuted) state_->take_in(from, message);
 }
 
+void ChainNode::settle(Time, Outbox& outbox) { state_->settle(false, outbox); }
+
 void ChainNode::idle(Time now, Outbox& outbox) {
-  if (state_->is_head()) return state_->order(true, outbox);
+  state_->settle(true, outbox);
+  if (state_->is_head()) return;
   // It may be any node before this one that is silent; this one knows its neighbour.
   if (state_->complaints.overdue(state_->ledger, now) && !state_->stands_still && state_->hook)
     state_->hook({state_->options.nodes[state_->self - 1], FaultKind::kSilent, {}});

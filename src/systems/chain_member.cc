@@ -113,6 +113,12 @@ void ChainMember::receive(PartyId from, std::span<const std::byte> message, Time
     state.on_seal(*epoch, outbox);
 }
 
+void ChainMember::settle(Time now, Outbox& outbox) {
+  State& state = *state_;
+  state.current_outbox = &outbox;
+  if (state.serves()) state.node->settle(now, outbox);
+}
+
 void ChainMember::idle(Time now, Outbox& outbox) {
   State& state = *state_;
   state.current_outbox = &outbox;

@@ -203,6 +203,7 @@ struct Client::State {
       if (announced) reconfigure();
       const auto now = Clock::now();
       if (auto answer = quorum.take()) return std::move(*answer);
+      quorum.check_refused();
       if (now >= deadline)
         throw Error(ErrorCode::kTimeout,
                     quorum.describe() + " after " + std::to_string(options.timeout.count()) + " ms",

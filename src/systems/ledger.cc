@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "conn/wire.h"
 
@@ -42,6 +43,8 @@ constexpr std::size_t kClientBytes = 20;  // id (4), next, executed (8 each)
 // bytes.
 constexpr std::size_t kKeptAnswers = 16, kKeptAnswerBytes = std::size_t{1} << 20;
 
+constexpr std::size_t kAnyRoom = std::numeric_limits<std::size_t>::max();
+
 template <typename Number>
 Bytes bytes_of(Number value) {
   Bytes bytes(sizeof value);
@@ -81,15 +84,18 @@ std::optional<FaultKind> Ledger::take(View request, std::uint64_t oldest_epoch) 
   return std::nullopt;
 }
 
-std::size_t Ledger::execute(std::size_t most, Bytes& outputs) {
+std::size_t Ledger::execute(std::size_t most, std::size_t room, Bytes& outputs) {
   std::size_t executed = 0;
   Bytes output;
-  while (executed < most && front_ < queue_.size()) {
+  const auto goes_on = [&] {
+    return executed < most && outputs.size() + kItemBytes + kMaxItemBytes <= room;
+  };
+  while (goes_on() && front_ < queue_.size()) {
     Pending& pending = queue_[front_];
     ClientState& client = clients_[pending.client];
     if (begun_.empty() || begun_.back().index != front_)
       begun_.push_back({front_, pending.left, pending.outputs.size(), client.executed});
-    while (executed < most && pending.left.count() > 0) {
+    while (goes_on() && pending.left.count() > 0) {
       output.clear();
       machine_->execute(pending.left.take(), output);
       Items::append(outputs, output);
@@ -147,7 +153,7 @@ std::optional<FaultKind> Ledger::apply(const Step& step) {
   }
   if (!fault) {
     Bytes outputs;
-    if (execute(step.outputs.count(), outputs) != step.outputs.count())
+    if (execute(step.outputs.count(), kAnyRoom, outputs) != step.outputs.count())
       fault = FaultKind::kQueue;
     else if (!std::ranges::equal(outputs, step.outputs.bytes()))
       fault = FaultKind::kOutput;

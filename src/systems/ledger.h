@@ -36,8 +36,9 @@ class Ledger {
   // Takes in a request, if a client of the directory signed it for this epoch and has none with
   // that number or a later one.
   std::optional<FaultKind> take(View request);
-  // Executes the next commands of the queue, at most `most`; the outputs as items.
-  std::size_t execute(std::size_t most, Bytes& outputs);
+  // Executes the next commands of the queue, at most `most`, and only while the output of any one
+  // more has room in `room` bytes; the outputs as items.
+  std::size_t execute(std::size_t most, std::size_t room, Bytes& outputs);
   void keep();
   void undo();
 

@@ -19,7 +19,6 @@ constexpr std::uint8_t kVersion = 1;
 constexpr std::size_t kMaxReplyBytes = kMaxCommands * (kMaxItemBytes + 2) + 128;
 // Requests (2), outputs (2), whether there is a digest (1), zeros (3).
 constexpr std::size_t kStepHeaderBytes = 8;
-constexpr std::size_t kLengthBytes = 4, kItemLengthBytes = 2;
 
 template <typename Number>
 void append_number(Bytes& bytes, Number value) {
@@ -33,7 +32,7 @@ void append_number(Bytes& bytes, Number value) {
 std::optional<MessageType> type_of(View message) noexcept {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message[0]);
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kEvidence)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kRefused)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 
@@ -42,10 +41,10 @@ std::optional<Items> Items::read(View bytes, std::size_t count) noexcept {
   items.bytes_ = bytes;
   items.count_ = count;
   for (std::size_t i = 0; i < count; ++i) {
-    if (bytes.size() < kItemLengthBytes) return std::nullopt;
+    if (bytes.size() < kItemBytes) return std::nullopt;
     const std::size_t length = WireReader(bytes).number<std::uint16_t>();
-    if (length > kMaxItemBytes || length > bytes.size() - kItemLengthBytes) return std::nullopt;
-    bytes = bytes.subspan(kItemLengthBytes + length);
+    if (length > kMaxItemBytes || length > bytes.size() - kItemBytes) return std::nullopt;
+    bytes = bytes.subspan(kItemBytes + length);
   }
   if (!bytes.empty()) return std::nullopt;
   return items;
@@ -58,8 +57,8 @@ void Items::append(Bytes& bytes, View item) {
 
 View Items::take() noexcept {
   const std::size_t length = WireReader(bytes_).number<std::uint16_t>();
-  const View item = bytes_.subspan(kItemLengthBytes, length);
-  bytes_ = bytes_.subspan(kItemLengthBytes + length);
+  const View item = bytes_.subspan(kItemBytes, length);
+  bytes_ = bytes_.subspan(kItemBytes + length);
   --count_;
   return item;
 }
@@ -118,11 +117,11 @@ std::optional<Step> read_step(View payload) {
   View rest = payload.subspan(kStepHeaderBytes);
   Step step;
   for (std::size_t i = 0; i < requests; ++i) {
-    if (rest.size() < kLengthBytes) return std::nullopt;
+    if (rest.size() < kBlobBytes) return std::nullopt;
     const std::size_t length = WireReader(rest).number<std::uint32_t>();
-    if (length > rest.size() - kLengthBytes) return std::nullopt;
-    step.requests.push_back(rest.subspan(kLengthBytes, length));
-    rest = rest.subspan(kLengthBytes + length);
+    if (length > rest.size() - kBlobBytes) return std::nullopt;
+    step.requests.push_back(rest.subspan(kBlobBytes, length));
+    rest = rest.subspan(kBlobBytes + length);
   }
   if (with_digest == 1) {
     if (rest.size() < std::tuple_size_v<StateDigest>) return std::nullopt;
@@ -150,11 +149,11 @@ Bytes write_step(const Step& step) {
 std::optional<std::vector<View>> read_blobs(View bytes, std::size_t most) {
   std::vector<View> blobs;
   while (!bytes.empty()) {
-    if (bytes.size() < kLengthBytes || blobs.size() == most) return std::nullopt;
+    if (bytes.size() < kBlobBytes || blobs.size() == most) return std::nullopt;
     const std::size_t length = WireReader(bytes).number<std::uint32_t>();
-    if (length > bytes.size() - kLengthBytes) return std::nullopt;
-    blobs.push_back(bytes.subspan(kLengthBytes, length));
-    bytes = bytes.subspan(kLengthBytes + length);
+    if (length > bytes.size() - kBlobBytes) return std::nullopt;
+    blobs.push_back(bytes.subspan(kBlobBytes, length));
+    bytes = bytes.subspan(kBlobBytes + length);
   }
   return blobs;
 }

@@ -24,6 +24,7 @@ enum class MessageType : std::uint8_t {
   kExecuted = 4,  // a follower's proof of execution, and the record that it executed
   kReply = 5,     // a node's answer to a client
   kEvidence = 6,  // why a node is exposed
+  kRefused = 7,   // a node's word to a client that its request is larger than nodes can attest
 };
 // No value: no message.
 std::optional<MessageType> type_of(View message) noexcept;
@@ -46,14 +47,14 @@ class Items {
   std::size_t count_ = 0;
 };
 
-// A message that its sender signed: kAttach, kRequest, kReply. Views into it.
+// A message that its sender signed: kAttach, kRequest, kReply, kRefused. Views into it.
 struct Signed {
   MessageType type{};
   PartyId sender = 0;
-  PartyId target = 0;  // kAttach: to whom; kReply: the client
+  PartyId target = 0;  // kAttach: to whom; kReply, kRefused: the client
   std::uint64_t epoch = 0;
   std::uint64_t first = 0;  // the number of the first command
-  Items items;
+  Items items;              // kRefused: one, the most bytes of a request (8)
 };
 std::optional<Signed> read_signed(View message, MessageType expected) noexcept;
 // Only after read_signed().
@@ -67,6 +68,9 @@ struct Step {
   Items outputs;
   std::optional<StateDigest> digest;
 };
+// What a step has beside requests and outputs, and each of those beside itself.
+inline constexpr std::size_t kStepBytes = 8 + std::tuple_size_v<StateDigest>;
+inline constexpr std::size_t kBlobBytes = 4, kItemBytes = 2;
 std::optional<Step> read_step(View payload);
 Bytes write_step(const Step& step);
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 
@@ -21,23 +22,35 @@ struct Result {
 
 class Orderer {
  public:
-  Orderer(Ledger& ledger, unsigned batch) : ledger_(ledger), batch_(batch) {}
+  // `room`: the most bytes of a step, which a kernel's largest payload sets. Throws leat::Error
+  // kInvalidArgument if not even every output has room.
+  Orderer(Ledger& ledger, unsigned batch, std::size_t room);
 
-  // False: no request of a client, or too many wait already.
-  bool take(View request);
+  // The most bytes of a request that has room in a step.
+  std::size_t max_request_bytes() const;
+  // Keeps a request for the next steps; not if it is in one already, or too many wait.
+  void take(View request, const Signed& content);
   // Whether there is a full batch, or anything at all.
   bool ready(bool also_short) const {
-    return ledger_.waiting() >= (also_short ? std::size_t{1} : std::size_t{batch_});
+    return ledger_.waiting() + fresh_commands_ >=
+           (also_short ? std::size_t{1} : std::size_t{batch_});
   }
-  // Executes the next batch; the payload to be attested. At a checkpoint sets `snapshot` to the
-  // state after it.
-  Bytes next(bool is_checkpoint, Result& result, Bytes& snapshot);
+  // The next step, to be attested: takes the requests into the ledger that are right and have room,
+  // and executes a batch, or as much of it as has room. At a checkpoint sets `snapshot` to the
+  // state after it. No value: there was nothing right.
+  std::optional<Bytes> next(bool is_checkpoint, Result& result, Bytes& snapshot);
 
  private:
+  struct Fresh {
+    Bytes request;
+    std::size_t commands = 0;
+  };
+
   Ledger& ledger_;
   const unsigned batch_;
-  Bytes fresh_;  // blobs: the requests that no step has yet
-  std::size_t fresh_count_ = 0;
+  const std::size_t room_;
+  std::deque<Fresh> fresh_;  // no step has them yet, and so not the ledger, which is as all have it
+  std::size_t fresh_bytes_ = 0, fresh_commands_ = 0;
 };
 
 // A client that did not get its answer by way of the one who orders.

@@ -54,6 +54,10 @@ Bytes write_record(View record) {
   return message;
 }
 
+std::size_t max_entry_bytes(std::size_t nodes) {
+  return kEntryHeaderBytes + nodes * kPositionBytes + kDigestBytes;
+}
+
 std::optional<LogEntry> read_log_entry(View payload) {
   if (payload.size() < kEntryHeaderBytes) return std::nullopt;
   WireReader reader(payload);

@@ -39,6 +39,8 @@ struct LogEntry {
   std::optional<StateDigest> digest;     // of the state after it
   View body;                             // of a mark: the nonce; else a step
 };
+// Of an entry's bytes all but its body, with a position for each of so many nodes.
+std::size_t max_entry_bytes(std::size_t nodes);
 std::optional<LogEntry> read_log_entry(View payload);
 Bytes write_log_entry(const LogEntry& entry);
 

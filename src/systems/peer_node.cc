@@ -16,9 +16,6 @@ constexpr std::uint64_t kWindow = 256;
 // Records that are kept in any case, to be sent again.
 constexpr std::size_t kKept = 2 * kWindow;
 constexpr auto kResendAfter = 200ms;
-// Requests of the root that no record has yet: beyond that clients must try again.
-constexpr std::size_t kMaxFreshBytes = std::size_t{4} << 20;
-constexpr std::size_t kMaxFresh = 4096;
 
 std::size_t own_index(AttestationKernel& kernel, const PeerReviewOptions& options) {
   check_tree(kernel, options);
@@ -27,6 +24,12 @@ std::size_t own_index(AttestationKernel& kernel, const PeerReviewOptions& option
     throw Error(ErrorCode::kInvalidArgument,
                 "device " + std::to_string(kernel.device()) + " is no node of the tree");
   return index;
+}
+
+// For a step, in an entry that says how far all streams were received.
+std::size_t room_of(std::size_t payload, std::size_t nodes) {
+  const std::size_t rest = max_entry_bytes(nodes);
+  return payload > rest ? payload - rest : 0;
 }
 
 }  // namespace
@@ -42,7 +45,10 @@ PeerNode::State::State(AttestationKernel& kernel, const Directory& directory, co
       hook_(std::move(hook)),
       self_(own_index(kernel, options)),
       state_(directory, kernel.epoch(), make_machine, options_, self_),
-      replies_(key, kernel.device(), kernel.epoch()) {
+      replies_(key, kernel.device(), kernel.epoch()),
+      outgoing_(kernel, session_of(options_, self_)),
+      orderer_(state_.ledger(), options_.batch,
+               room_of(kernel.max_payload_bytes(), options_.nodes.size())) {
   for (std::size_t i = 1; i < options_.nodes.size(); ++i)
     if (options_.nodes[i].parent == id(self_)) children_.push_back({.index = i});
   for (const PartyId witness : options_.nodes[self_].witnesses) auditors_[witness] = {};
@@ -50,7 +56,7 @@ PeerNode::State::State(AttestationKernel& kernel, const Directory& directory, co
 
 // --- the log
 
-void PeerNode::State::log(EntryType type, std::span<const std::byte> body, Outbox& outbox) {
+void PeerNode::State::log(EntryType type, std::span<const std::byte> body) {
   LogEntry entry{.type = type, .received = {}, .digest = {}, .body = body};
   Logged logged;
   for (auto& [session, received] : inbox_) {
@@ -60,15 +66,16 @@ void PeerNode::State::log(EntryType type, std::span<const std::byte> body, Outbo
   }
   inbox_.clear();
   if (is_checkpoint(options_, next())) entry.digest = digest_of(state_.save());
-  logged.record = attest(kernel_, {.session = session_of(options_, self_), .kind = Kind::kSend},
-                         write_log_entry(entry));
+  if (is_root()) extend(type == EntryType::kContent);
+  outgoing_.add(write_log_entry(entry),
+                [this, counter = next()](const Bytes& record, Outbox& outbox) {
+                  log_[counter - log_base_].record = record;
+                  if (is_root())
+                    pass_on(record, outbox);
+                  else
+                    outbox.send(options_.nodes[self_].parent, write_record(record));
+                });
   log_.push_back(std::move(logged));
-  const Bytes& record = log_.back().record;
-  if (is_root())
-    pass_on(record, outbox);
-  else
-    outbox.send(options_.nodes[self_].parent, write_record(record));
-  forget();
 }
 
 // Keeps what a witness has not audited.
@@ -81,22 +88,22 @@ void PeerNode::State::forget() {
   }
 }
 
+void PeerNode::State::extend(bool by_content) {
+  ++root_next_;
+  if (!by_content) return;
+  for (Child& child : children_)
+    if (child.acknowledged >= contents_end_) child.progress = now;
+  contents_end_ = root_next_;
+}
+
 // A record of the root, own or received, to the children.
 void PeerNode::State::pass_on(std::span<const std::byte> record, Outbox& outbox) {
-  const auto entry = read_log_entry(payload_of(record));
-  const bool content = entry && entry->type == EntryType::kContent;
-  if (!children_.empty()) {
-    if (root_records_.size() == kKept) root_records_.pop_front();
-    root_records_.emplace_back(record.begin(), record.end());
-    const Bytes message = write_record(record);
-    for (Child& child : children_) {
-      if (child.standing == Standing::kExposed) continue;
-      if (content && child.acknowledged >= contents_end_) child.progress = now;
-      outbox.send(id(child.index), message);
-    }
-  }
-  ++root_next_;
-  if (content) contents_end_ = root_next_;
+  if (children_.empty()) return;
+  if (root_records_.size() == kKept) root_records_.pop_front();
+  root_records_.emplace_back(record.begin(), record.end());
+  const Bytes message = write_record(record);
+  for (const Child& child : children_)
+    if (child.standing != Standing::kExposed) outbox.send(id(child.index), message);
 }
 
 // --- requests of clients
@@ -109,18 +116,18 @@ void PeerNode::State::on_request(PartyId from, std::span<const std::byte> reques
     replies_.send_again(content->sender, content->first, outbox);
     return;
   }
+  if (request.size() > orderer_.max_request_bytes()) {
+    if (from == content->sender && verify_signed(directory_, request, *content))
+      replies_.refuse(*content, orderer_.max_request_bytes(), outbox);
+    return;
+  }
   if (!is_root()) {
     // The client has no answer by way of the root: see to it that the root has the request.
     if (from == content->sender && verify_signed(directory_, request, *content))
       outbox.send(id(0), request);
     return;
   }
-  if (fresh_count_ == kMaxFresh || fresh_.size() + request.size() > kMaxFreshBytes ||
-      ledger.take(request))
-    return;
-  append_blob(fresh_, request);
-  ++fresh_count_;
-  order(false, outbox);
+  orderer_.take(request, *content);
 }
 
 // --- the root
@@ -133,28 +140,17 @@ std::uint64_t PeerNode::State::acknowledged() const {
   return least;
 }
 
-void PeerNode::State::order(bool also_short, Outbox& outbox) {
-  while (state_.ledger().waiting() >= (also_short ? 1 : options_.batch) &&
-         root_next_ - acknowledged() < kWindow)
-    order_one(outbox);
-}
-
-void PeerNode::State::order_one(Outbox& outbox) {
-  Ledger& ledger = state_.ledger();
-  Step step;
-  if (const auto requests = read_blobs(fresh_, kMaxFresh)) step.requests = *requests;
-  Bytes outputs;
-  const std::size_t count = ledger.execute(options_.batch, outputs);
-  ledger.keep();
-  step.outputs = *Items::read(outputs, count);
-  const Bytes body = write_step(step);
-  fresh_.clear();
-  fresh_count_ = 0;
-  const std::uint64_t counter = next();
-  log(EntryType::kContent, body, outbox);
-  for (Done& done : ledger.done()) unanswered_.emplace_back(counter, std::move(done));
-  ledger.done().clear();
-  reply_acknowledged(outbox);
+void PeerNode::State::order(bool also_short) {
+  while (orderer_.ready(also_short) && root_next_ - acknowledged() < kWindow) {
+    Result result;
+    Bytes no_snapshot;  // the log's own checkpoints have more than the ledger
+    const auto step = orderer_.next(false, result, no_snapshot);
+    if (!step) continue;
+    Ledger& ledger = state_.ledger();
+    for (Done& done : ledger.done()) unanswered_.emplace_back(next(), std::move(done));
+    ledger.done().clear();
+    log(EntryType::kContent, *step);
+  }
 }
 
 void PeerNode::State::reply_acknowledged(Outbox& outbox) {
@@ -167,44 +163,60 @@ void PeerNode::State::reply_acknowledged(Outbox& outbox) {
 
 // --- records of others
 
-void PeerNode::State::on_record(std::span<const std::byte> record, Outbox& outbox) {
+void PeerNode::State::take_in(std::span<const std::byte> record) {
   const auto header = read_header(record);
   if (!header || stopped_) return;
   if (!is_root() && header->session == root_session()) {
-    if (header->counter < root_next_) {
+    if (header->counter < root_next_)
       resend_own_ = true;  // the parent has not got the answer
-      return;
-    }
-    if (header->counter == root_next_ && kernel_.verify(record, Kind::kSend) == Verdict::kOk)
-      on_root_record(record, outbox);
+    else
+      intake_.add(record, root_next_);
     return;
   }
-  for (Child& child : children_)
-    if (header->session == session_of(options_, child.index) &&
-        child.standing != Standing::kExposed && kernel_.verify(record, Kind::kSend) == Verdict::kOk)
-      return on_child_record(child, record, outbox);
+  if (const Child* child = child_of(header->session)) intake_.add(record, child->next);
+}
+
+PeerNode::State::Child* PeerNode::State::child_of(std::uint32_t session) {
+  const auto child = std::ranges::find_if(children_, [&](const Child& one) {
+    return session == session_of(options_, one.index) && one.standing != Standing::kExposed;
+  });
+  return child == children_.end() ? nullptr : &*child;
+}
+
+void PeerNode::State::settle(bool also_short, Outbox& outbox) {
+  for (const Bytes& record : intake_.verify(kernel_)) {
+    if (stopped_) break;
+    const std::uint32_t session = read_header(record)->session;
+    if (!is_root() && session == root_session())
+      on_root_record(record, outbox);
+    else if (Child* child = child_of(session))
+      on_child_record(*child, record);
+  }
+  if (is_root() && !stopped_) order(also_short);
+  outgoing_.attest(outbox);
+  forget();
+  if (is_root()) return reply_acknowledged(outbox);
+  for (const Done& done : state_.ledger().done()) replies_.send(done, outbox);
+  state_.ledger().done().clear();
 }
 
 void PeerNode::State::on_root_record(std::span<const std::byte> record, Outbox& outbox) {
   auto& received = inbox_[root_session()];
   received.first = root_next_ + 1;
   if (!auditors_.empty()) received.second.emplace_back(record.begin(), record.end());
+  const auto entry = read_log_entry(payload_of(record));
+  extend(entry && entry->type == EntryType::kContent);
   pass_on(record, outbox);
   const auto answer = state_.answer(record);
   if (!answer) return;
   log(EntryType::kResponse,
       write_step(
-          {.requests = {}, .outputs = *Items::read(answer->first, answer->second), .digest = {}}),
-      outbox);
-  for (const Done& done : state_.ledger().done()) replies_.send(done, outbox);
-  state_.ledger().done().clear();
+          {.requests = {}, .outputs = *Items::read(answer->first, answer->second), .digest = {}}));
 }
 
-void PeerNode::State::on_child_record(Child& child, std::span<const std::byte> record,
-                                      Outbox& outbox) {
-  const auto header = read_header(record);
-  auto& received = inbox_[header->session];
-  received.first = header->counter + 1;
+void PeerNode::State::on_child_record(Child& child, std::span<const std::byte> record) {
+  auto& received = inbox_[session_of(options_, child.index)];
+  received.first = ++child.next;
   if (!auditors_.empty()) received.second.emplace_back(record.begin(), record.end());
   const auto entry = read_log_entry(payload_of(record));
   if (!entry) return;  // its witnesses will see
@@ -219,9 +231,6 @@ void PeerNode::State::on_child_record(Child& child, std::span<const std::byte> r
       change(id(child.index), Standing::kTrusted);
     }
   }
-  if (!is_root()) return;
-  reply_acknowledged(outbox);
-  order(false, outbox);
 }
 
 // Sends again what a child owes an answer to, also by way of its witnesses, who will see whether it
@@ -244,8 +253,8 @@ void PeerNode::State::look_after(Child& child, Outbox& outbox) {
 }
 
 void PeerNode::State::idle(Outbox& outbox) {
+  settle(true, outbox);
   if (stopped_) return;
-  if (is_root()) order(true, outbox);
   for (Child& child : children_) look_after(child, outbox);
   if (!resend_own_ || is_root()) return;
   resend_own_ = false;
@@ -263,8 +272,8 @@ void PeerNode::State::on_audit(PartyId from, std::span<const std::byte> message,
   Auditor& auditor = found->second;
   auditor.from = std::max(auditor.from, audit->from);
   if (auditor.tail == 0 || auditor.nonce != audit->nonce) {
-    if (fresh_count_ > 0) order_one(outbox);  // so that the log has all that the state has
-    log(EntryType::kMark, audit->nonce, outbox);
+    log(EntryType::kMark, audit->nonce);
+    outgoing_.attest(outbox);
     auditor.nonce = audit->nonce;
     auditor.tail = next();
   }
@@ -320,7 +329,7 @@ void PeerNode::receive(PartyId from, std::span<const std::byte> message, Time no
   if (!type) return;
   switch (*type) {
     case PeerMessage::kRecord:
-      return state_->on_record(message.subspan(1), outbox);
+      return state_->take_in(message.subspan(1));
     case PeerMessage::kAudit:
       return state_->on_audit(from, message, outbox);
     case PeerMessage::kProof:
@@ -328,6 +337,11 @@ void PeerNode::receive(PartyId from, std::span<const std::byte> message, Time no
     case PeerMessage::kPiece:
       return;
   }
+}
+
+void PeerNode::settle(Time now, Outbox& outbox) {
+  state_->now = now;
+  state_->settle(false, outbox);
 }
 
 void PeerNode::idle(Time now, Outbox& outbox) {

@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "systems/orderer.h"
 #include "systems/peer_replay.h"
 #include "systems/replies.h"
+#include "systems/rounds.h"
 
 namespace leat::trusted {
 
@@ -17,7 +19,9 @@ struct PeerNode::State {
         const MachineFactory& make_machine, const PeerReviewOptions& options, StandingHook hook);
 
   void on_request(PartyId from, std::span<const std::byte> request, Outbox& outbox);
-  void on_record(std::span<const std::byte> record, Outbox& outbox);
+  // A record that is to be verified.
+  void take_in(std::span<const std::byte> record);
+  void settle(bool also_short, Outbox& outbox);
   void on_audit(PartyId from, std::span<const std::byte> message, Outbox& outbox);
   void on_proof(PartyId from, std::span<const std::byte> evidence);
   void idle(Outbox& outbox);
@@ -33,7 +37,8 @@ struct PeerNode::State {
   };
   struct Child {
     std::size_t index = 0;
-    std::uint64_t acknowledged = 0;  // of the root's stream
+    std::uint64_t next = 0;          // of its own stream
+    std::uint64_t acknowledged = 0;  // of the root's
     Time progress{};                 // since when it owes what it owes now
     Time resent{};
     Standing standing = Standing::kTrusted;
@@ -48,20 +53,23 @@ struct PeerNode::State {
   PartyId id(std::size_t index) const { return options_.nodes[index].id; }
   std::uint32_t root_session() const { return detail::session_of(options_, 0); }
 
-  // Attests the next entry, with all that was received since the last, and sends it to whom it
-  // concerns: the root's to its children, others to the parent.
-  void log(detail::EntryType type, std::span<const std::byte> body, Outbox& outbox);
+  // The next entry, with all that was received since the last; it is attested, and sent to whom it
+  // concerns, when outgoing_ is: the root's to its children, others to the parent.
+  void log(detail::EntryType type, std::span<const std::byte> body);
   void forget();
+  // The root's stream is one record longer.
+  void extend(bool by_content);
   void pass_on(std::span<const std::byte> record, Outbox& outbox);
 
   // The root.
-  void order(bool also_short, Outbox& outbox);
-  void order_one(Outbox& outbox);
+  void order(bool also_short);
   std::uint64_t acknowledged() const;
   void reply_acknowledged(Outbox& outbox);
 
+  // Null: no child of this node that is heard has that session.
+  Child* child_of(std::uint32_t session);
   void on_root_record(std::span<const std::byte> record, Outbox& outbox);
-  void on_child_record(Child& child, std::span<const std::byte> record, Outbox& outbox);
+  void on_child_record(Child& child, std::span<const std::byte> record);
   void look_after(Child& child, Outbox& outbox);
   void change(PartyId node, Standing standing, Fault fault = {});
 
@@ -75,6 +83,8 @@ struct PeerNode::State {
 
   detail::PeerState state_;
   detail::Replies replies_;
+  detail::Intake intake_;
+  detail::Outgoing outgoing_;
   std::deque<Logged> log_;
   std::uint64_t log_base_ = 0;
   std::map<std::uint32_t, std::pair<std::uint64_t, std::vector<Bytes>>> inbox_;  // not logged yet
@@ -86,8 +96,7 @@ struct PeerNode::State {
   bool resend_own_ = false;
   bool stopped_ = false;  // the root or the parent is exposed
 
-  Bytes fresh_;  // blobs: the root's requests that no record has yet
-  std::size_t fresh_count_ = 0;
+  detail::Orderer orderer_;                                        // the root's
   std::deque<std::pair<std::uint64_t, detail::Done>> unanswered_;  // the root's, by record
 
   std::map<PartyId, Auditor> auditors_;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "leat/trusted/peer_review.h"
@@ -77,8 +78,14 @@ class PeerAudit {
   Bytes evidence() const;
 
  private:
-  std::optional<FaultKind> replay(View record, const std::vector<View>& received);
+  // Where the records of a piece stand that its kernel verified.
+  using Authentic = std::set<const std::byte*>;
+
+  Authentic authentic(const Piece& piece) const;
+  std::optional<FaultKind> replay(View record, const std::vector<View>& received,
+                                  const Authentic& authentic);
   std::optional<FaultKind> receive(const LogEntry& entry, const std::vector<View>& received,
+                                   const Authentic& authentic,
                                    std::optional<std::pair<Bytes, std::size_t>>& answer);
 
   AttestationKernel& kernel_;

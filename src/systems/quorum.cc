@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "conn/wire.h"
 #include "leat/error.h"
 #include "systems/configuration_messages.h"
 
@@ -59,6 +60,7 @@ std::vector<View> Quorum::unanswered() const {
 }
 
 bool Quorum::receive(View message) {
+  if (type_of(message) == MessageType::kRefused) return receive_refusal(message);
   const auto content = read_signed(message, MessageType::kReply);
   if (!content || content->target != options_.self || content->epoch != options_.epoch ||
       std::ranges::find(options_.nodes, content->sender) == options_.nodes.end())
@@ -76,6 +78,37 @@ bool Quorum::receive(View message) {
   if (static_cast<std::size_t>(equal) >= options_.quorum)
     request->believed.emplace(outputs.begin(), outputs.end());
   return true;
+}
+
+bool Quorum::receive_refusal(View message) {
+  const auto content = read_signed(message, MessageType::kRefused);
+  if (!content || content->target != options_.self || content->epoch != options_.epoch ||
+      std::ranges::find(options_.nodes, content->sender) == options_.nodes.end())
+    return false;
+  const auto request = std::ranges::find(requests_, content->first, &Request::first);
+  const View number = Items(content->items).take();
+  if (request == requests_.end() || request->believed || number.size() != sizeof(std::uint64_t) ||
+      request->refusals.contains(content->sender) || !verify_signed(directory_, message, *content))
+    return false;
+  request->refusals[content->sender] = leat::detail::WireReader(number).number<std::uint64_t>();
+  return true;
+}
+
+// As for answers, so many that one of them is correct; that one will not have it ordered.
+void Quorum::check_refused() {
+  if (requests_.empty() || requests_.front().believed ||
+      requests_.front().refusals.size() < options_.quorum)
+    return;
+  const Request request = std::move(requests_.front());
+  requests_.pop_front();
+  const auto least = std::ranges::min_element(request.refusals, {},
+                                              [](const auto& refusal) { return refusal.second; });
+  throw Error(ErrorCode::kTooLarge,
+              "request " + std::to_string(request.first) + " of client " +
+                  std::to_string(options_.self) + " has " + std::to_string(request.bytes.size()) +
+                  " bytes, and is refused: node " + std::to_string(least->first) +
+                  " attests requests of up to " + std::to_string(least->second),
+              "Sign fewer commands at once, or see --max-payload of the nodes' leat-attestd.");
 }
 
 std::optional<Answer> Quorum::take() {
@@ -101,6 +134,7 @@ void Quorum::reconfigure(std::uint64_t epoch, const std::vector<PartyId>& nodes)
     content.epoch = epoch;
     request.bytes = write_signed(key_, content);
     request.replies.clear();
+    request.refusals.clear();
   }
 }
 
@@ -134,10 +168,16 @@ std::string Quorum::describe() const {
                      " equal answers";
   std::string silent;
   for (const PartyId node : options_.nodes)
-    if (!request.replies.contains(node)) silent += " " + std::to_string(node);
-  const bool leader_silent = !request.replies.contains(options_.nodes.front());
+    if (!request.replies.contains(node) && !request.refusals.contains(node))
+      silent += " " + std::to_string(node);
+  const PartyId leader = options_.nodes.front();
+  const bool leader_silent =
+      !request.replies.contains(leader) && !request.refusals.contains(leader);
   if (!silent.empty()) text += "; no word of node" + silent;
-  if (leader_silent) text += " (" + std::to_string(options_.nodes.front()) + " leads)";
+  for (const auto& [node, most] : request.refusals)
+    text += "; node " + std::to_string(node) + " refuses requests above " + std::to_string(most) +
+            " bytes, and this one has " + std::to_string(request.bytes.size());
+  if (leader_silent) text += " (" + std::to_string(leader) + " leads)";
   return text;
 }
 

@@ -29,6 +29,8 @@ class Quorum {
   bool receive(View message);
   // The answer to the oldest request, once enough nodes gave it; taken off.
   std::optional<Answer> take();
+  // Throws kTooLarge if the oldest request has been refused by so many nodes; it is given up.
+  void check_refused();
   // Other nodes, all of which must answer now: requests that are under way are signed anew.
   void reconfigure(std::uint64_t epoch, const std::vector<PartyId>& nodes);
   std::uint64_t epoch() const noexcept { return options_.epoch; }
@@ -46,9 +48,12 @@ class Quorum {
     std::uint64_t first = 0;
     std::size_t count = 0;
     Bytes bytes;
-    std::map<PartyId, Bytes> replies;  // by node: the whole message
+    std::map<PartyId, Bytes> replies;           // by node: the whole message
+    std::map<PartyId, std::uint64_t> refusals;  // by node: the most bytes that have room there
     std::optional<Bytes> believed;
   };
+
+  bool receive_refusal(View message);
 
   const Directory& directory_;
   const SigningKey& key_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "conn/wire.h"
+
 namespace leat::trusted::detail {
 
 void Replies::send(const Done& done, Outbox& outbox) {
@@ -17,6 +19,18 @@ void Replies::send(const Done& done, Outbox& outbox) {
   auto& kept = kept_[done.client];
   if (kept.size() == kKept) kept.pop_front();
   kept.emplace_back(done.first, std::move(reply));
+}
+
+void Replies::refuse(const Signed& request, std::uint64_t most_bytes, Outbox& outbox) const {
+  Bytes number(sizeof most_bytes), items;
+  leat::detail::WireWriter(number).number(most_bytes);
+  Items::append(items, number);
+  outbox.send(request.sender, write_signed(key_, {.type = MessageType::kRefused,
+                                                  .sender = self_,
+                                                  .target = request.sender,
+                                                  .epoch = epoch_,
+                                                  .first = request.first,
+                                                  .items = *Items::read(items, 1)}));
 }
 
 bool Replies::send_again(PartyId client, std::uint64_t first, Outbox& outbox) const {

@@ -20,6 +20,8 @@ class Replies {
   void send(const Done& done, Outbox& outbox);
   // The answer that was given to that request, if it is one of the client's last; else false.
   bool send_again(PartyId client, std::uint64_t first, Outbox& outbox) const;
+  // Says that such a request has no room, and what has.
+  void refuse(const Signed& request, std::uint64_t most_bytes, Outbox& outbox) const;
 
   // As many requests may a client have under way.
   static constexpr std::size_t kKept = 16;

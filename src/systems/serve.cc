@@ -141,7 +141,11 @@ class Server final : public Outbox {
         if (link.party() == 0) return attach(link, message);
         participant_.receive(link.party(), message, std::chrono::steady_clock::now(), *this);
       });
-    if (received == 0) participant_.idle(std::chrono::steady_clock::now(), *this);
+    const auto now = std::chrono::steady_clock::now();
+    if (received > 0)
+      participant_.settle(now, *this);
+    else
+      participant_.idle(now, *this);
     for (Link& link : links_) link.flush();
     return received;
   }

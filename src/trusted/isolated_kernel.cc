@@ -45,47 +45,39 @@ IsolatedKernel::IsolatedKernel(std::unique_ptr<detail::KernelConnection> connect
 
 IsolatedKernel::~IsolatedKernel() = default;
 
+void IsolatedKernel::ask(std::span<Question> questions) noexcept {
+  connection_->ask(kernel_, questions);
+  for (Question& question : questions) {
+    if (question.asks != Question::Asks::kAttest || question.verdict != Verdict::kOk) continue;
+    RecordHeader header;
+    // A daemon that attests something else is none.
+    if (detail::parse_header(question.proof.header, header) != Verdict::kOk ||
+        header.payload_bytes != question.bytes.size() ||
+        !is_of(header, question.statement, device_, epoch_))
+      question.verdict = Verdict::kUnavailable;
+  }
+}
+
 Verdict IsolatedKernel::attest(const Statement& statement, std::span<const std::byte> payload,
                                Proof& proof) noexcept {
-  if (payload.size() > max_payload_bytes()) return Verdict::kTooLarge;
-  Reply reply;
-  const Verdict verdict = connection_->ask({.operation = number_of(Operation::kAttest),
-                                            .kind = static_cast<std::uint8_t>(statement.kind),
-                                            .stream = statement.stream,
-                                            .kernel = kernel_,
-                                            .session = statement.session,
-                                            .slot = statement.slot,
-                                            .offset = statement.offset},
-                                           payload, reply);
-  if (verdict != Verdict::kOk) return verdict;
-  Proof made;
-  const auto data = std::span<const std::byte>(reply.data);
-  std::ranges::copy(data.first<kHeaderBytes>(), made.header.begin());
-  std::ranges::copy(data.last<kMacSlotBytes>(), made.mac.begin());
-  RecordHeader header;
-  // A daemon that attests something else is none.
-  if (detail::parse_header(made.header, header) != Verdict::kOk ||
-      header.payload_bytes != payload.size() || !is_of(header, statement, device_, epoch_))
-    return Verdict::kUnavailable;
-  proof = made;
-  return Verdict::kOk;
+  Question question{.asks = Question::Asks::kAttest, .statement = statement, .bytes = payload};
+  ask({&question, 1});
+  if (question.verdict == Verdict::kOk) proof = question.proof;
+  return question.verdict;
 }
 
 Verdict IsolatedKernel::verify(std::span<const std::byte> record, Kind expected) noexcept {
-  Reply reply;
-  return connection_->ask({.operation = number_of(Operation::kVerify),
-                           .kind = static_cast<std::uint8_t>(expected),
-                           .kernel = kernel_},
-                          record, reply);
+  Question question{.statement = {.kind = expected}, .bytes = record};
+  ask({&question, 1});
+  return question.verdict;
 }
 
 Verdict IsolatedKernel::verify_stateless(std::span<const std::byte> record,
                                          Kind expected) noexcept {
-  Reply reply;
-  return connection_->ask({.operation = number_of(Operation::kVerifyStateless),
-                           .kind = static_cast<std::uint8_t>(expected),
-                           .kernel = kernel_},
-                          record, reply);
+  Question question{
+      .asks = Question::Asks::kVerifyStateless, .statement = {.kind = expected}, .bytes = record};
+  ask({&question, 1});
+  return question.verdict;
 }
 
 Verdict IsolatedKernel::sign(std::span<const std::byte> record, Kind expected,

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -56,6 +57,43 @@ bool is_sealed(int fd, std::size_t bytes) {
          static_cast<std::uint64_t>(status.st_size) == bytes;
 }
 
+Request request_of(const Question& question, std::uint32_t kernel) {
+  const Statement& statement = question.statement;
+  Request request{.kind = static_cast<std::uint8_t>(statement.kind),
+                  .kernel = kernel,
+                  .bytes = static_cast<std::uint32_t>(question.bytes.size())};
+  switch (question.asks) {
+    case Question::Asks::kAttest:
+      request.operation = static_cast<std::uint8_t>(Operation::kAttest);
+      request.stream = statement.stream;
+      request.session = statement.session;
+      request.slot = statement.slot;
+      request.offset = statement.offset;
+      break;
+    case Question::Asks::kVerify:
+      request.operation = static_cast<std::uint8_t>(Operation::kVerify);
+      break;
+    case Question::Asks::kVerifyStateless:
+      request.operation = static_cast<std::uint8_t>(Operation::kVerifyStateless);
+      break;
+  }
+  return request;
+}
+
+// What is no verdict is the word of no daemon.
+Verdict verdict_of(const Reply& reply) {
+  return static_cast<Verdict>(
+      std::min(reply.verdict, static_cast<std::uint32_t>(Verdict::kUnavailable)));
+}
+
+Proof proof_of(const Reply& reply) {
+  Proof proof;
+  const auto data = std::span<const std::byte>(reply.data);
+  std::ranges::copy(data.first<kHeaderBytes>(), proof.header.begin());
+  std::ranges::copy(data.last<kMacSlotBytes>(), proof.mac.begin());
+  return proof;
+}
+
 }  // namespace
 
 KernelConnection::KernelConnection(const std::string& path, std::chrono::microseconds spin)
@@ -98,31 +136,100 @@ void KernelConnection::receive_welcome(const std::string& path) {
 
 Verdict KernelConnection::ask(Request request, std::span<const std::byte> data,
                               Reply& reply) noexcept {
+  return exchange(
+      request, data.size(),
+      [&](std::byte* place) {
+        if (!data.empty()) std::memcpy(place, data.data(), data.size());
+      },
+      [&](const std::byte*, const Reply& answer) { reply = answer; });
+}
+
+void KernelConnection::ask(std::uint32_t kernel, std::span<Question> questions) noexcept {
+  while (!questions.empty()) {
+    const auto asked = questions.first(fitting(questions));
+    questions = questions.subspan(asked.size());
+    if (asked.size() == 1) {
+      Question& question = asked.front();
+      if (!fits(question)) {
+        question.verdict = Verdict::kTooLarge;
+        continue;
+      }
+      Reply reply;
+      question.verdict = ask(request_of(question, kernel), question.bytes, reply);
+      if (question.verdict == Verdict::kOk) question.proof = proof_of(reply);
+      continue;
+    }
+    std::size_t bytes = 0;
+    for (const Question& question : asked) bytes += sizeof(Request) + question.bytes.size();
+    const auto fill = [&](std::byte* place) {
+      for (const Question& question : asked) {
+        const Request request = request_of(question, kernel);
+        std::memcpy(place, &request, sizeof request);
+        place += sizeof request;
+        if (question.bytes.empty()) continue;
+        std::memcpy(place, question.bytes.data(), question.bytes.size());
+        place += question.bytes.size();
+      }
+    };
+    const auto take = [&](const std::byte* place, const Reply&) {
+      for (Question& question : asked) {
+        Reply reply;
+        std::memcpy(&reply, place, sizeof reply);
+        place += sizeof reply;
+        question.verdict = verdict_of(reply);
+        if (question.verdict == Verdict::kOk) question.proof = proof_of(reply);
+      }
+    };
+    const auto several = static_cast<std::uint8_t>(Operation::kSeveral);
+    const Verdict verdict = exchange({.operation = several}, bytes, fill, take);
+    if (verdict != Verdict::kOk)
+      for (Question& question : asked) question.verdict = verdict;
+  }
+}
+
+bool KernelConnection::fits(const Question& question) const noexcept {
+  const RingShape& shape = welcome_.shape;
+  return question.bytes.size() <= (question.asks == Question::Asks::kAttest
+                                       ? std::size_t{shape.max_payload_bytes}
+                                       : shape.max_data_bytes());
+}
+
+std::size_t KernelConnection::fitting(std::span<const Question> questions) const noexcept {
+  const std::size_t room = welcome_.shape.max_data_bytes();
+  const std::size_t most = std::min({questions.size(), kMostAtOnce, room / sizeof(Reply)});
+  std::size_t count = 0;
+  for (std::size_t bytes = 0; count < most; ++count) {
+    bytes += sizeof(Request) + questions[count].bytes.size();
+    if (bytes > room || !fits(questions[count])) break;
+  }
+  return std::max(count, std::size_t{1});
+}
+
+template <typename Fill, typename Take>
+Verdict KernelConnection::exchange(Request request, std::size_t bytes, const Fill& fill,
+                                   const Take& take) noexcept {
   if (dead_.load(std::memory_order_relaxed) || !made_here_) return Verdict::kUnavailable;
-  if (data.size() > welcome_.shape.max_data_bytes()) return Verdict::kTooLarge;
+  if (bytes > welcome_.shape.max_data_bytes()) return Verdict::kTooLarge;
   const std::uint64_t ticket = tickets_.fetch_add(1, std::memory_order_relaxed);
   Turn& turn = turns_[ticket % turns_.size()];
   if (!wait_for_turn(turn, ticket)) return Verdict::kUnavailable;
 
   const auto sequence = static_cast<std::uint32_t>(ticket + 1);
   const RingSlot slot = welcome_.shape.slot(memory_.data(), static_cast<std::uint32_t>(ticket));
-  request.bytes = static_cast<std::uint32_t>(data.size());
+  request.bytes = static_cast<std::uint32_t>(bytes);
   slot.request->body = request;
-  if (!data.empty()) std::memcpy(slot.data, data.data(), data.size());
+  fill(slot.data);
   // Release: who sees the sequence sees the request.
   slot.request->sequence.store(sequence, std::memory_order_release);
   wake_daemon();
   if (!wait_for_reply(slot, sequence)) return Verdict::kUnavailable;
 
   const Reply copy = slot.reply->body;
+  const Verdict verdict = verdict_of(copy);
+  if (verdict == Verdict::kOk) take(slot.data, copy);
   // Release: who has the next turn finds the slot unused.
   turn.next.store(ticket + turns_.size(), std::memory_order_release);
-  if (copy.verdict > static_cast<std::uint32_t>(Verdict::kUnavailable)) {
-    dead_ = true;
-    return Verdict::kUnavailable;
-  }
-  const auto verdict = static_cast<Verdict>(copy.verdict);
-  if (verdict == Verdict::kOk) reply = copy;
+  if (copy.verdict > static_cast<std::uint32_t>(Verdict::kUnavailable)) dead_ = true;
   return verdict;
 }
 

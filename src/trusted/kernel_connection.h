@@ -37,6 +37,9 @@ class KernelConnection {
   // Blocks until the daemon has answered; `reply` is set only with kOk. `request.bytes` is set to
   // the data's, which may be at most max_data_bytes.
   Verdict ask(Request request, std::span<const std::byte> data, Reply& reply) noexcept;
+  // The same for several, as one request for as many as fit into one. Sets verdicts and proofs, the
+  // latter as the daemon gave them.
+  void ask(std::uint32_t kernel, std::span<Question> questions) noexcept;
 
   const Welcome& welcome() const { return welcome_; }
 
@@ -47,6 +50,12 @@ class KernelConnection {
   };
 
   void receive_welcome(const std::string& path);
+  bool fits(const Question& question) const noexcept;
+  // How many of them fit into one request; one that fits into none is alone.
+  std::size_t fitting(std::span<const Question> questions) const noexcept;
+  // One request: `fill` writes its data to the slot, `take` reads what the daemon left there.
+  template <typename Fill, typename Take>
+  Verdict exchange(Request request, std::size_t bytes, const Fill& fill, const Take& take) noexcept;
   bool wait_for_turn(Turn& turn, std::uint64_t ticket) noexcept;
   bool wait_for_reply(const RingSlot& slot, std::uint32_t sequence) noexcept;
   void wake_daemon() noexcept;

@@ -1,5 +1,7 @@
 #include "trusted/kernel_ring.h"
 
+#include <cstring>
+
 #include "conn/wire.h"
 
 namespace leat::trusted::detail {
@@ -17,6 +19,17 @@ std::vector<std::byte> to_be_signed(std::span<const std::byte> record) {
   writer.text("leat-signed-v1", kPurposeBytes);
   writer.bytes(record, record.size());
   return bytes;
+}
+
+std::optional<Packed> take_packed(std::span<const std::byte>& list) noexcept {
+  Packed packed;
+  if (list.size() < sizeof packed.request) return std::nullopt;
+  std::memcpy(&packed.request, list.data(), sizeof packed.request);
+  const auto rest = list.subspan(sizeof packed.request);
+  if (packed.request.bytes > rest.size()) return std::nullopt;
+  packed.data = rest.first(packed.request.bytes);
+  list = rest.subspan(packed.request.bytes);
+  return packed;
 }
 
 std::array<std::byte, kWelcomeBytes> encode(const Welcome& welcome) noexcept {

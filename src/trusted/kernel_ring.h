@@ -26,7 +26,8 @@ enum class Operation : std::uint8_t {
   kOpen = 6,             // a session for one connection; reply: its kernel's number, our nonce
   kBegin = 7,            // data: the peer's nonce
   kClose = 8,
-  kSign = 9,  // data: a record; reply: a signature
+  kSign = 9,      // data: a record; reply: a signature
+  kSeveral = 10,  // data: requests 1 to 3, each with its data; then their replies, in its place
 };
 
 // The device's own sessions; other numbers are those of connections, as kOpen gave them.
@@ -60,7 +61,16 @@ struct alignas(64) ReplyHalf {
   std::atomic<std::uint32_t> sequence;  // written last; a futex
   Reply body;
 };
+// Of kSeveral: so many requests at most, one behind the other without gaps, and so their replies.
+inline constexpr std::size_t kMostAtOnce = 256;
+struct Packed {
+  Request request;
+  std::span<const std::byte> data;
+};
+// The next of them, taken off `list`; no value: what is there is none.
+std::optional<Packed> take_packed(std::span<const std::byte>& list) noexcept;
 static_assert(sizeof(RequestHalf) == 64);
+static_assert(sizeof(Request) == 32 && sizeof(Reply) == 132, "the bytes of kSeveral");
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 struct RingSlot {

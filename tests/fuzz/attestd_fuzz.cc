@@ -3,6 +3,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <vector>
 
 #include "attestd/requests.h"
@@ -44,6 +46,14 @@ const AccessRules& rules() {
   return *made;
 }
 
+bool is(const detail::Request& request, detail::Operation operation) {
+  return request.operation == static_cast<std::uint8_t>(operation);
+}
+
+bool attests_with_device(const detail::Request& request) {
+  return request.kernel == detail::kDeviceKernel && is(request, detail::Operation::kAttest);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -51,20 +61,29 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Requests requests(holdings(), rules(), 7, 2);
   const auto forbidden_before = holdings().device()->counters(2, 0);
   std::uint64_t attested = holdings().device()->counters(1, 0)->next_sent;
+  std::array<std::byte, 4 * sizeof(detail::Reply)> replies;
   for (int i = 0; i < 32 && !input.empty(); ++i) {
     const auto request = input.next<detail::Request>();
     std::vector<std::byte> bytes(input.next<std::uint8_t>());
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(input.next<std::uint8_t>());
-    const detail::Reply reply = requests.answer(request, bytes);
+    const detail::Reply reply = requests.answer(request, bytes, replies);
     require(reply.verdict <= static_cast<std::uint32_t>(Verdict::kUnavailable),
             "every request is answered with a verdict");
     const bool ok = reply.verdict == static_cast<std::uint32_t>(Verdict::kOk);
     require(ok || std::ranges::all_of(reply.data, [](std::byte b) { return b == std::byte{0}; }),
             "a refusal says nothing else");
-    const bool device_attests =
-        ok && request.kernel == detail::kDeviceKernel &&
-        request.operation == static_cast<std::uint8_t>(detail::Operation::kAttest);
-    if (device_attests) ++attested;
+    if (ok && is(request, detail::Operation::kSeveral)) {
+      std::span<const std::byte> list = bytes, answers = replies;
+      while (const auto packed = detail::take_packed(list)) {
+        detail::Reply answer;
+        std::memcpy(&answer, answers.data(), sizeof answer);
+        answers = answers.subspan(sizeof answer);
+        if (answer.verdict == 0 && attests_with_device(packed->request)) ++attested;
+      }
+      require(list.empty(), "all of a list is answered");
+    } else if (ok && attests_with_device(request)) {
+      ++attested;
+    }
     require(holdings().device()->counters(1, 0)->next_sent == attested,
             "a counter is spent for an attestation and for nothing else");
   }

@@ -53,6 +53,7 @@ void peer_review(unsigned which, View input) {
     PeerNode node(*own, directory(), key, make_counter, options);
     const Bytes record = attest(*root, {.session = kFirstSession}, input);
     node.receive(1, write_record(record), {}, outbox);
+    node.settle({}, outbox);
     require(node.log_records() <= 1, "one message, at most one answer");
   } else if (which == 7) {
     if (const auto piece = read_piece(input)) {
@@ -87,6 +88,7 @@ void configuration(unsigned which, View input) {
       require(!verify_configuration(directory(), 1, *announced), "nobody signed that");
     ChainMember member(2, directory(), key, make_counter, make_kernel, options);
     member.receive(1, input, {}, outbox);
+    member.settle({}, outbox);
   } else if (which == 10) {
     const auto kernel = kernel_of(kThird, 3);
     if (const auto history = read_history(input)) {
@@ -158,6 +160,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     }
   }
+  replica.settle({}, outbox);
   require(replica.save() == before, "nothing is executed that no client signed");
   return 0;
 }

@@ -72,6 +72,7 @@ class World final {
       } else if (link.second <= nodes_) {
         Sender outbox(*this, link.second);
         replica(link.second).receive(link.first, message, now, outbox);
+        if (random() % 3 == 0) replica(link.second).settle(now, outbox);  // or with what comes next
       }
     }
   }

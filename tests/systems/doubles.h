@@ -97,6 +97,39 @@ class Scripted final : public Double {
   const Act request_, order_;
 };
 
+// Does what a correct node does, but for what `change` does to what it sends; false: nothing.
+class Deviant final : public Participant, private Outbox {
+ public:
+  using Change =
+      std::function<bool(const SigningKey& key, PartyId to, Bytes& message, Outbox& outbox)>;
+  Deviant(std::unique_ptr<Participant> node, const SigningKey& key, Change change)
+      : node_(std::move(node)), key_(key), change_(std::move(change)) {}
+
+  void receive(PartyId from, View message, Time now, Outbox& outbox) override {
+    outbox_ = &outbox;
+    node_->receive(from, message, now, *this);
+  }
+  void settle(Time now, Outbox& outbox) override {
+    outbox_ = &outbox;
+    node_->settle(now, *this);
+  }
+  void idle(Time now, Outbox& outbox) override {
+    outbox_ = &outbox;
+    node_->idle(now, *this);
+  }
+
+ private:
+  void send(PartyId to, View message) override {
+    Bytes changed(message.begin(), message.end());
+    if (change_(key_, to, changed, *outbox_)) outbox_->send(to, changed);
+  }
+
+  const std::unique_ptr<Participant> node_;
+  const SigningKey& key_;
+  const Change change_;
+  Outbox* outbox_ = nullptr;
+};
+
 // A client's connection without the client library.
 class RawClient {
  public:

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "leat/error.h"
+#include "systems/doubles.h"
 #include "systems/nodes.h"
 #include "systems/peer_messages.h"
 #include "systems/peer_parties.h"
@@ -94,53 +95,32 @@ void expect_fault(Nodes& nodes, PartyId accused, FaultKind kind) {
   EXPECT_EQ(fault->kind, kind);
 }
 
-// Does what a correct node does, but for what `change` makes of its pieces, which it signs again.
-class Forger final : public Participant, private Outbox {
- public:
-  struct Entry {
-    Bytes record;
-    std::vector<Bytes> received;
-  };
-  using Change = std::function<void(Piece& piece, std::vector<Entry>& entries)>;
+// An entry of a piece, and what a forger does to pieces before it signs them again.
+struct Entry {
+  Bytes record;
+  std::vector<Bytes> received;
+};
+using Forge = std::function<void(Piece& piece, std::vector<Entry>& entries)>;
 
-  Forger(std::unique_ptr<PeerNode> node, const SigningKey& key, Change change)
-      : node_(std::move(node)), key_(key), change_(std::move(change)) {}
-
-  void receive(PartyId from, View message, Time now, Outbox& outbox) override {
-    outbox_ = &outbox;
-    node_->receive(from, message, now, *this);
-  }
-  void idle(Time now, Outbox& outbox) override {
-    outbox_ = &outbox;
-    node_->idle(now, *this);
-  }
-
- private:
-  void send(PartyId to, View message) override {
+Nodes::Make forger(const Directory& directory, const Forge& forge,
+                   const PeerReviewOptions& options = case_options()) {
+  const auto change = [forge](const SigningKey& key, PartyId, Bytes& message, Outbox&) {
     auto piece = read_piece(message);
-    if (!piece) return outbox_->send(to, message);
+    if (!piece) return true;
     std::vector<Entry> entries;
     for (const auto& [record, received] : piece->entries) {
       entries.push_back({Bytes(record.begin(), record.end()), {}});
       for (const View one : received) entries.back().received.emplace_back(one.begin(), one.end());
     }
-    change_(*piece, entries);
+    forge(*piece, entries);
     Bytes bytes;
     for (const Entry& entry : entries) append_entry(bytes, entry.record, entry.received);
-    outbox_->send(to, write_piece(key_, *piece, bytes));
-  }
-
-  const std::unique_ptr<PeerNode> node_;
-  const SigningKey& key_;
-  const Change change_;
-  Outbox* outbox_ = nullptr;
-};
-
-Nodes::Make forger(const Directory& directory, Forger::Change change,
-                   const PeerReviewOptions& options = case_options()) {
-  return [&directory, change = std::move(change), options](
-             PartyId, AttestationKernel& kernel, const SigningKey& key, const FaultHook&) {
-    return std::make_unique<Forger>(
+    message = write_piece(key, *piece, bytes);
+    return true;
+  };
+  return [&directory, change, options](PartyId, AttestationKernel& kernel, const SigningKey& key,
+                                       const FaultHook&) {
+    return std::make_unique<Deviant>(
         std::make_unique<PeerNode>(kernel, directory, key, make_counter, options), key, change);
   };
 }
@@ -227,7 +207,7 @@ TEST(PeerReviewProcesses, all_nodes_answer_alike_and_nobody_is_exposed) {
 
 TEST(PeerReviewProcesses, case81_who_leaves_out_a_message_that_it_has_answered_is_exposed) {
   Nodes nodes(kTreeParties);
-  start_all(nodes, 3, forger(nodes.directory(), [](Piece&, std::vector<Forger::Entry>& entries) {
+  start_all(nodes, 3, forger(nodes.directory(), [](Piece&, std::vector<Entry>& entries) {
               for (auto& entry : entries) entry.received.clear();
             }));
   const SigningKey key = key_of(kClient);
@@ -236,7 +216,7 @@ TEST(PeerReviewProcesses, case81_who_leaves_out_a_message_that_it_has_answered_i
 }
 
 TEST(PeerReviewProcesses, case82_who_rewrites_reorders_or_cuts_its_log_is_exposed) {
-  const Forger::Change changes[] = {
+  const Forge changes[] = {
       [](Piece&, auto& entries) { entries.back().record[kHeaderBytes + 10] ^= std::byte{1}; },
       [](Piece&, auto& entries) {
         if (entries.size() > 1) std::swap(entries[0], entries[1]);
@@ -308,6 +288,7 @@ class SaysWhenConnected final : public Participant {
     say();
     inner_->receive(from, message, now, outbox);
   }
+  void settle(Time now, Outbox& outbox) override { inner_->settle(now, outbox); }
   void idle(Time now, Outbox& outbox) override {
     say();
     inner_->idle(now, outbox);
@@ -458,8 +439,8 @@ TEST(PeerReviewProcesses, case88_an_answer_to_an_older_nonce_is_none) {
   start_all(nodes, 3,
             forger(
                 nodes.directory(),
-                [first = std::optional<Piece>(), kept = std::vector<Forger::Entry>()](
-                    Piece& piece, std::vector<Forger::Entry>& entries) mutable {
+                [first = std::optional<Piece>(), kept = std::vector<Entry>()](
+                    Piece& piece, std::vector<Entry>& entries) mutable {
                   if (first) {
                     piece = *first;
                     entries = kept;

@@ -100,15 +100,25 @@ class Tree final {
       std::vector<std::pair<PartyId, PartyId>> ready;
       for (const auto& [link, messages] : links_)
         if (!messages.empty()) ready.push_back(link);
-      if (ready.empty()) return;
+      if (ready.empty()) {
+        for (auto& [id, party] : parties_) {
+          Sender outbox(*this, id);
+          party->settle(now, outbox);
+        }
+        if (std::ranges::all_of(links_, [](const auto& link) { return link.second.empty(); }))
+          return;
+        continue;
+      }
       const auto link = ready[random() % ready.size()];
       const Bytes message = std::move(links_[link].front());
       links_[link].pop_front();
       Sender outbox(*this, link.second);
-      if (link.second == kClient)
+      if (link.second == kClient) {
         quorum->receive(message);
-      else if (parties_.contains(link.second))
+      } else if (parties_.contains(link.second)) {
         parties_[link.second]->receive(link.first, message, now, outbox);
+        if (random() % 3 == 0) parties_[link.second]->settle(now, outbox);
+      }
     }
   }
 
@@ -197,6 +207,7 @@ TEST(PeerReview, case81_who_does_not_log_what_its_parent_sent_is_suspected) {
     void receive(PartyId from, View message, Time now, Outbox& outbox) override {
       if (peer_message(message) != PeerMessage::kRecord) node->receive(from, message, now, outbox);
     }
+    void settle(Time now, Outbox& outbox) override { node->settle(now, outbox); }
     void idle(Time now, Outbox& outbox) override { node->idle(now, outbox); }
     std::unique_ptr<PeerNode> node;
   };

@@ -70,34 +70,6 @@ Nodes::Make correct(const Nodes& nodes) {
   };
 }
 
-// A member that does what is right but for what `change` does to what it sends; false: nothing.
-class Deviant final : public Participant, private Outbox {
- public:
-  using Change =
-      std::function<bool(const SigningKey& key, PartyId to, Bytes& message, Outbox& outbox)>;
-  Deviant(std::unique_ptr<Participant> member, const SigningKey& key, Change change)
-      : member_(std::move(member)), key_(key), change_(std::move(change)) {}
-
-  void receive(PartyId from, View message, Time now, Outbox& outbox) override {
-    outbox_ = &outbox;
-    member_->receive(from, message, now, *this);
-  }
-  void idle(Time now, Outbox& outbox) override {
-    outbox_ = &outbox;
-    member_->idle(now, *this);
-  }
-
- private:
-  void send(PartyId to, View message) override {
-    Bytes changed(message.begin(), message.end());
-    if (change_(key_, to, changed, *outbox_)) outbox_->send(to, changed);
-  }
-  const std::unique_ptr<Participant> member_;
-  const SigningKey& key_;
-  const Change change_;
-  Outbox* outbox_ = nullptr;
-};
-
 Nodes::Make deviant(const Nodes& nodes, Deviant::Change change) {
   return [&nodes, change](PartyId id, AttestationKernel& kernel, const SigningKey& key,
                           FaultHook hook) -> std::unique_ptr<Participant> {
@@ -120,16 +92,23 @@ ClientOptions client_options(const Nodes& nodes, PartyId self = kClient) {
   return options;
 }
 
-Bytes call(Client& client, const Bytes& command) {
-  return client.call(std::vector<Bytes>{command}).front();
-}
-void put(Client& client, const std::string& key, const std::string& value) {
-  EXPECT_EQ(KeyValueMachine::status_of(call(client, KeyValueMachine::put(key, value))),
-            KeyValueMachine::Status::kOk);
-}
-std::optional<std::string> get(Client& client, const std::string& key) {
-  return KeyValueMachine::value_of(call(client, KeyValueMachine::get(key)));
-}
+// A client, and its key.
+struct User {
+  explicit User(const Nodes& nodes, PartyId self = kClient)
+      : key(key_of(self)), client(nodes.directory(), key, client_options(nodes, self)) {}
+
+  void put(const std::string& name, const std::string& value) {
+    EXPECT_EQ(KeyValueMachine::status_of(call(KeyValueMachine::put(name, value))),
+              KeyValueMachine::Status::kOk);
+  }
+  std::optional<std::string> get(const std::string& name) {
+    return KeyValueMachine::value_of(call(KeyValueMachine::get(name)));
+  }
+  Bytes call(const Bytes& command) { return client.call(std::vector<Bytes>{command}).front(); }
+
+  const SigningKey key;
+  Client client;
+};
 
 // The service's verdicts until one says that.
 void expect_fault(Nodes& nodes, PartyId accused, FaultKind kind) {
@@ -141,29 +120,35 @@ void expect_fault(Nodes& nodes, PartyId accused, FaultKind kind) {
   ADD_FAILURE() << "node " << accused << " is not found out";
 }
 
+// Whatever that node does, the client is served, and it is found out.
+void expect_service_without(Nodes& nodes, PartyId accused, FaultKind kind) {
+  User user(nodes);
+  user.put("a", "1");
+  EXPECT_GT(user.client.epoch(), 1U);
+  EXPECT_EQ(user.get("a"), "1");
+  expect_fault(nodes, accused, kind);
+}
+
 TEST(Reconfiguration, a_killed_node_is_replaced_and_nothing_that_was_believed_is_lost) {
   Nodes nodes(kParties);
   start_all(nodes);
-  const SigningKey key = key_of(kClient);
-  Client client(nodes.directory(), key, client_options(nodes));
-  for (int i = 0; i < 30; ++i) put(client, "key " + std::to_string(i), std::to_string(i));
-  std::uint64_t epoch = client.epoch();
+  User user(nodes);
+  for (int i = 0; i < 30; ++i) user.put("key " + std::to_string(i), std::to_string(i));
+  std::uint64_t epoch = user.client.epoch();
   // Head, middle and tail in turn; the first comes back as a spare, and is needed again.
   for (const PartyId victim : {2U, 3U, 4U}) {
     nodes.kill(victim);
-    put(client, "last victim", std::to_string(victim));
-    EXPECT_GT(client.epoch(), epoch);
-    epoch = client.epoch();
+    user.put("last victim", std::to_string(victim));
+    EXPECT_GT(user.client.epoch(), epoch);
+    epoch = user.client.epoch();
     if (victim == 2) nodes.start(2, correct(nodes));
-    EXPECT_EQ(get(client, "last victim"), std::to_string(victim));
+    EXPECT_EQ(user.get("last victim"), std::to_string(victim));
   }
-  for (int i = 0; i < 30; ++i)
-    EXPECT_EQ(get(client, "key " + std::to_string(i)), std::to_string(i));
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(user.get("key " + std::to_string(i)), std::to_string(i));
   // Clients that come later learn of the chain that is there.
-  const SigningKey other_key = key_of(kOtherClient);
-  Client other(nodes.directory(), other_key, client_options(nodes, kOtherClient));
-  EXPECT_EQ(other.epoch(), client.epoch());
-  EXPECT_EQ(get(other, "last victim"), "4");
+  User other(nodes, kOtherClient);
+  EXPECT_EQ(other.client.epoch(), user.client.epoch());
+  EXPECT_EQ(other.get("last victim"), "4");
 }
 
 TEST(Reconfiguration, case72_a_stalled_head_or_middle_is_replaced_after_a_clients_complaint) {
@@ -174,12 +159,7 @@ TEST(Reconfiguration, case72_a_stalled_head_or_middle_is_replaced_after_a_client
               deviant(nodes, [](const SigningKey&, PartyId, Bytes& message, Outbox&) {
                 return !type_of(message);
               }));
-    const SigningKey key = key_of(kClient);
-    Client client(nodes.directory(), key, client_options(nodes));
-    put(client, "a", "1");
-    EXPECT_GT(client.epoch(), 1U);
-    EXPECT_EQ(get(client, "a"), "1");
-    expect_fault(nodes, stalled, FaultKind::kSilent);
+    expect_service_without(nodes, stalled, FaultKind::kSilent);
   }
 }
 
@@ -196,14 +176,13 @@ TEST(Reconfiguration, case72_messages_of_the_old_configuration_are_rejected_by_e
                       return true;
                     }),
             1s);  // or a busy machine has one configuration more
-  const SigningKey key = key_of(kClient);
-  Client client(nodes.directory(), key, client_options(nodes));
-  put(client, "a", "1");
+  User user(nodes);
+  user.put("a", "1");
   nodes.kill(2);
-  put(client, "b", "2");
-  EXPECT_EQ(client.epoch(), 2U);
-  EXPECT_EQ(get(client, "a"), "1");
-  EXPECT_EQ(client.epoch(), 2U) << "the chain needed no other configuration";
+  user.put("b", "2");
+  EXPECT_EQ(user.client.epoch(), 2U);
+  EXPECT_EQ(user.get("a"), "1");
+  EXPECT_EQ(user.client.epoch(), 2U) << "the chain needed no other configuration";
   // A request to the chain that was is no request to the head of today.
   RawClient raw(nodes, 3, kOtherClient);
   raw.channel().send(raw.request(1000, {KeyValueMachine::put("a", "old")}, 1));
@@ -237,11 +216,7 @@ TEST(Reconfiguration, evidence_of_a_node_excludes_the_liar) {
         service_options());
   };
   start_all(nodes, 2, liar);
-  const SigningKey key = key_of(kClient);
-  Client client(nodes.directory(), key, client_options(nodes));
-  put(client, "a", "1");
-  EXPECT_EQ(get(client, "a"), "1");
-  expect_fault(nodes, 2, FaultKind::kOutput);
+  expect_service_without(nodes, 2, FaultKind::kOutput);
 }
 
 TEST(Reconfiguration, case68_answers_that_differ_expose_who_lied_to_the_client) {
@@ -256,11 +231,7 @@ TEST(Reconfiguration, case68_answers_that_differ_expose_who_lied_to_the_client) 
               }
               return true;
             }));
-  const SigningKey key = key_of(kClient);
-  Client client(nodes.directory(), key, client_options(nodes));
-  put(client, "a", "1");
-  EXPECT_EQ(get(client, "a"), "1");
-  expect_fault(nodes, 4, FaultKind::kOutput);
+  expect_service_without(nodes, 4, FaultKind::kOutput);
 }
 
 // Whatever a node says that it has executed: no client loses what it believed.
@@ -271,11 +242,10 @@ TEST(Reconfiguration, a_forged_history_excludes_who_told_it) {
                 message.back() ^= std::byte{1};
               return true;
             }));
-  const SigningKey key = key_of(kClient);
-  Client client(nodes.directory(), key, client_options(nodes));
-  put(client, "a", "1");
+  User user(nodes);
+  user.put("a", "1");
   nodes.kill(2);
-  EXPECT_EQ(get(client, "a"), "1");
+  EXPECT_EQ(user.get("a"), "1");
   expect_fault(nodes, 3, FaultKind::kLog);
 }
 
@@ -283,12 +253,12 @@ TEST(Reconfiguration, a_forged_history_excludes_who_told_it) {
 TEST(Reconfiguration, complaints_of_nothing_change_nothing) {
   Nodes nodes(kParties);
   start_all(nodes, 0, {}, kLong);
-  const SigningKey key = key_of(kClient);
-  Client client(nodes.directory(), key, client_options(nodes));
-  put(client, "a", "1");
+  User user(nodes);
+  user.put("a", "1");
   RawClient raw(nodes, kService, kOtherClient);
   const Bytes foreign = write_signed(
-      key, {.type = MessageType::kRequest, .sender = kClient, .epoch = 1, .first = 1, .items = {}});
+      user.key,
+      {.type = MessageType::kRequest, .sender = kClient, .epoch = 1, .first = 1, .items = {}});
   raw.channel().send(write_complaint(foreign, {}));
   raw.channel().send(write_complaint(raw.request(5, {KeyValueMachine::get("a")}, 1), {foreign}));
   for (const auto type :
@@ -300,9 +270,9 @@ TEST(Reconfiguration, complaints_of_nothing_change_nothing) {
   RawClient to_node(nodes, 2, kOtherClient);
   to_node.channel().send(write_epoch(ConfigurationMessage::kSeal, 1));
   to_node.channel().send(
-      write_configuration(sign_configuration(key, {2, {3, 4, 5}}, digest_of({})), {}));
-  put(client, "b", "1");
-  EXPECT_EQ(client.epoch(), 1U);
+      write_configuration(sign_configuration(user.key, {2, {3, 4, 5}}, digest_of({})), {}));
+  user.put("b", "1");
+  EXPECT_EQ(user.client.epoch(), 1U);
   EXPECT_FALSE(nodes.report(0ms));
 }
 
@@ -312,14 +282,13 @@ TEST(Reconfiguration, any_node_killed_at_any_point_is_replaced) {
   for (std::size_t round = 0; round < kills(3); ++round) {
     Nodes nodes(kParties);
     start_all(nodes);
-    const SigningKey key = key_of(kClient);
-    Client client(nodes.directory(), key, client_options(nodes));
-    put(client, "key", "0");
+    User user(nodes);
+    user.put("key", "0");
     const PartyId victim = 2 + static_cast<PartyId>(random() % (kParties - 1));
     std::jthread killer = nodes.kill_soon(victim, random);
     const auto until = std::chrono::steady_clock::now() + 40ms;
     for (int i = 1; i < 3 || std::chrono::steady_clock::now() < until; ++i) {
-      const auto outputs = client.call(std::vector<Bytes>{
+      const auto outputs = user.client.call(std::vector<Bytes>{
           KeyValueMachine::get("key"), KeyValueMachine::put("key", std::to_string(i))});
       EXPECT_EQ(KeyValueMachine::value_of(outputs[0]), std::to_string(i - 1)) << "round " << round;
     }

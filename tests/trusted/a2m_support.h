@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,37 +10,12 @@
 
 #include "leat/trusted/a2m.h"
 #include "leat/trusted/a2m_verifier.h"
+#include "trusted/forwarding_kernel.h"
 #include "trusted/kernel_support.h"
 
 namespace leat::trusted {
 
 constexpr std::uint32_t kManifest = 9, kLog = 10, kOther = 11;
-
-// Does what another kernel does; tests override what shall be different.
-class ForwardingKernel : public AttestationKernel {
- public:
-  explicit ForwardingKernel(AttestationKernel& kernel) : kernel_(kernel) {}
-  Verdict attest(const Statement& statement, std::span<const std::byte> payload,
-                 Proof& proof) noexcept override {
-    return kernel_.attest(statement, payload, proof);
-  }
-  Verdict verify(std::span<const std::byte> record, Kind expected) noexcept override {
-    return kernel_.verify(record, expected);
-  }
-  Verdict verify_stateless(std::span<const std::byte> record, Kind expected) noexcept override {
-    return kernel_.verify_stateless(record, expected);
-  }
-  std::optional<Counters> counters(std::uint32_t id, std::uint8_t stream) noexcept override {
-    return kernel_.counters(id, stream);
-  }
-  std::optional<Session> session(std::uint32_t id) noexcept override { return kernel_.session(id); }
-  std::uint32_t device() const noexcept override { return kernel_.device(); }
-  std::uint64_t epoch() const noexcept override { return kernel_.epoch(); }
-  std::size_t max_payload_bytes() const noexcept override { return kernel_.max_payload_bytes(); }
-
- private:
-  AttestationKernel& kernel_;
-};
 
 // With the sessions of the logs and the MANIFEST.
 class LogKernel : public ForwardingKernel {

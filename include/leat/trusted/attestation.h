@@ -24,8 +24,7 @@ enum class Algorithm : std::uint8_t {
   kHmacSha256 = 1,
   kHmacSha384 = 2,
   kHmacSha512 = 3,
-  kAes256Gmac =
-      4,  // not bound by one serial hash; docs/security.md says why the counter is a nonce
+  kAes256Gmac = 4,  // no serial hash; docs/security.md says why the counter is a nonce
 };
 
 // What a record is for. Who verifies says which kind it expects, so none can pass for another.
@@ -67,8 +66,7 @@ enum class Verdict : std::uint8_t {
 LEAT_EXPORT std::string_view to_string(Verdict verdict) noexcept;
 
 inline constexpr std::size_t kHeaderBytes = 64;
-inline constexpr std::size_t kMacSlotBytes =
-    64;  // of every algorithm; the rest of the slot is zero
+inline constexpr std::size_t kMacSlotBytes = 64;  // of every algorithm; its rest is zero
 inline constexpr std::size_t kRecordOverheadBytes = kHeaderBytes + kMacSlotBytes;
 inline constexpr std::size_t kMaxPayloadBytes = 0xffff'ffff - kRecordOverheadBytes;
 inline constexpr unsigned kStreams = 16;
@@ -84,8 +82,7 @@ struct RecordHeader {
   std::uint64_t epoch = 0;
   std::uint64_t counter = 0;  // the first is 0
   std::uint32_t payload_bytes = 0;
-  std::uint32_t slot =
-      0;  // kWrite and kRead: region and offset in it; otherwise what the sender likes
+  std::uint32_t slot = 0;  // of kWrite, kRead: region, and offset in it; else as the sender likes
   std::uint64_t offset = 0;
 };
 
@@ -133,6 +130,17 @@ struct Proof {
 LEAT_EXPORT void write_record(const Proof& proof, std::span<const std::byte> payload,
                               std::span<std::byte> record) noexcept;
 
+// One of several questions that a kernel is asked at once, and its answer.
+struct Question {
+  enum class Asks : std::uint8_t { kAttest, kVerify, kVerifyStateless };
+
+  Asks asks = Asks::kVerify;
+  Statement statement;               // kAttest; of the others its kind, which is expected
+  std::span<const std::byte> bytes;  // kAttest: the payload; else the record
+  Verdict verdict = Verdict::kUnavailable;
+  Proof proof{};  // kAttest, with kOk
+};
+
 // Where a stream stands.
 struct Counters {
   std::uint64_t next_sent = 0;      // of the next attest
@@ -161,6 +169,11 @@ class LEAT_EXPORT AttestationKernel {
   // Stateless: whether the session's sender, or this device itself, attested the record. For stored
   // and forwarded ones; any number of times. Never deliver by it.
   virtual Verdict verify_stateless(std::span<const std::byte> record, Kind expected) noexcept = 0;
+
+  // Several at once: what as many calls one after the other would do, with a verdict for each. One
+  // that is refused changes nothing, so ordered records behind it in its stream are not next
+  // either. A kernel in a process of its own is woken once for all of them.
+  virtual void ask(std::span<Question> questions) noexcept;
 
   // Where a stream stands; no value if there is none such.
   virtual std::optional<Counters> counters(std::uint32_t session, std::uint8_t stream) noexcept = 0;

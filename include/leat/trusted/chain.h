@@ -86,6 +86,7 @@ class LEAT_EXPORT ChainNode final : public Participant {
   ~ChainNode() override;
 
   void receive(PartyId from, std::span<const std::byte> message, Time now, Outbox& outbox) override;
+  void settle(Time now, Outbox& outbox) override;
   void idle(Time now, Outbox& outbox) override;
 
   std::uint64_t executed_records() const noexcept;

@@ -55,6 +55,7 @@ class LEAT_EXPORT Client {
   // The answer to the oldest request that has none yet. Throws kTimeout: no quorum gave the same
   // answer within the option `timeout` since it was sent; the text says who answered. The request
   // may be executed all the same, or still be; it stays the oldest, to be waited for again.
+  // kTooLarge: the request has more bytes than `quorum` nodes can attest, and is given up.
   // kInvalidArgument: nothing is under way.
   Answer receive();
   // Both.

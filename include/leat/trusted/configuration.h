@@ -87,6 +87,7 @@ class LEAT_EXPORT ChainMember final : public Participant {
   ~ChainMember() override;
 
   void receive(PartyId from, std::span<const std::byte> message, Time now, Outbox& outbox) override;
+  void settle(Time now, Outbox& outbox) override;
   void idle(Time now, Outbox& outbox) override;
 
  private:

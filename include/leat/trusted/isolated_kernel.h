@@ -43,6 +43,7 @@ class LEAT_EXPORT IsolatedKernel final : public AttestationKernel {
   // verify_stateless accepts with the reply key that the device was provisioned with, of which
   // leat-provision shows the public half. kRole: it has none.
   Verdict sign(std::span<const std::byte> record, Kind expected, Signature& signature) noexcept;
+  void ask(std::span<Question> questions) noexcept override;
   std::optional<Counters> counters(std::uint32_t session, std::uint8_t stream) noexcept override;
   std::optional<Session> session(std::uint32_t id) noexcept override;
   std::uint32_t device() const noexcept override { return device_; }

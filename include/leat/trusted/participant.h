@@ -34,7 +34,10 @@ class LEAT_EXPORT Participant {
   virtual ~Participant() = default;
   virtual void receive(PartyId from, std::span<const std::byte> message, Time now,
                        Outbox& outbox) = 0;
-  // Nothing more has arrived for now; at least each kTick.
+  // Those were all that had come by now: what is done for all of them together, such as asking a
+  // kernel once, is to be done now.
+  virtual void settle(Time, Outbox&) {}
+  // Nothing has arrived since the last settle(); at least each kTick.
   virtual void idle(Time now, Outbox& outbox) = 0;
 
   static constexpr std::chrono::milliseconds kTick{20};

@@ -74,6 +74,7 @@ class LEAT_EXPORT PeerNode final : public Participant {
   ~PeerNode() override;
 
   void receive(PartyId from, std::span<const std::byte> message, Time now, Outbox& outbox) override;
+  void settle(Time now, Outbox& outbox) override;
   void idle(Time now, Outbox& outbox) override;
 
   // Records that it attested.
