@@ -29,14 +29,16 @@ const char* unsuitable(int fd) {
   return nullptr;
 }
 
-// Maps new memory for the connection; -1 and why not.
+// New memory for the connection; -1 and why not.
 int prepare_memory(Object& object, const Offer& offer, const char*& why) {
-  const int memfd = new_memory(offer.connector, offer.acceptor);
-  if (memfd < 0) why = "no shared memory to be had";
-  if (memfd < 0 || attach_memory(object, memfd, 0)) return memfd;
-  real().close(memfd);
-  why = "the shared memory cannot be mapped";
-  return -1;
+  int memfd = -1;
+  SharedMemory* memory = new_memory(offer.connector, offer.acceptor, memfd);
+  if (memory != nullptr) {
+    object.connection.attach(memory, 0, -1);
+  } else {
+    why = "no shared memory to be had";
+  }
+  return memfd;
 }
 
 // False with ECONNREFUSED: there is none; else it takes nobody in.

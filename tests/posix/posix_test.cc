@@ -106,7 +106,7 @@ TEST(Posix, tcp) {
 class PosixUnderRunner : public testing::Test {
  protected:
   void SetUp() override {
-    if (kRunner == nullptr) GTEST_SKIP() << "leat-run is not built";
+    ASSERT_NE(kRunner, nullptr) << "leat-run is not built: configure with -DLEAT_BUILD_TOOLS=ON";
   }
 };
 

@@ -88,6 +88,9 @@ TEST(LeatStat, ShowsWhatWasCarried) {
   EXPECT_EQ(list[0]["sent_bytes"], 1000);
   EXPECT_EQ(list[1]["received_bytes"], 1000);
   EXPECT_EQ(list[0]["peer"], list[1]["local"]);
+  const ProgramResult table = run_program("src/tools/leat-stat", {pid});
+  EXPECT_THAT(table.out, HasSubstr(" device transport "));
+  EXPECT_THAT(table.out, HasSubstr(" shm    bytes "));
   EXPECT_EQ(run_program("src/tools/leat-stat", {"999999999"}).exit_code, 1);
 }
 
