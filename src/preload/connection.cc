@@ -65,9 +65,11 @@ void Connection::attach(SharedMemory* memory, unsigned side, int memfd) noexcept
   own().pid.store(static_cast<std::uint32_t>(getpid()), std::memory_order_relaxed);
 }
 
-void Connection::detach() noexcept {
-  munmap(memory_, kMemoryBytes);
-  memory_ = nullptr;
+void Connection::unmap() const noexcept { munmap(memory_, kMemoryBytes); }
+
+bool Connection::peer_has_left() const noexcept {
+  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
+  return flag(kPeerGone) && (note == kClosedInOrder || note == kClosedUnread);
 }
 
 std::byte* Connection::ring(unsigned direction) const noexcept {

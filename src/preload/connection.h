@@ -19,9 +19,10 @@ namespace leat::preload {
 // end; never blocks but for a copy of bytes by another. No call is a cancellation point.
 class Connection {
  public:
-  // `memfd` is kept open, to pass it to programs that are executed; -1 if there was no number left.
+  // `memfd`, which is hidden, is kept open, to pass it to programs that are executed; -1 if there was no number left.
   void attach(SharedMemory* memory, unsigned side, int memfd) noexcept;
-  void detach() noexcept;  // unmaps
+  void unmap() const noexcept;
+  void detach() noexcept { memory_ = nullptr; }
 
   // Takes up to what the vectors hold, `discard` without copying; 0: nothing there. Rings if the
   // peer waits for room.
@@ -74,6 +75,9 @@ class Connection {
     return side_ == 0 ? memory_->acceptor : memory_->connector;
   }
   int memfd() const noexcept { return memfd_; }
+  void keep_open(int memfd) noexcept { memfd_ = memfd; }
+  // The peer has closed its socket, and was in no call.
+  bool peer_has_left() const noexcept;
   // Changes with every arrival and every end: what edge-triggered waiting compares.
   std::uint64_t arrival_mark() const noexcept;
   std::uint32_t full_mark() const noexcept { return own().full.load(std::memory_order_relaxed); }

@@ -10,7 +10,7 @@
 
 namespace leat::preload {
 
-SharedMemory* new_memory(const Address& connector, const Address& acceptor, int& memfd) noexcept {
+SharedMemory* new_memory(int& memfd) noexcept {
   memfd = memfd_create("leat-connection", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memfd < 0) return nullptr;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): fcntl's argument
@@ -23,12 +23,7 @@ SharedMemory* new_memory(const Address& connector, const Address& acceptor, int&
     real().close(std::exchange(memfd, -1));
     return nullptr;
   }
-  auto* header = static_cast<SharedMemory*>(memory);
-  header->magic = kMemoryMagic;
-  header->version = kMemoryVersion;
-  header->connector = connector;
-  header->acceptor = acceptor;
-  return header;
+  return static_cast<SharedMemory*>(memory);
 }
 
 }  // namespace leat::preload

@@ -92,6 +92,15 @@ struct Side {
 };
 
 struct SharedMemory {
+  // Of memory in which all else is zero.
+  void begin(const Address& from, const Address& to) noexcept {
+    magic = kMemoryMagic;
+    version = kMemoryVersion;
+    connector = from;
+    acceptor = to;
+  }
+  bool is_ours() const noexcept { return magic == kMemoryMagic && version == kMemoryVersion; }
+
   std::uint32_t magic;
   std::uint32_t version;
   Address connector;
@@ -102,8 +111,7 @@ struct SharedMemory {
 static_assert(sizeof(SharedMemory) <= kHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-// New memory, mapped, with nothing in it but the header, and the memfd that it is; null if there is
-// none to be had.
-SharedMemory* new_memory(const Address& connector, const Address& acceptor, int& memfd) noexcept;
+// New memory, mapped, all of it zero, and the memfd that it is; null if there is none to be had.
+SharedMemory* new_memory(int& memfd) noexcept;
 
 }  // namespace leat::preload

@@ -39,7 +39,8 @@ TEST_P(SocketsProgram, SeesWhatItSeesOverTcp) {
 INSTANTIATE_TEST_SUITE_P(Scenarios, SocketsProgram,
                          testing::Values("bulk", "half_close", "closing", "killed", "flags",
                                          "signals", "epoll", "selecting", "following", "streams",
-                                         "files", "connecting", "prefork", "waking"),
+                                         "files", "connecting", "reconnecting", "prefork",
+                                         "waking"),
                          [](const auto& scenario) { return scenario.param; });
 
 TEST(LeatRun, CarriesOnlyWhatIsMatched) {
