@@ -104,10 +104,9 @@ std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bo
   }
   // Full barrier between the head and the look at the bell: see Direction.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (awaited(from.room_bell) &&
-      kRingBytes - (from.tail.load(std::memory_order_relaxed) -
-                    from.head.load(std::memory_order_relaxed)) >=
-          kRoomBytes)
+  if (awaited(from.room_bell) && kRingBytes - (from.tail.load(std::memory_order_relaxed) -
+                                               from.head.load(std::memory_order_relaxed)) >=
+                                     kRoomBytes)
     ring_bell(fd, from.room_bell);
   return taken;
 }

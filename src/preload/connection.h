@@ -19,7 +19,8 @@ namespace leat::preload {
 // end; never blocks but for a copy of bytes by another. No call is a cancellation point.
 class Connection {
  public:
-  // `memfd`, which is hidden, is kept open, to pass it to programs that are executed; -1 if there was no number left.
+  // `memfd`, which is hidden, is kept open, to pass it to programs that are executed; -1 if there
+  // was no number left.
   void attach(SharedMemory* memory, unsigned side, int memfd) noexcept;
   void unmap() const noexcept;
   void detach() noexcept { memory_ = nullptr; }

@@ -42,7 +42,7 @@ struct Object {
   Connection connection;              // kConnection
   // kConnection, made here by connect(): memory_generation() then; 0: another process may have it.
   std::uint32_t made_at = 0;
-  EpollSet* set = nullptr;            // kEpoll
+  EpollSet* set = nullptr;  // kEpoll
   Object* next_free = nullptr;
 };
 

@@ -21,11 +21,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
 constexpr std::uint32_t kAlways = EPOLLERR | EPOLLHUP;
-constexpr std::uint32_t kFlags = EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP;
 // How long what is found without the kernel may hide what only that knows.
 constexpr auto kWithoutKernel = std::chrono::microseconds(20);
-// Who was not ready in so many sleeps is left to the bell until that rings.
-constexpr unsigned kIdleSleeps = 8;
 // How many wakings by the bell pass until its rings are taken off the kernel's socket.
 constexpr unsigned kWakesPerDrain = 16;
 
@@ -96,21 +93,12 @@ void EpollSet::heat_orphans(std::uint64_t data) {
   }
 }
 
-void EpollSet::Item::leave_bells() {
-  if (bells != 0) object->connection.leave(std::exchange(bells, 0));
-}
-
 void EpollSet::heat(Item& item) {
   if (item.hot || item.object.is(Kind::kSocket)) return;
   item.hot = true;
   item.idle = 0;
   hot_.push_back(&item);
   if (!sleep_elsewhere()) item.leave_bells();
-}
-
-// Whether somebody would not look again by itself.
-bool EpollSet::sleep_elsewhere() const {
-  return outside_ || asleep_.load(std::memory_order_relaxed) != 0;
 }
 
 // Of what is carried only we know what the program wants; the kernel's registration says the same
@@ -367,62 +355,7 @@ int EpollSet::from_kernel(int epoll_fd, epoll_event* events, int count) {
   return kept;
 }
 
-// Has the bells rung that the item waits for.
-void EpollSet::arm(Item& item) const {
-  if (item.object.is(Kind::kEpoll)) item.object->set->arm_all();
-  if (!item.object.is(Kind::kConnection) || item.disabled) return;
-  Connection& connection = item.object->connection;
-  const std::uint32_t wanted = item.events & ~kFlags;
-  const std::uint32_t missing = wanted & ~connection.poll_mask();
-  // Data that comes is an edge also while there is some; room is one only after there was none.
-  item.bells = connection.arm((missing & EPOLLOUT) | POLLIN, item.bells);
-  if ((item.events & EPOLLET) != 0 && (wanted & EPOLLOUT) != 0 && (missing & EPOLLOUT) == 0)
-    item.bells = connection.arm_for_next_room(item.bells);
-}
-
 bool EpollSet::asked_just_now() const { return Clock::now() - asked_ < kWithoutKernel; }
-
-// Before sleeping: from now on the bell tells, and of what is idle it alone. False if something has
-// come meanwhile.
-bool EpollSet::arm_hot() {
-  for (Item* item : hot_) arm(*item);
-  for (Item* item : hot_) {
-    if (take_ready(*item, false) == 0) continue;
-    awake();
-    return false;
-  }
-  std::erase_if(hot_, [](Item* item) {
-    // A set has no bell of its own.
-    if (item->object.is(Kind::kEpoll) || ++item->idle < kIdleSleeps) return false;
-    item->hot = false;
-    return true;
-  });
-  return true;
-}
-
-// After sleeping: what is hot is looked at again before the next time, so no bell need be rung.
-void EpollSet::awake() {
-  if (sleep_elsewhere()) return;
-  for (Item* item : hot_) item->leave_bells();
-}
-
-// This thread goes away with events, but others sleep at the set: they get what comes meanwhile,
-// and what it may have left.
-void EpollSet::hand_over(int epoll_fd) {
-  if (asleep_.load(std::memory_order_relaxed) == 0) return;
-  for (Item* item : hot_) arm(*item);
-  for (Item* item : hot_) {
-    if (take_ready(*item, false) == 0 || !item->object.is(Kind::kConnection)) continue;
-    register_in_kernel(epoll_fd, EPOLL_CTL_MOD, *item);
-    return;  // one thread is woken, and looks at all
-  }
-}
-
-void EpollSet::arm_all() {
-  const std::lock_guard guard(lock_);
-  outside_ = true;
-  arm_hot();
-}
 
 bool EpollSet::ready(int epoll_fd) {
   epoll_event events[16];

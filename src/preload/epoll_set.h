@@ -77,6 +77,9 @@ class EpollSet {
     unsigned wakes = 0;
   };
 
+  // Of an item's events, those that are not asked for but say how.
+  static constexpr std::uint32_t kFlags = EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP;
+
   std::uint64_t mark(int fd) const { return mark_ | static_cast<std::uint32_t>(fd); }
   Item* marked(std::uint64_t data);
   int register_in_kernel(int epoll_fd, int operation, Item& item) const;
@@ -117,8 +120,8 @@ class EpollSet {
   // Whether something in the kernel's own hands is told but once, so that ready() must keep it.
   bool edges_ = false;
   std::chrono::steady_clock::time_point asked_;  // the kernel, last
-  std::size_t looked_at_ = 0;  // how many were hot at the last collect()
-  std::size_t next_ = 0;       // where collect() begins, so that all get their turn
+  std::size_t looked_at_ = 0;                    // how many were hot at the last collect()
+  std::size_t next_ = 0;  // where collect() begins, so that all get their turn
 };
 
 }  // namespace leat::preload

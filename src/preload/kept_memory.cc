@@ -23,8 +23,8 @@ constexpr std::uint64_t kShortConnection = 65536;
 struct Kept {
   SharedMemory* memory = nullptr;
   int memfd = -1;
-  uid_t peer = 0;        // of offered memory
-  dev_t device = 0;      // of accepted memory
+  uid_t peer = 0;    // of offered memory
+  dev_t device = 0;  // of accepted memory
   ino_t inode = 0;
 };
 

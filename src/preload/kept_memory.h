@@ -1,9 +1,9 @@
-// Memory of short connections that are over, kept for the next ones: to make, map and touch it takes
-// longer than all else that such a connection needs.
+// Memory of short connections that are over, kept for the next ones: to make, map and touch it
+// takes longer than all else that such a connection needs.
 //
 // Who offered it offers it again, to the same user only, as the bytes of the last connection are
-// still in it; and only if nobody else can have it any more: the peer has closed it in order, and no
-// other process of this end has got it. Who accepted it keeps it mapped in case it comes again,
+// still in it; and only if nobody else can have it any more: the peer has closed it in order, and
+// no other process of this end has got it. Who accepted it keeps it mapped in case it comes again,
 // which its inode number tells. Few and small, so what a process keeps so is some MiB at most.
 //
 // Threads: any.

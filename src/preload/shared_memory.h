@@ -36,12 +36,13 @@ struct Direction {
   std::atomic<std::uint64_t> tail_seen;
 
   // Who goes to sleep counts itself in and takes kRung off, full barrier, looks once more. Who
-  // publishes passes a full barrier, and if somebody sleeps for whom it was not rung yet, rings: one
-  // byte on TCP. So either the sleeper sees what was published, or the publisher sees the sleeper.
-  // Who has woken takes itself off again, and no bell is rung for nobody. One that was killed stays
-  // counted, which costs bells and nothing else.
+  // publishes passes a full barrier, and if somebody sleeps for whom it was not rung yet, rings:
+  // one byte on TCP. So either the sleeper sees what was published, or the publisher sees the
+  // sleeper. Who has woken takes itself off again, and no bell is rung for nobody. One that was
+  // killed stays counted, which costs bells and nothing else.
   alignas(64) std::atomic<std::uint32_t> data_bell;  // consumers sleep
-  std::atomic<std::uint32_t> room_bell;  // producers; at rest kRung, and also without it if put() found no room
+  std::atomic<std::uint32_t>
+      room_bell;  // producers; at rest kRung, and also without it if put() found no room
 };
 
 // How the last process that closed its descriptor left.

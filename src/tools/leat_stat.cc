@@ -111,8 +111,9 @@ void print_table(const ordered_json& list) {
     const auto number = [&](const char* name) { return one[name].get<unsigned long long>(); };
     std::printf("%-22s %-22s %-9s %-6s %-9s %14llu %14llu %10llu %10llu %8llu %8llu %8llu\n",
                 text("local").c_str(), text("peer").c_str(), text("side").c_str(),
-                text("device").c_str(), text("transport").c_str(), number("sent_bytes"), number("received_bytes"), number("sends"), number("receives"),
-                number("stalls"), number("sleeps"), number("rings"));
+                text("device").c_str(), text("transport").c_str(), number("sent_bytes"),
+                number("received_bytes"), number("sends"), number("receives"), number("stalls"),
+                number("sleeps"), number("rings"));
   }
 }
 

@@ -48,8 +48,8 @@ void exchange(Side& side, unsigned seed) {
   sender.join();
 }
 
-// Two threads wait at one set of epoll; the one that gets the first event goes away with it until the
-// other has got the second.
+// Two threads wait at one set of epoll; the one that gets the first event goes away with it until
+// the other has got the second.
 void share_set(Side& side, unsigned events) {
   const int fd = side.connected();
   const int set = epoll_create1(0);

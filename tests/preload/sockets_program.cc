@@ -627,15 +627,24 @@ void standing() {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   const std::map<std::string, std::function<void()>> scenarios = {
-      {"bulk", bulk},         {"half_close", half_close},
-      {"closing", closing},   {"killed", killed},
-      {"flags", flags},       {"signals", signals},
-      {"epoll", epoll},       {"selecting", selecting},
-      {"standing", standing}, {"following", [&] { following(argv[0]); }},
-      {"executed", executed}, {"streams", streams},
-      {"files", files},       {"connecting", connecting},
-      {"prefork", prefork},   {"waking", waking},
-      {"refused", refused},   {"escaping", escaping},
+      {"bulk", bulk},
+      {"half_close", half_close},
+      {"closing", closing},
+      {"killed", killed},
+      {"flags", flags},
+      {"signals", signals},
+      {"epoll", epoll},
+      {"selecting", selecting},
+      {"standing", standing},
+      {"following", [&] { following(argv[0]); }},
+      {"executed", executed},
+      {"streams", streams},
+      {"files", files},
+      {"connecting", connecting},
+      {"prefork", prefork},
+      {"waking", waking},
+      {"refused", refused},
+      {"escaping", escaping},
       {"reconnecting", reconnecting},
   };
   const auto found = scenarios.find(argc > 1 ? argv[1] : "");

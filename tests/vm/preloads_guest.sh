@@ -8,7 +8,7 @@ set -euo pipefail
 readonly leat_run=$1 folder=$2
 shift 2
 readonly address=10.0.0.1
-readonly limit_seconds=25
+readonly limit_seconds=40
 readonly rsocket=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so
 scratch=$(mktemp -d)
 readonly scratch
@@ -27,12 +27,36 @@ client() {
   timeout "$limit_seconds" "${run[@]}" "$@" 2>"$scratch/errors"
 }
 
+# A program that only sends and receives, blocking; prints round trips a second.
+blocking_ping_pong() {
+  serve python3 -c 'import socket, sys
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+while True:
+    connection, _ = listener.accept()
+    while data := connection.recv(64):
+        connection.sendall(data)' $address "$port"
+  sleep 4
+  client python3 -c 'import socket, sys, time
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+start = time.monotonic()
+for number in range(200):
+    data = number.to_bytes(64, "big")
+    connection.sendall(data)
+    got = b""
+    while len(got) < 64:
+        got += connection.recv(64 - len(got))
+    assert got == data
+print(200 / (time.monotonic() - start))' $address "$port"
+}
+
 # Runs $@ and prints MB/s of $bytes bytes. What it prints must be the file $scratch/data.
 fetch() {
   local begin=$EPOCHREALTIME end
   client "$@" >"$scratch/got"
   end=$EPOCHREALTIME
-  cmp "$scratch/data" "$scratch/got" &>"$scratch/errors"
+  # memccat ends what it prints with a newline.
+  cmp -n "$(stat -c %s "$scratch/data")" "$scratch/data" "$scratch/got" &>"$scratch/errors"
   awk -v begin="$begin" -v end="$end" -v bytes="$(stat -c %s "$scratch/data")" 'BEGIN { print bytes / (end - begin) / 1e6 }'
 }
 
@@ -100,7 +124,7 @@ CONFIGURATION
 
 python_http() {
   serve python3 -m http.server "$port" --bind $address --directory "$scratch"
-  sleep 4
+  sleep 8
   fetch curl -sS --max-time 20 "http://$address:$port/data"
 }
 
@@ -113,8 +137,8 @@ openssl_curl() {
 }
 
 declare -A units=([sockperf_ping_pong]="round trips/s" [sockperf_epoll]="round trips/s" [redis_1_client]="requests/s"
-  [redis_50_clients]="requests/s")
-programs=(sockperf_ping_pong sockperf_epoll iperf3_one_way redis_1_client redis_50_clients memcached_copy nc_pipe socat_fork
+  [redis_50_clients]="requests/s" [blocking_ping_pong]="round trips/s")
+programs=(blocking_ping_pong sockperf_ping_pong sockperf_epoll iperf3_one_way redis_1_client redis_50_clients memcached_copy nc_pipe socat_fork
   nginx_curl python_http openssl_curl)
 (($# == 0)) || programs=("$@")
 
@@ -139,10 +163,10 @@ measure() {
     set -e
     value=$(<"$scratch/value")
     [[ ! -s $scratch/pid ]] || kill -KILL -- "-$(<"$scratch/pid")" 2>/dev/null || true
-    [[ ! $value =~ ^[0-9.]+(e[-+]?[0-9]+)?$ ]] || break
-    reason=$(tail -n 1 "$scratch/errors" | tr '\t\r' '  ' | cut -c 1-80)
+    [[ ! $value =~ ^[0-9.]*[1-9][0-9.]*(e[-+]?[0-9]+)?$ ]] || break
+    reason=$({ grep . "$scratch/errors" || true; } | tail -n 1 | tr '\t\r' '  ' | cut -c 1-80)
     value=""
-    ((SECONDS - begin < 15)) || { reason="took longer than $limit_seconds s" && break; }
+    ((SECONDS - begin < limit_seconds)) || { reason="took longer than $limit_seconds s" && break; }
   done
   [[ -n $value ]] && reason="" || reason=${reason:-no result}
   printf '%s\t%s\t%s\t%s\t%s\n' "$program" "$carrier" "$value" "${units[$program]:-MB/s}" "$reason" >>"$folder/results"
