@@ -11,6 +11,7 @@
 #include "preload/epoll_set.h"
 #include "preload/escapes.h"
 #include "preload/inheritance.h"
+#include "preload/kept_memory.h"
 #include "preload/program_file.h"
 #include "preload/side_lock.h"
 #include "preload/stdio_streams.h"
@@ -22,6 +23,7 @@ namespace {
 void in_child() {
   forget_thread_id();
   forget_pool_lock();
+  forget_kept_memory();
   forget_stream_lock();
   EpollSet::after_fork_in_child();
 }

@@ -29,6 +29,15 @@ constexpr std::size_t kRoomBytes = kRingBytes / 4;
 constexpr std::uint32_t kPutsPerLook = 32;
 constexpr char kRing = '!';
 
+constexpr unsigned kDataBell = 1;
+constexpr unsigned kRoomBell = 2;
+
+// Whether somebody sleeps for whom the bell was not rung yet.
+bool awaited(const std::atomic<std::uint32_t>& bell) {
+  const std::uint32_t word = bell.load(std::memory_order_relaxed);
+  return word >= kSleeper && (word & kRung) == 0;
+}
+
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
   // A count for people: no order, and an update lost between two threads does no harm.
   counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
@@ -56,9 +65,11 @@ void Connection::attach(SharedMemory* memory, unsigned side, int memfd) noexcept
   own().pid.store(static_cast<std::uint32_t>(getpid()), std::memory_order_relaxed);
 }
 
-void Connection::detach() noexcept {
-  munmap(memory_, kMemoryBytes);
-  memory_ = nullptr;
+void Connection::unmap() const noexcept { munmap(memory_, kMemoryBytes); }
+
+bool Connection::peer_has_left() const noexcept {
+  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
+  return flag(kPeerGone) && (note == kClosedInOrder || note == kClosedUnread);
 }
 
 std::byte* Connection::ring(unsigned direction) const noexcept {
@@ -91,13 +102,12 @@ std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bo
     add(own().received_bytes, taken);
     add(own().receives, 1);
   }
-  // Full barrier between the head and the look at the flag: see Direction.
+  // Full barrier between the head and the look at the bell: see Direction.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (from.room_armed.load(std::memory_order_relaxed) != 0 &&
-      kRingBytes - (from.tail.load(std::memory_order_relaxed) -
-                    from.head.load(std::memory_order_relaxed)) >=
-          kRoomBytes)
-    ring_bell(fd, from.room_armed);
+  if (awaited(from.room_bell) && kRingBytes - (from.tail.load(std::memory_order_relaxed) -
+                                               from.head.load(std::memory_order_relaxed)) >=
+                                     kRoomBytes)
+    ring_bell(fd, from.room_bell);
   return taken;
 }
 
@@ -111,6 +121,10 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
     const std::uint64_t tail = to.tail.load(std::memory_order_relaxed);  // ours alone
     std::uint64_t used = tail - to.head_seen.load(std::memory_order_relaxed);
     if (used + wanted > kRingBytes) {
+      // For who waits for the next room, of which there may be too little now. Full barrier before
+      // the look at the head: see Direction.
+      to.room_bell.fetch_and(~kRung, std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
       const std::uint64_t head = to.head.load(std::memory_order_acquire);
       to.head_seen.store(head, std::memory_order_relaxed);
       used = tail - head;
@@ -135,16 +149,16 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
     add(own().sent_bytes, done);
     add(own().sends, 1);
   }
-  // Full barrier between the tail and the look at the flag: see Direction.
+  // Full barrier between the tail and the look at the bell: see Direction.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (to.data_armed.load(std::memory_order_relaxed) != 0) ring_bell(fd, to.data_armed);
+  if (awaited(to.data_bell)) ring_bell(fd, to.data_bell);
   return done;
 }
 
-void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& armed) noexcept {
+void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& bell) noexcept {
   // Only one of several publishers rings. Acquire-release is more than enough: the byte that is
   // sent orders everything before it for who receives it.
-  if (armed.exchange(0, std::memory_order_acq_rel) == 0) return;
+  if ((bell.fetch_or(kRung, std::memory_order_acq_rel) & kRung) != 0) return;
   add(own().rings, 1);
   const int kept_errno = errno;
   // Not libc's send: no cancellation point, and not ours. If the kernel has no room for the byte,
@@ -234,12 +248,29 @@ unsigned Connection::poll_mask(int fd) noexcept {
   return poll_mask();
 }
 
-void Connection::arm(unsigned events) noexcept {
-  if ((events & (POLLIN | POLLRDNORM | POLLRDHUP)) != 0)
-    in().data_armed.store(1, std::memory_order_relaxed);
-  if ((events & (POLLOUT | POLLWRNORM)) != 0) out().room_armed.store(1, std::memory_order_relaxed);
-  // Full barrier between the flags and the caller's next look: see Direction.
+unsigned Connection::arm(unsigned events, unsigned held) noexcept {
+  const auto arm_bell = [&](std::atomic<std::uint32_t>& bell, unsigned which) {
+    if ((held & which) == 0) bell.fetch_add(kSleeper, std::memory_order_relaxed);
+    held |= which;
+    if ((bell.load(std::memory_order_relaxed) & kRung) != 0)
+      bell.fetch_and(~kRung, std::memory_order_relaxed);
+  };
+  if ((events & (POLLIN | POLLRDNORM | POLLRDHUP)) != 0) arm_bell(in().data_bell, kDataBell);
+  if ((events & (POLLOUT | POLLWRNORM)) != 0) arm_bell(out().room_bell, kRoomBell);
+  // Full barrier between the words and the caller's next look: see Direction.
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  return held;
+}
+
+unsigned Connection::arm_for_next_room(unsigned held) noexcept {
+  if ((held & kRoomBell) == 0) out().room_bell.fetch_add(kSleeper, std::memory_order_seq_cst);
+  return held | kRoomBell;
+}
+
+void Connection::leave(unsigned bells) noexcept {
+  // Relaxed: nothing depends on it but bells.
+  if ((bells & kDataBell) != 0) in().data_bell.fetch_sub(kSleeper, std::memory_order_relaxed);
+  if ((bells & kRoomBell) != 0) out().room_bell.fetch_sub(kSleeper, std::memory_order_relaxed);
 }
 
 void Connection::look_at_kernel(int fd, bool listening) noexcept {
@@ -259,13 +290,17 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
                            look ? rings.size() : std::size_t{1} << 20,
                            MSG_DONTWAIT | (look ? 0 : MSG_TRUNC) | peek, nullptr, nullptr);
   if (look && got > 0) check_rings(rings.data(), static_cast<std::size_t>(got));
-  if (got == 0) {
-    // The end; but after our own SHUT_RD the kernel says that too.
+  const auto ended = [fd] {
     tcp_info info{};
     socklen_t bytes = sizeof(info);
-    if (bell_rings() || (syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
-                         info.tcpi_state != TCP_ESTABLISHED))
-      peer_gone();
+    return syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+           info.tcpi_state != TCP_ESTABLISHED;
+  };
+  if (got == 0) {
+    // The end; but after our own SHUT_RD the kernel says that too.
+    if (bell_rings() || ended()) peer_gone();
+  } else if (got > 0 && peer().note.load(std::memory_order_relaxed) != kNotClosed && ended()) {
+    peer_gone();  // behind the last rings
   } else if (got < 0 && errno != EAGAIN && errno != EINTR && errno != EBADF) {
     peer_gone();
   } else if (!flag(kPeerGone)) {
@@ -309,7 +344,7 @@ void Connection::shutdown(int fd, int how) noexcept {
     // Release: after the last tail. The barrier: see Direction.
     out().ended.store(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (out().data_armed.load(std::memory_order_relaxed) != 0) ring_bell(fd, out().data_armed);
+    if (awaited(out().data_bell)) ring_bell(fd, out().data_bell);
   }
   if (how == SHUT_RD || how == SHUT_RDWR) {
     own().flags.fetch_or(kReadShut, std::memory_order_acq_rel);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "preload/shared_memory.h"
 
@@ -18,9 +19,11 @@ namespace leat::preload {
 // end; never blocks but for a copy of bytes by another. No call is a cancellation point.
 class Connection {
  public:
-  // `memfd` is kept open, to pass it to programs that are executed; -1 if there was no number left.
+  // `memfd`, which is hidden, is kept open, to pass it to programs that are executed; -1 if there
+  // was no number left.
   void attach(SharedMemory* memory, unsigned side, int memfd) noexcept;
-  void detach() noexcept;  // unmaps
+  void unmap() const noexcept;
+  void detach() noexcept { memory_ = nullptr; }
 
   // Takes up to what the vectors hold, `discard` without copying; 0: nothing there. Rings if the
   // peer waits for room.
@@ -41,8 +44,13 @@ class Connection {
   // first follows up a word of the peer's that it has closed.
   unsigned poll_mask() const noexcept;
   unsigned poll_mask(int fd) noexcept;
-  // Before sleeping: afterwards look again. `events` as for poll.
-  void arm(unsigned events) noexcept;
+  // Before sleeping: has the bells rung again that what comes next of `events` (as for poll) rings;
+  // afterwards look again. The caller is counted in for those that are not among `held`. Returns
+  // what it is counted in for, until it leaves them.
+  unsigned arm(unsigned events, unsigned held) noexcept;
+  // The same, but only once a sender has found no room since.
+  unsigned arm_for_next_room(unsigned held) noexcept;
+  void leave(unsigned bells) noexcept;
 
   // Takes the rings of the bell off the kernel's socket and learns whether the peer is gone.
   // `listening`: the caller is the one that hears the bell (listening.h).
@@ -68,6 +76,9 @@ class Connection {
     return side_ == 0 ? memory_->acceptor : memory_->connector;
   }
   int memfd() const noexcept { return memfd_; }
+  void keep_open(int memfd) noexcept { memfd_ = memfd; }
+  // The peer has closed its socket, and was in no call.
+  bool peer_has_left() const noexcept;
   // Changes with every arrival and every end: what edge-triggered waiting compares.
   std::uint64_t arrival_mark() const noexcept;
   std::uint32_t full_mark() const noexcept { return own().full.load(std::memory_order_relaxed); }
@@ -76,7 +87,7 @@ class Connection {
   Direction& out() const noexcept { return memory_->directions[side_]; }
   Direction& in() const noexcept { return memory_->directions[1 - side_]; }
   std::byte* ring(unsigned direction) const noexcept;
-  void ring_bell(int fd, std::atomic<std::uint32_t>& armed) noexcept;
+  void ring_bell(int fd, std::atomic<std::uint32_t>& bell) noexcept;
   void wake_senders(int fd) const noexcept;
   void broken() noexcept;
   bool flag(std::uint32_t wanted) const noexcept {
@@ -87,6 +98,21 @@ class Connection {
   unsigned side_ = 0;
   int memfd_ = -1;
   std::uint32_t puts_ = 0;  // only to look at the kernel now and then: races do no harm
+};
+
+// One that sleeps, or is about to: the bells are rung for it while this lives.
+class Asleep {
+ public:
+  Asleep(Connection& connection, unsigned events) noexcept
+      : connection_(&connection), bells_(connection.arm(events, 0)) {}
+  ~Asleep() { connection_->leave(bells_); }
+  Asleep(Asleep&& other) noexcept
+      : connection_(other.connection_), bells_(std::exchange(other.bells_, 0)) {}
+  Asleep& operator=(Asleep&&) = delete;
+
+ private:
+  Connection* connection_;
+  unsigned bells_;
 };
 
 }  // namespace leat::preload

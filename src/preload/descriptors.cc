@@ -13,6 +13,7 @@
 
 #include "base/spin_lock.h"
 #include "preload/epoll_set.h"
+#include "preload/kept_memory.h"
 
 namespace leat::preload {
 namespace {
@@ -35,8 +36,12 @@ void release(Object* object) {
   switch (object->kind.load(std::memory_order_relaxed)) {
     case Kind::kConnection:
       if (object->awaited_at != nullptr) release(std::exchange(object->awaited_at, nullptr));
-      if (object->connection.memfd() >= 0) close_hidden(object->connection.memfd());
+      if (!keep_memory(*object)) {
+        if (object->connection.memfd() >= 0) close_hidden(object->connection.memfd());
+        object->connection.unmap();
+      }
       object->connection.detach();
+      object->made_at = 0;
       break;
     case Kind::kListener:
     case Kind::kSocket:

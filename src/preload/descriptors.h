@@ -31,7 +31,7 @@ struct Object {
   std::atomic<bool> connecting{false};  // kSocket: not decided yet whether it is carried
   int meeting_fd = -1;                  // kListener: where offers arrive; kSocket: to offer by
   unsigned code = 0;                    // kListener
-  uid_t owner = 0;                      // kListener: who called listen()
+  uid_t owner = 0;                      // kListener: who called listen(); kConnection: the peer
   std::uint16_t port = 0;               // kListener
   std::atomic<int> receive_buffer{0};   // kListener: what the program set since listen()
   // kSocket, accepted: a counted listener where its offer will come, from whom, and of which user.
@@ -40,7 +40,9 @@ struct Object {
   unsigned connector_code = 0;
   std::atomic<bool> deciding{false};  // a thread looks for the offer
   Connection connection;              // kConnection
-  EpollSet* set = nullptr;            // kEpoll
+  // kConnection, made here by connect(): memory_generation() then; 0: another process may have it.
+  std::uint32_t made_at = 0;
+  EpollSet* set = nullptr;  // kEpoll
   Object* next_free = nullptr;
 };
 

@@ -21,9 +21,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
 constexpr std::uint32_t kAlways = EPOLLERR | EPOLLHUP;
-constexpr std::uint32_t kFlags = EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP;
-// How many rounds that found something pass until one asks the kernel too.
-constexpr unsigned kRoundsPerKernel = 8;
+// How long what is found without the kernel may hide what only that knows.
+constexpr auto kWithoutKernel = std::chrono::microseconds(20);
 // How many wakings by the bell pass until its rings are taken off the kernel's socket. The kernel
 // acknowledges small segments when they are read, else after 40 ms, and sends no more than 10 that
 // are not acknowledged (RFC 6928): a ring beyond them comes some 10 ms late.
@@ -99,7 +98,9 @@ void EpollSet::heat_orphans(std::uint64_t data) {
 void EpollSet::heat(Item& item) {
   if (item.hot || item.object.is(Kind::kSocket)) return;
   item.hot = true;
+  item.idle = 0;
   hot_.push_back(&item);
+  if (!sleep_elsewhere()) item.leave_bells();
 }
 
 // Of what is carried only we know what the program wants; the kernel's registration says the same
@@ -108,8 +109,7 @@ void EpollSet::heat(Item& item) {
 int EpollSet::change(int epoll_fd, Item& item, const epoll_event& event) {
   const bool same = ((item.events ^ event.events) & EPOLLPRI) == 0;
   const std::uint32_t before = std::exchange(item.events, event.events);
-  const bool unseen = outside_ || asleep_.load(std::memory_order_relaxed) != 0;
-  if ((unseen || !same) && register_in_kernel(epoll_fd, EPOLL_CTL_MOD, item) != 0) {
+  if ((sleep_elsewhere() || !same) && register_in_kernel(epoll_fd, EPOLL_CTL_MOD, item) != 0) {
     item.events = before;
     return -1;
   }
@@ -128,6 +128,7 @@ int EpollSet::remove(int epoll_fd, int fd, epoll_event* event) {
   Item& item = *found->second;
   std::erase(hot_, &item);
   item.hot = false;
+  item.leave_bells();
   if (item.object.is(Kind::kConnection) && !inherited_) {
     removed_.insert(items_.extract(found));
     return 0;
@@ -247,6 +248,10 @@ void EpollSet::after_fork_in_child() {
   for (const auto& [set, fd] : registry().sets) {
     set->lock_.unlock();
     set->inherited_ = true;
+    // The parent is counted in, not its child.
+    for (auto* items : {&set->items_, &set->removed_})
+      for (auto& [number, item] : *items) item->bells = 0;
+    for (auto& item : set->orphans_) item->bells = 0;
   }
 }
 
@@ -273,6 +278,7 @@ std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
     if (!edge) return 0;
   }
   if (consume) {
+    item.idle = 0;
     item.reported = ready;
     item.seen_arrivals = arrivals;
     item.seen_full = full;
@@ -351,34 +357,7 @@ int EpollSet::from_kernel(int epoll_fd, epoll_event* events, int count) {
   return kept;
 }
 
-// Leaves all that is idle to the bell. False if something has come meanwhile.
-bool EpollSet::arm_hot() {
-  for (std::size_t i = 0; i < hot_.size();) {
-    Item& item = *hot_[i];
-    if (item.object.is(Kind::kEpoll)) {
-      item.object->set->arm_all();
-    } else if (item.object.is(Kind::kConnection) && !item.disabled) {
-      const std::uint32_t missing = (item.events & ~kFlags) & ~item.object->connection.poll_mask();
-      // An edge that was reported must be seen again, so both are armed.
-      item.object->connection.arm((item.events & EPOLLET) != 0 ? item.events : missing | POLLRDHUP);
-    }
-    if (take_ready(item, false) != 0) return false;
-    if (item.object.is(Kind::kEpoll)) {
-      ++i;  // has no bell of its own
-      continue;
-    }
-    item.hot = false;
-    hot_[i] = hot_.back();
-    hot_.pop_back();
-  }
-  return true;
-}
-
-void EpollSet::arm_all() {
-  const std::lock_guard guard(lock_);
-  outside_ = true;
-  arm_hot();
-}
+bool EpollSet::asked_just_now() const { return Clock::now() - asked_ < kWithoutKernel; }
 
 bool EpollSet::ready(int epoll_fd) {
   epoll_event events[16];
@@ -403,11 +382,16 @@ int EpollSet::spin(int epoll_fd, epoll_event* events, int most) {
     if (hot_.empty()) return 0;
     if (const int count = collect(events, most); count != 0) {
       spin.found();
+      hand_over(epoll_fd);
       return count;
     }
-    if (++rounds_ % 512 == 0) {
+    if (spin.look_further()) {
       const int got = real().epoll_wait(epoll_fd, events, most, 0);
-      if (const int count = from_kernel(epoll_fd, events, got); count > 0) return count;
+      asked_ = Clock::now();
+      if (const int count = from_kernel(epoll_fd, events, got); count > 0) {
+        hand_over(epoll_fd);
+        return count;
+      }
     }
   }
   if (spin.signal() == SignalWatch::Came::kNothing) return 0;
@@ -430,17 +414,18 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
     {
       const std::lock_guard guard(lock_);
       count = collect(events, most);
-      // What became ready by itself must not hide the kernel's own for long, nor those whose bell
-      // may have rung.
-      const bool all_hot = hot_.size() == items_.size() + orphans_.size();
-      if (count != 0 && (count == most || (all_hot && ++rounds_ % kRoundsPerKernel != 0)))
+      if (count != 0 && (count == most || asked_just_now())) {
+        hand_over(epoll_fd);
         return count;
+      }
       if (count != 0 || at_once) {
         const int got = real().epoll_wait(epoll_fd, events + count, most - count, 0);
+        asked_ = Clock::now();
         if (got < 0) return count != 0 ? count : -1;
         int all = count + from_kernel(epoll_fd, events + count, got);
         // Those whose bell rang; what was collected before is not asked again.
         if (got > 0 && all < most) all += collect_new(events + all, most - all, count != 0);
+        hand_over(epoll_fd);
         return all;
       }
       if (spun) armed = arm_hot();
@@ -463,14 +448,18 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
     const int got = real().epoll_pwait2(epoll_fd, events, most,
                                         until == Clock::time_point::max() ? nullptr : &left, mask);
     asleep.reset();
-    if (got == 0 && until != deadline) continue;
-    if (got <= 0) return got;
     // A connect() may have ended: then it is decided before the program hears of it.
     settle(events, got);
     const std::lock_guard guard(lock_);
+    awake();
+    asked_ = Clock::now();
+    if (got == 0 && until != deadline) continue;
+    if (got <= 0) return got;
     count = from_kernel(epoll_fd, events, got);
     if (count < most) count += collect(events + count, most - count);
-    if (count != 0) return count;
+    if (count == 0) continue;
+    hand_over(epoll_fd);
+    return count;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <memory>
@@ -55,18 +56,29 @@ class EpollSet {
 
  private:
   struct Item {
+    Item() = default;
+    ~Item() { leave_bells(); }
+    Item(const Item&) = delete;
+    Item& operator=(const Item&) = delete;
+    void leave_bells();
+
     int fd = -1;     // it was added with
     int alive = -1;  // one that still means the same: of several, that one may have been closed
     Reference object;
     std::uint32_t events = 0;  // as the program wants, with flags
     epoll_data_t data{};
-    bool hot = false;       // looked at in every round, else the bell tells
+    bool hot = false;       // looked at in every round, else only the bell tells
+    unsigned bells = 0;     // that are rung for it
+    unsigned idle = 0;      // how often it was slept at since it was ready
     bool disabled = false;  // EPOLLONESHOT has fired
     std::uint64_t seen_arrivals = 0;
     std::uint32_t seen_full = 0;
     std::uint32_t reported = 0;
     unsigned wakes = 0;
   };
+
+  // Of an item's events, those that are not asked for but say how.
+  static constexpr std::uint32_t kFlags = EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP;
 
   std::uint64_t mark(int fd) const { return mark_ | static_cast<std::uint32_t>(fd); }
   Item* marked(std::uint64_t data);
@@ -80,7 +92,12 @@ class EpollSet {
   int collect(epoll_event* events, int most);
   int collect_new(epoll_event* events, int most, bool collected);
   int from_kernel(int epoll_fd, epoll_event* events, int count);
+  void arm(Item& item) const;
+  bool asked_just_now() const;
   bool arm_hot();
+  bool sleep_elsewhere() const;
+  void awake();
+  void hand_over(int epoll_fd);
   int spin(int epoll_fd, epoll_event* events, int most);
   void settle(const epoll_event* events, int count) const;
 
@@ -102,9 +119,9 @@ class EpollSet {
   std::vector<epoll_event> kept_;  // of the kernel's, found by ready()
   // Whether something in the kernel's own hands is told but once, so that ready() must keep it.
   bool edges_ = false;
-  unsigned rounds_ = 0;
-  std::size_t looked_at_ = 0;  // how many were hot at the last collect()
-  std::size_t next_ = 0;       // where collect() begins, so that all get their turn
+  std::chrono::steady_clock::time_point asked_;  // the kernel, last
+  std::size_t looked_at_ = 0;                    // how many were hot at the last collect()
+  std::size_t next_ = 0;  // where collect() begins, so that all get their turn
 };
 
 }  // namespace leat::preload

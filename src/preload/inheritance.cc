@@ -64,6 +64,7 @@ Inheritance::Inheritance(const char* path, char* const* environment, bool all)
       return;
     }
     seen.push_back(object.get());
+    object->made_at = 0;
     char entry[96];
     snprintf(entry, sizeof(entry), "%c:%llx:%d:%u:%u:%u;", connection ? 'c' : 'l',
              static_cast<unsigned long long>(cookie_of(fd)), hidden,
@@ -107,7 +108,7 @@ bool take_over_connection(int fd, int hidden, unsigned side) noexcept {
     close_hidden(hidden);
     return false;
   }
-  object->connection.attach(object->connection.memory(), side, hidden);
+  object->connection.keep_open(hidden);
   object->kind.store(Kind::kConnection, std::memory_order_release);
   return true;
 }

@@ -14,12 +14,14 @@
 
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
+#include "preload/kept_memory.h"
 #include "preload/offer.h"
 #include "preload/offering.h"
 #include "preload/real.h"
 #include "preload/side_lock.h"
 #include "preload/socket_facts.h"
 #include "preload/undisturbed.h"
+#include "preload/waiting.h"
 
 namespace leat::preload {
 namespace {
@@ -130,6 +132,8 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
   auto deadline = Clock::now() + patience;
   bool ended = false;
   HeldOffers held(listener.port, listener.code);
+  // The offer follows the handshake in some microseconds, as a rule.
+  Spin spin;
   for (bool again = true; again || Clock::now() < deadline;) {
     again = false;
     const int meeting =
@@ -147,6 +151,8 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
         usleep(50 + thread_id() % 16 * 50);
         continue;
       }
+      if (patience != Clock::duration::zero() && spin.again()) continue;
+      spin.signal();
       pollfd waits[2] = {{.fd = listener.meeting_fd, .events = POLLIN},
                          {.fd = fd, .events = POLLRDHUP}};
       real().poll(waits, 2, patience == Clock::duration::zero() ? 0 : 10);
@@ -165,7 +171,10 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
     real().close(meeting);
     const bool right = good && offer.connector == socket.connector && offer.acceptor == acceptor;
     if (right && offer.refused != 0) return Taken::kRefusal;
-    if (right && memfd >= 0) return Taken::kOffer;
+    if (right && memfd >= 0) {
+      spin.found();
+      return Taken::kOffer;
+    }
     if (good && !right) {
       held.keep(offer, memfd);
     } else if (memfd >= 0) {
@@ -176,11 +185,16 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
 }
 
 bool accept_memory(int fd, Object& object, int memfd) {
-  if (!attach_memory(object, memfd, 1)) {
+  int hidden = -1;
+  if (SharedMemory* kept = find_kept_memory(memfd, hidden); kept != nullptr) {
+    real().close(memfd);
+    object.connection.attach(kept, 1, hidden);
+  } else if (attach_memory(object, memfd, 1)) {
+    object.connection.keep_open(hide(memfd));
+  } else {
     real().close(memfd);
     return false;
   }
-  object.connection.attach(object.connection.memory(), 1, hide(memfd));
   prepare_doorbell(fd, object);
   object.kind.store(Kind::kConnection, std::memory_order_release);
   if (log_enabled(Level::kInfo))
@@ -255,7 +269,7 @@ bool attach_memory(Object& object, int memfd, unsigned side) noexcept {
       mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
   if (memory == MAP_FAILED) return false;
   auto* header = static_cast<SharedMemory*>(memory);
-  if (header->magic != kMemoryMagic || header->version != kMemoryVersion) {
+  if (!header->is_ours()) {
     munmap(memory, kMemoryBytes);
     return false;
   }
@@ -417,6 +431,7 @@ bool after_accept(const Reference& listener, int fd, const sockaddr_storage& pee
 }
 
 void decide_before_fork() noexcept {
+  share_all_memory();
   if (awaiting.load(std::memory_order_relaxed) == 0) return;
   const Undisturbed undisturbed;
   for_each(0, highest_known(), [](int fd, const Reference&) {

@@ -99,7 +99,6 @@ bool send_offer(int fd, const Offer& offer, int memfd) noexcept {
 
 bool receive_offer(int fd, Offer& offer, int& memfd) noexcept {
   memfd = -1;
-  if (!comes(fd)) return false;
   iovec vector{.iov_base = &offer, .iov_len = sizeof(offer)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -107,7 +106,9 @@ bool receive_offer(int fd, Offer& offer, int& memfd) noexcept {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t got = real().recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const auto take = [&] { return real().recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); };
+  ssize_t got = take();
+  if (got < 0 && errno == EAGAIN && comes(fd)) got = take();
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); got >= 0 && header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)

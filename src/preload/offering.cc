@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "preload/kept_memory.h"
 #include "preload/meeting.h"
 #include "preload/offer.h"
 #include "preload/real.h"
@@ -29,14 +30,20 @@ const char* unsuitable(int fd) {
   return nullptr;
 }
 
-// Maps new memory for the connection; -1 and why not.
-int prepare_memory(Object& object, const Offer& offer, const char*& why) {
-  const int memfd = new_memory(offer.connector, offer.acceptor);
-  if (memfd < 0) why = "no shared memory to be had";
-  if (memfd < 0 || attach_memory(object, memfd, 0)) return memfd;
-  real().close(memfd);
-  why = "the shared memory cannot be mapped";
-  return -1;
+// Memory for the connection to `peer`; -1 and why not.
+int prepare_memory(Object& object, const Offer& offer, uid_t peer, const char*& why) {
+  int memfd = -1;
+  SharedMemory* memory = take_kept_memory(peer, memfd);
+  if (memory == nullptr) memory = new_memory(memfd);
+  if (memory == nullptr) {
+    why = "no shared memory to be had";
+    return -1;
+  }
+  memory->begin(offer.connector, offer.acceptor);
+  object.connection.attach(memory, 0, -1);
+  object.owner = peer;
+  object.made_at = memory_generation();
+  return memfd;
 }
 
 // False with ECONNREFUSED: there is none; else it takes nobody in.
@@ -54,8 +61,9 @@ bool reach_meeting_place(int place, std::uint16_t port, unsigned code) {
   return true;
 }
 
-// One attempt.
-Offered deliver(int place, Offer offer, int memfd, unsigned code, const char*& why) {
+// One attempt. `memfd` is the connection's memory, made once it is known who gets it.
+Offered deliver(int place, Offer offer, Object& object, int& memfd, unsigned code,
+                const char*& why) {
   if (!reach_meeting_place(place, offer.acceptor.port, code)) {
     const bool gone = errno == ECONNREFUSED;
     why = gone ? "the listener has no meeting place any more"
@@ -66,14 +74,17 @@ Offered deliver(int place, Offer offer, int memfd, unsigned code, const char*& w
   ucred listener{};
   socklen_t bytes = sizeof(listener);
   real().getsockopt(place, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
-  if (listener.uid != geteuid() && geteuid() != 0) {
+  const bool trusted = listener.uid == geteuid() || geteuid() == 0;
+  if (!trusted) {
     why = "the listener belongs to another user";
     // Who accepts sees that from the SYN, and waits for no word of ours.
     if (user_code(listener.uid) != user_code(geteuid())) return Offered::kNothing;
-    memfd = -1;
   }
-  offer.refused = memfd < 0 ? 1 : 0;
-  if (send_offer(place, offer, memfd)) return memfd < 0 ? Offered::kNothing : Offered::kMemory;
+  if (why == nullptr) memfd = prepare_memory(object, offer, listener.uid, why);
+  const bool good = memfd >= 0 && object.owner == listener.uid;
+  offer.refused = good ? 0 : 1;
+  if (send_offer(place, offer, good ? memfd : -1))
+    return good ? Offered::kMemory : Offered::kNothing;
   why = "the offer cannot be sent";
   return Offered::kUndelivered;
 }
@@ -83,23 +94,24 @@ Offered deliver(int place, Offer offer, int memfd, unsigned code, const char*& w
 Offered offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) noexcept {
   const Offer offer{kMemoryMagic, 0, 0, local_address(fd), peer_address(fd)};
   why = unsuitable(fd);
-  // Made before the place is reached, where somebody may wait for it already.
-  const int memfd = why == nullptr ? prepare_memory(object, offer, why) : -1;
-  Offered result = deliver(place, offer, memfd, code, why);
+  int memfd = -1;
+  Offered result = deliver(place, offer, object, memfd, code, why);
   if (result == Offered::kUndelivered && (errno == EPIPE || errno == ECONNRESET)) {
     // Who takes offers has left, or has not waited for this one any longer.
     const int again = unix_socket();
     if (again >= 0) {
-      result = deliver(again, offer, memfd, code, why);
+      result = deliver(again, offer, object, memfd, code, why);
       real().close(again);
     }
   }
-  if (result == Offered::kMemory) {
-    object.connection.attach(object.connection.memory(), 0, hide(memfd));
-  } else if (memfd >= 0) {
-    real().close(memfd);
-    object.connection.detach();
-  }
+  if (memfd < 0) return result;
+  const int hidden = is_hidden(memfd) ? memfd : hide(memfd);
+  object.connection.keep_open(hidden);
+  if (result == Offered::kMemory) return result;
+  if (hidden >= 0) close_hidden(hidden);
+  object.connection.unmap();
+  object.connection.detach();
+  object.made_at = 0;
   return result;
 }
 

@@ -53,6 +53,7 @@ bool companions(const msghdr& message, Numbers& hidden, std::size_t& count) {
   for_each_right(message, [&](int fd) {
     const Reference object = find(fd);
     if (!object.is(Kind::kConnection) && !object.is(Kind::kListener)) return;
+    object->made_at = 0;
     const int one = object.is(Kind::kConnection) ? object->connection.memfd() : object->meeting_fd;
     if (one < 0 || count == hidden.size()) {
       log(Level::kError, "descriptor %d cannot be passed on: no number was free for its memory",

@@ -92,13 +92,12 @@ bool Poll::spin() {
   const bool any = std::any_of(ours_.begin(), ours_.end(),
                                [](const Ours& one) { return one.object.is(Kind::kConnection); });
   Spin spin;
-  unsigned round = 0;
   while (any && spin.again()) {
     if (ready_now() != 0) {
       spin.found();
       return true;
     }
-    if (++round % 512 == 0 && count_ > ours_.size()) {
+    if (spin.look_further() && count_ > ours_.size()) {
       std::vector<pollfd> asked;
       ask_kernel_for_rings(asked);
       for (const Ours& one : ours_) asked[one.index].fd = -1;
@@ -127,7 +126,9 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
   std::vector<pollfd> asked;
   ask_kernel_for_rings(asked);
   std::vector<Listening> listening;
+  std::vector<Asleep> asleep;
   listening.reserve(ours_.size());
+  asleep.reserve(ours_.size());
   bool alone = !waiting_;
   bool at_once = left != nullptr && left->tv_sec == 0 && left->tv_nsec == 0;
   for (const Ours& one : ours_) {
@@ -138,7 +139,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
     if (!at_once) {
       listening.emplace_back(&connection.own());
       alone &= listening.back().ours() && connection.bell_rings();
-      connection.arm(static_cast<unsigned short>(one.events) | POLLRDHUP);
+      asleep.emplace_back(connection, static_cast<unsigned short>(one.events) | POLLRDHUP);
     }
   }
   timespec time = left != nullptr ? *left : timespec{};

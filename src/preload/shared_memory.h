@@ -13,10 +13,14 @@
 namespace leat::preload {
 
 inline constexpr std::uint32_t kMemoryMagic = 0x7461656c;
-inline constexpr std::uint32_t kMemoryVersion = 2;
+inline constexpr std::uint32_t kMemoryVersion = 3;
 inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMemoryBytes = kHeaderBytes + 2 * kRingBytes;
+
+// A bell's word: kSleeper for each that sleeps, and kRung since it was rung for them.
+inline constexpr std::uint32_t kRung = 1;
+inline constexpr std::uint32_t kSleeper = 2;
 
 // One direction. Positions count bytes since the beginning and only grow.
 struct Direction {
@@ -31,11 +35,14 @@ struct Direction {
   alignas(64) std::atomic<std::uint64_t> head;
   std::atomic<std::uint64_t> tail_seen;
 
-  // Who goes to sleep arms: writes 1, full barrier, looks once more. Who publishes passes a full
-  // barrier, reads the flag, and if set exchanges it for 0 and rings: one byte on TCP. So either
-  // the sleeper sees what was published, or the publisher sees the flag.
-  alignas(64) std::atomic<std::uint32_t> data_armed;  // by the consumer
-  std::atomic<std::uint32_t> room_armed;              // by the producer
+  // Who goes to sleep counts itself in and takes kRung off, full barrier, looks once more. Who
+  // publishes passes a full barrier, and if somebody sleeps for whom it was not rung yet, rings:
+  // one byte on TCP. So either the sleeper sees what was published, or the publisher sees the
+  // sleeper. Who has woken takes itself off again, and no bell is rung for nobody. One that was
+  // killed stays counted, which costs bells and nothing else.
+  alignas(64) std::atomic<std::uint32_t> data_bell;  // consumers sleep
+  std::atomic<std::uint32_t>
+      room_bell;  // producers; at rest kRung, and also without it if put() found no room
 };
 
 // How the last process that closed its descriptor left.
@@ -86,6 +93,15 @@ struct Side {
 };
 
 struct SharedMemory {
+  // Of memory in which all else is zero.
+  void begin(const Address& from, const Address& to) noexcept {
+    magic = kMemoryMagic;
+    version = kMemoryVersion;
+    connector = from;
+    acceptor = to;
+  }
+  bool is_ours() const noexcept { return magic == kMemoryMagic && version == kMemoryVersion; }
+
   std::uint32_t magic;
   std::uint32_t version;
   Address connector;
@@ -96,7 +112,7 @@ struct SharedMemory {
 static_assert(sizeof(SharedMemory) <= kHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-// A memfd with nothing in it but the header; -1 if there is none to be had.
-int new_memory(const Address& connector, const Address& acceptor) noexcept;
+// New memory, mapped, all of it zero, and the memfd that it is; null if there is none to be had.
+SharedMemory* new_memory(int& memfd) noexcept;
 
 }  // namespace leat::preload

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -30,9 +31,11 @@ constexpr auto kLeastSpin = std::chrono::microseconds(2);
 // Who is not the one that listens to the bell looks for itself so often, should that one be killed.
 constexpr auto kNap = std::chrono::milliseconds(10);
 
-// A pause between two looks at the clock that is longer than this means that the core was needed
-// for something else. Then sleeping at once is better for a while: who sleeps is woken before
-// others.
+// Who is woken may find itself on the core of one that spins, and must not wait until the kernel
+// ends that. A pause longer than kCoreWasTaken, as when the offer was taken, means that the core is
+// needed for something else. Then sleeping at once is better for a while: who sleeps is woken
+// before others.
+constexpr auto kOffersCore = std::chrono::microseconds(5);
 constexpr auto kCoreWasTaken = std::chrono::microseconds(15);
 // One that comes earlier might as well have come before the call.
 constexpr auto kWatchSignals = std::chrono::microseconds(50);
@@ -100,20 +103,29 @@ Spin::Spin() noexcept {
   if (spin_limit < nanoseconds(0)) spin_limit = most;
   limit_ = spin_limit;
   if (limit_ == nanoseconds(0)) return;
-  start_ = looked_ = Clock::now();
+  start_ = looked_ = offered_ = Clock::now();
   if (start_ < spin_again_at) limit_ = nanoseconds(0);
 }
 
 bool Spin::again() noexcept {
   if (limit_ == nanoseconds(0)) return false;
   ++rounds_;
+  further_ = false;
   pause();
   if (rounds_ % kRoundsPerLookAtClock != 0) return true;
-  const auto now = Clock::now();
+  auto now = Clock::now();
+  if (now - offered_ >= kOffersCore) {
+    sched_yield();
+    offered_ = now = Clock::now();
+    further_ = true;
+  }
   const bool taken = now - looked_ > kCoreWasTaken && spin_time() < std::chrono::seconds(1);
   looked_ = now;
-  if (taken) spin_again_at = now + kLeaveCore;
-  if (!taken && now - start_ < limit_) {
+  if (taken) {
+    spin_again_at = now + kLeaveCore;
+    return false;
+  }
+  if (now - start_ < limit_) {
     if (now - start_ < kWatchSignals) return true;
     if (!watch_) watch_.emplace();
     signal_ = rounds_ % kRoundsPerLookAtSignals == 0 ? watch_->look() : signal_;
@@ -160,26 +172,32 @@ int wait_for(int fd, Connection& connection, Want want, std::size_t bytes) {
   const SignalWatch::Came came = spin.signal();
   Side& own = connection.own();
   own.sleeps.store(own.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  std::optional<Counted> asleep;
-  if (want == Want::kRoom) asleep.emplace(own.senders_asleep);
-  const auto deadline = socket_deadline(fd, want == Want::kData ? SO_RCVTIMEO : SO_SNDTIMEO);
-  const bool restarts = deadline == Clock::time_point::max();
-  if (came == SignalWatch::Came::kInterrupts || (came == SignalWatch::Came::kRestarts && !restarts))
+  std::optional<Counted> sending;
+  if (want == Want::kRoom) sending.emplace(own.senders_asleep);
+  // Who sleeps in the kernel's recv() need not know its timeout.
+  std::optional<Clock::time_point> known;
+  const auto deadline = [&] {
+    if (!known) known = socket_deadline(fd, want == Want::kData ? SO_RCVTIMEO : SO_SNDTIMEO);
+    return *known;
+  };
+  if (came == SignalWatch::Came::kInterrupts ||
+      (came == SignalWatch::Came::kRestarts && deadline() != Clock::time_point::max()))
     return EINTR;
   for (;;) {
     const Listening listening(&own);
     const std::uint32_t turn = own.turn.load(std::memory_order_seq_cst);
     const Counted counted(own.others);
-    connection.arm(want == Want::kData ? POLLIN : POLLOUT);
+    const Asleep asleep(connection, want == Want::kData ? POLLIN : POLLOUT);
     if (ready(connection, want, bytes)) return 0;
     if (listening.ours()) {
-      if (want == Want::kRoom && deadline != Clock::time_point::max())
-        return sleep_in_poll(fd, connection, deadline);
+      if (want == Want::kRoom && deadline() != Clock::time_point::max())
+        return sleep_in_poll(fd, connection, deadline());
       return sleep_in_receive(fd, connection, want);
     }
+    deadline();  // counts from now
     futex_wait(own.turn, turn);
     if (ready(connection, want, bytes)) return 0;
-    if (Clock::now() >= deadline) return EAGAIN;
+    if (Clock::now() >= deadline()) return EAGAIN;
   }
 }
 

@@ -11,22 +11,27 @@
 namespace leat::preload {
 
 // Looks for what a caller waits for until its time is over. The time adapts within LEAT_SPIN_US: it
-// shrinks where looking was in vain, and is nothing for a while where the core was taken away
-// meanwhile, so that idle threads, and more threads than cores, do not burn them.
+// shrinks where looking was in vain. Now and then the core is offered to others, and where they
+// take it the time is nothing for a while. So idle threads, and more threads than cores, do not
+// burn them.
 class Spin {
  public:
   Spin() noexcept;
   // Whether to look once more.
   bool again() noexcept;
   void found() noexcept;
+  // Whether it is time to look also at what takes a system call.
+  bool look_further() const noexcept { return further_; }
   // What ended it, if it was a signal; afterwards its handler has run.
   SignalWatch::Came signal() noexcept;
 
  private:
   std::chrono::steady_clock::time_point start_;
-  std::chrono::steady_clock::time_point looked_;  // at the clock
+  std::chrono::steady_clock::time_point looked_;   // at the clock
+  std::chrono::steady_clock::time_point offered_;  // the core
   std::chrono::nanoseconds limit_;
   unsigned rounds_ = 0;
+  bool further_ = false;
   std::optional<SignalWatch> watch_;  // once it takes long
   SignalWatch::Came signal_ = SignalWatch::Came::kNothing;
 };

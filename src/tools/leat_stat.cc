@@ -104,15 +104,17 @@ std::optional<ordered_json> connections_of(pid_t pid) {
 }
 
 void print_table(const ordered_json& list) {
-  std::printf("%-22s %-22s %-9s %14s %14s %10s %10s %8s %8s %8s\n", "local", "peer", "side", "sent",
-              "received", "sends", "receives", "stalls", "sleeps", "rings");
+  std::printf("%-22s %-22s %-9s %-6s %-9s %14s %14s %10s %10s %8s %8s %8s\n", "local", "peer",
+              "side", "device", "transport", "sent", "received", "sends", "receives", "stalls",
+              "sleeps", "rings");
   for (const ordered_json& one : list) {
     const auto text = [&](const char* name) { return one[name].get<std::string>(); };
     const auto number = [&](const char* name) { return one[name].get<unsigned long long>(); };
-    std::printf("%-22s %-22s %-9s %14llu %14llu %10llu %10llu %8llu %8llu %8llu\n",
+    std::printf("%-22s %-22s %-9s %-6s %-9s %14llu %14llu %10llu %10llu %8llu %8llu %8llu\n",
                 text("local").c_str(), text("peer").c_str(), text("side").c_str(),
-                number("sent_bytes"), number("received_bytes"), number("sends"), number("receives"),
-                number("stalls"), number("sleeps"), number("rings"));
+                text("device").c_str(), text("transport").c_str(), number("sent_bytes"),
+                number("received_bytes"), number("sends"), number("receives"), number("stalls"),
+                number("sleeps"), number("rings"));
   }
 }
 

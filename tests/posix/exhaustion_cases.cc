@@ -152,8 +152,15 @@ Cases exhaustion_cases() {
       {"exhaustion.refused",
        [](Side& side) {
          const int listener = side.listen_here();
+         sockaddr_in address{};
+         socklen_t bytes = sizeof(address);
+         getsockname(listener, reinterpret_cast<sockaddr*>(&address), &bytes);
          SAY(close(listener));
+         // Bound, it keeps others of this host from listening there meanwhile.
+         const int keeper = socket(AF_INET, SOCK_STREAM, 0);
+         require(bind(keeper, reinterpret_cast<sockaddr*>(&address), bytes) == 0, "bind");
          side.tell();
+         side.hear();
        },
        [](Side& side) {
          const int port = side.hear();
@@ -171,6 +178,7 @@ Cases exhaustion_cases() {
          for (int i = 0; i < 3000; ++i) attempt();
          SAY(open_descriptors() - before);
          SAY(other_answers);
+         side.tell();
        }},
 
       {"exhaustion.connections",

@@ -127,7 +127,7 @@ TEST(PosixCApi, both_ends) {
 class PosixUnderRunner : public testing::Test {
  protected:
   void SetUp() override {
-    if (kRunner == nullptr) GTEST_SKIP() << "leat-run is not built";
+    ASSERT_NE(kRunner, nullptr) << "leat-run is not built: configure with -DLEAT_BUILD_TOOLS=ON";
   }
 };
 

@@ -2,6 +2,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,12 +48,52 @@ void exchange(Side& side, unsigned seed) {
   sender.join();
 }
 
+// Two threads wait at one set of epoll; the one that gets the first event goes away with it until
+// the other has got the second.
+void share_set(Side& side, unsigned events) {
+  const int fd = side.connected();
+  const int set = epoll_create1(0);
+  epoll_event event{};
+  event.events = events;
+  require(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl");
+  std::atomic<int> got{0};
+  std::atomic<int> numbers[2] = {};
+  const auto wait = [&](std::atomic<int>& number) {
+    number = gettid();
+    epoll_event happened{};
+    require(epoll_wait(set, &happened, 1, -1) == 1, "epoll_wait");
+    recv_all(side, fd, 4);
+    if (++got == 1) side.tell();
+    for (int looks = 0; got < 2 && looks < 5000; ++looks) sleep_ms(1);
+  };
+  std::thread one([&] { wait(numbers[0]); });
+  std::thread other([&] { wait(numbers[1]); });
+  wait_asleep(numbers[0]);
+  wait_asleep(numbers[1]);
+  side.tell();
+  one.join();
+  other.join();
+  SAY(got.load());
+  close(set);
+}
+
+void send_twice(Side& side) {
+  const int fd = side.connected();
+  for (int i = 0; i < 2; ++i) {
+    side.hear();
+    send_text(side, fd, "four");
+  }
+}
+
 }  // namespace
 
 Cases thread_cases() {
   return {
       {"thread.both_directions", [](Side& side) { exchange(side, 1); },
        [](Side& side) { exchange(side, 2); }},
+
+      {"thread.epoll_level", [](Side& side) { share_set(side, EPOLLIN); }, send_twice},
+      {"thread.epoll_edge", [](Side& side) { share_set(side, EPOLLIN | EPOLLET); }, send_twice},
 
       {"thread.several_senders",
        [](Side& side) {

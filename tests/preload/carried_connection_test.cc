@@ -101,11 +101,25 @@ TEST_F(CarriedConnection, TheBellRingsOnceForWhoArmed) {
   put(0, {'a'});
   EXPECT_EQ(rings(1), 0U) << "nobody sleeps";
   take(1, 1);
-  ends_[1].arm(POLLIN);
+  unsigned bells = ends_[1].arm(POLLIN, 0);
   put(0, {'b'});
   put(0, {'c'});
   EXPECT_EQ(rings(1), 1U);
-  ends_[0].arm(POLLOUT);
+  bells = ends_[1].arm(POLLIN, bells);
+  put(0, {'d'});
+  EXPECT_EQ(rings(1), 1U) << "it sleeps again";
+  bells = ends_[1].arm(POLLIN, bells);
+  ends_[1].leave(bells);
+  put(0, {'e'});
+  EXPECT_EQ(rings(1), 0U) << "it is awake";
+  {
+    const Asleep one(ends_[1], POLLIN);
+    { const Asleep other(ends_[1], POLLIN); }
+    put(0, {'f'});
+    EXPECT_EQ(rings(1), 1U) << "one of two still sleeps";
+  }
+  take(1, 10);
+  const Asleep sender(ends_[0], POLLOUT);
   const std::vector<char> much(kRingBytes);
   put(0, much);
   take(1, kRingBytes / 8);
@@ -140,6 +154,24 @@ TEST_F(CarriedConnection, AfterAnOrderlyCloseOneSendVanishesAndTheNextFails) {
   EXPECT_EQ(ends_[0].send_state(fds_[0]), 1);
   EXPECT_EQ(ends_[0].send_state(fds_[0]), -EPIPE);
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
+}
+
+// What waits for the next room is not woken by every message that is taken.
+TEST_F(CarriedConnection, TheNextRoomIsOneAfterThereWasNone) {
+  ends_[0].leave(ends_[0].arm(POLLOUT, 0));
+  put(0, {'a'});
+  take(1, 1);
+  const unsigned bells = ends_[0].arm_for_next_room(0);
+  put(0, {'b'});
+  take(1, 1);
+  const std::size_t before = rings(0);  // at most once for the room that there always was
+  put(0, {'c'});
+  take(1, 1);
+  EXPECT_LE(before + rings(0), 1U);
+  EXPECT_EQ(put(0, std::vector<char>(kRingBytes + 1)), kRingBytes);
+  take(1, kRingBytes / 2);
+  EXPECT_EQ(rings(0), 1U);
+  ends_[0].leave(bells);
 }
 
 // Each message is the answer to the last, so a wake-up that is lost hangs.

@@ -39,7 +39,8 @@ TEST_P(SocketsProgram, SeesWhatItSeesOverTcp) {
 INSTANTIATE_TEST_SUITE_P(Scenarios, SocketsProgram,
                          testing::Values("bulk", "half_close", "closing", "killed", "flags",
                                          "signals", "epoll", "selecting", "following", "streams",
-                                         "files", "connecting", "prefork", "waking"),
+                                         "files", "connecting", "reconnecting", "prefork",
+                                         "waking"),
                          [](const auto& scenario) { return scenario.param; });
 
 TEST(LeatRun, CarriesOnlyWhatIsMatched) {
@@ -88,6 +89,9 @@ TEST(LeatStat, ShowsWhatWasCarried) {
   EXPECT_EQ(list[0]["sent_bytes"], 1000);
   EXPECT_EQ(list[1]["received_bytes"], 1000);
   EXPECT_EQ(list[0]["peer"], list[1]["local"]);
+  const ProgramResult table = run_program("src/tools/leat-stat", {pid});
+  EXPECT_THAT(table.out, HasSubstr(" device transport "));
+  EXPECT_THAT(table.out, HasSubstr(" shm    bytes "));
   EXPECT_EQ(run_program("src/tools/leat-stat", {"999999999"}).exit_code, 1);
   const ProgramResult wrong = run_program("src/tools/leat-stat", {"0"});
   EXPECT_EQ(wrong.exit_code, 2);

@@ -562,6 +562,43 @@ void prefork() {
   std::printf("%d\n", good);
 }
 
+// Short connections, one after the other. Some are still used by a child when the next are made.
+void reconnecting() {
+  const Listener listener;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 60; ++i) {
+    const int client = listener.connect_one();
+    const int server = listener.accept_one();
+    const std::string text = "number " + std::to_string(i);
+    send(client, text.data(), text.size(), 0);
+    std::printf("%s, ", receive_text(server).c_str());
+    std::fflush(stdout);
+    const bool shared = i % 10 == 5;
+    if (shared) children.push_back(fork());
+    if (shared && children.back() == 0) {
+      close(server);
+      usleep(100000);
+      const bool good = receive_text(client) == "answer " + text && receive_text(client).empty();
+      _exit(good ? 0 : 1);
+    }
+    const std::string answer = "answer " + text;
+    send(server, answer.data(), answer.size(), 0);
+    close(server);
+    if (shared) {
+      std::printf("%s\n", poll_text(client, POLLRDHUP, 1000).c_str());
+    } else {
+      std::printf("%s, ", receive_text(client).c_str());
+      std::printf("[%s]\n", receive_text(client).c_str());
+    }
+    close(client);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    std::printf("child %d\n", status);
+  }
+}
+
 // Another thread ends what one sleeps in.
 void waking() {
   const Pair pair;
@@ -590,15 +627,25 @@ void standing() {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   const std::map<std::string, std::function<void()>> scenarios = {
-      {"bulk", bulk},         {"half_close", half_close},
-      {"closing", closing},   {"killed", killed},
-      {"flags", flags},       {"signals", signals},
-      {"epoll", epoll},       {"selecting", selecting},
-      {"standing", standing}, {"following", [&] { following(argv[0]); }},
-      {"executed", executed}, {"streams", streams},
-      {"files", files},       {"connecting", connecting},
-      {"prefork", prefork},   {"waking", waking},
-      {"refused", refused},   {"escaping", escaping},
+      {"bulk", bulk},
+      {"half_close", half_close},
+      {"closing", closing},
+      {"killed", killed},
+      {"flags", flags},
+      {"signals", signals},
+      {"epoll", epoll},
+      {"selecting", selecting},
+      {"standing", standing},
+      {"following", [&] { following(argv[0]); }},
+      {"executed", executed},
+      {"streams", streams},
+      {"files", files},
+      {"connecting", connecting},
+      {"prefork", prefork},
+      {"waking", waking},
+      {"refused", refused},
+      {"escaping", escaping},
+      {"reconnecting", reconnecting},
   };
   const auto found = scenarios.find(argc > 1 ? argv[1] : "");
   if (found == scenarios.end()) {

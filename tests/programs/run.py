@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a real program over the kernel's TCP, then under a runner such as leat-run, and fails if it gives anything else.
 
-Usage: run.py PROGRAM [--runner COMMAND] [--carriers both,server,client] [--skip-missing] [--keep]
+Usage: run.py PROGRAM [--runner COMMAND] [--carriers both,server,client] [--json FILE] [--skip-missing] [--keep]
        run.py --list
 
 PROGRAM is a module of this folder. With --runner its server and its client are started by that command, both or only one of
@@ -11,6 +11,7 @@ LEAT_PROGRAMS_LONG=1: more repetitions, for speeds that mean more, and all of CP
 """
 import argparse
 import importlib
+import json
 import os
 import pathlib
 import shlex
@@ -34,6 +35,16 @@ def differences(expected, found):
             yield f"{name}: expected {harness.short(expected.get(name))}, got {harness.short(found.get(name))}"
 
 
+def write_json(path, program, expected, found):
+    speeds = [{"what": what, "tcp": expected.speeds[what], "leat": speed} for what, speed in found.speeds.items()]
+    ratios = {one["what"]: one["leat"] / one["tcp"] for one in speeds}
+    ratios["processor time"] = found.processor_time / expected.processor_time
+    report = {"bench": f"programs-{program}", "host": {"cpus": os.cpu_count(), "load": os.getloadavg()[0],
+                                                       "spin_us": os.environ.get("LEAT_SPIN_US", "50")},
+              "results": speeds, "ratios": ratios}
+    pathlib.Path(path).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("program", nargs="?")
@@ -42,6 +53,7 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--skip-missing", action="store_true", default=bool(os.environ.get("LEAT_PROGRAMS_SKIP_MISSING")))
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--json", help="also write the speeds with both ends under the runner, and their ratios to TCP")
     arguments = parser.parse_args()
     if arguments.runner:
         arguments.runner[0] = os.path.abspath(shutil.which(arguments.runner[0]) or arguments.runner[0])
@@ -79,6 +91,8 @@ def main():
                 failures += 1
                 continue
             print(f"{name}: {carrier}: {found.text(expected)}", flush=True)
+            if carrier == "both" and arguments.json:
+                write_json(arguments.json, name, expected, found)
             if carrier == "both" and found.carried() == 0:
                 print(f"{name}: {carrier}: FAILED: leat carried nothing")
                 failures += 1

@@ -19,9 +19,10 @@ def serve(run, mode):
     return run.serve(["sockperf", "sr", "-f", feed, "-F", MODES[mode]], port), port
 
 
-def start_ping_pong(run, port, *options):
+def start_ping_pong(run, port, *words, before=()):
     seconds = "5" if harness.LONG else "1"
-    return run.start_client(["sockperf", "pp", "--tcp", "-i", "127.0.0.1", "-p", port, "-t", seconds, "--dontwarmup", *options])
+    return run.start_client(["sockperf", "pp", "--tcp", "-i", "127.0.0.1", "-p", port, "-t", seconds, "--dontwarmup", *words],
+                            before=before)
 
 
 def end_ping_pong(run, client, name):
@@ -43,6 +44,13 @@ def run(run):
     for mode in ("recvfrom", "epoll"):
         latency = end_ping_pong(run, start_ping_pong(run, servers[mode][1], "-m", "64"), mode)
         run.speed(f"{mode} 1/us at 64 B", 1 / latency)
+    # Both ends never sleep, if they are carried.
+    port = harness.free_port()
+    spin = ["env", "LEAT_SPIN_US=inf"]
+    server = run.serve(["sockperf", "sr", "--tcp", "-i", "127.0.0.1", "-p", port], port, before=spin)
+    latency = end_ping_pong(run, start_ping_pong(run, port, "-m", "64", before=spin), "spinning")
+    run.speed("spinning 1/us at 64 B", 1 / latency)
+    run.stop(server)
     port = servers["epoll"][1]
     text = run.client(["sockperf", "tp", "--tcp", "-i", "127.0.0.1", "-p", port, "-t", "1", "--dontwarmup", "-m", "1400"]).decode()
     run.speed("throughput messages/s", re.search(r"Message Rate is (\d+)", text).group(1))
