@@ -74,10 +74,11 @@ class DoorbellReceiver {
     read_fenced_ = fenced_;
   }
   bool reading() const { return reading_; }
-  // It is here: the sender's number. `quick`: it was here at once.
-  void read_done(std::uint32_t posted, std::uint32_t arrived, bool quick) {
+  // It is here: the sender's number. `quick`: it was here at once. `grew`: it told of something new,
+  // even if the number is the same.
+  void read_done(std::uint32_t posted, std::uint32_t arrived, bool quick, bool grew = false) {
     reading_ = false;
-    idle_reads_ = posted == posted_ ? idle_reads_ + 1 : 0;
+    idle_reads_ = posted == posted_ && !grew ? idle_reads_ + 1 : 0;
     posted_ = posted;
     quick_ = quick;
     // It was posted after the allowance, as there is one read at a time.
@@ -99,6 +100,8 @@ class DoorbellReceiver {
   // then.
   void fenced() { fenced_ = true; }
   bool checked() const { return checked_; }
+  // The sender's number as it was last told.
+  std::uint32_t posted() const { return posted_; }
   // Its caller looks rarely from now on: what is owed is read at the next look.
   void hurry() { polls_ = kPollsPerOwedRead - 1; }
   bool allowed() const { return limit_ != rung_; }

@@ -405,8 +405,8 @@ TEST_F(HostileSlots, MoreSlotsThanFlippedIsRefused) {
 TEST_F(HostileSlots, DamagedHeaderIsRefused) {
   EXPECT_NE(receiver_.see(0, 1, found_), nullptr) << "zeros are no header";
   SlotReceiver receiver(layout_, 0, memory_.data(), kKey);
-  write(0, {.size = sized(1, static_cast<SlotKind>(3)), .sequence = 1});
-  EXPECT_NE(receiver.see(0, 1, found_), nullptr) << "there is no such kind";
+  write(0, {.size = sized(layout_.run_bytes(0, 2), SlotKind::kBundle), .sequence = 1});
+  EXPECT_NE(receiver.see(0, 3, found_), nullptr) << "bundles have one slot";
 }
 
 TEST_F(HostileSlots, RepeatedPlaceIsRefused) {
