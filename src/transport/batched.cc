@@ -87,9 +87,11 @@ std::optional<SlotRun> BatchedTransport::find_free(Context context, unsigned cou
   }
   look_at_given(context);
   if (!run) run = sender.find(count);
+  if (peer() == nullptr && unechoed_ != 0) post_echoes();
   if (run) {
     looks_in_vain_ = 0;
   } else {
+    if (peer() == nullptr && !reading_given_) ask_for_room();
     // The receiver's bitmap is a cache line that it writes: the more it is read the slower it gets.
     skip_looks_ = std::min(1U << std::min(looks_in_vain_++, 5U), kMostSkippedLooks);
   }
@@ -275,20 +277,27 @@ bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, Slo
     requests[0].opcode = Opcode::kWriteWithImmediate;
     requests[0].immediate = ring_of(layout().first_slot(context) + run.first, front.header.place);
   }
-  requests[1].opcode = Opcode::kRead;
-  requests[1].signaled = false;
-  requests[1].local = &head().filled[layout().first_word(context) + run.word()];
-  requests[1].bytes = sizeof(std::uint64_t);
-  requests[1].local_key = local_key();
-  requests[1].remote_address = requests[0].remote_address + offsetof(SlotFront, echo);
-  requests[1].remote_key = peer_key();
-  const std::size_t accepted = post_sends(requests);
-  if (accepted == 0) return false;
+  const unsigned word = layout().first_word(context) + run.word();
+  const unsigned before = std::exchange(last_in_word_[word], layout().first_slot(context) + run.first);
+  requests[1] = echo_of(word);
+  // Who is rung for it knows of it; it will see the flip of a later one.
+  const std::size_t wanted = rings ? 1 : 2;
+  const std::size_t accepted = post_sends(std::span(requests).first(wanted));
+  if (accepted == 0) {
+    last_in_word_[word] = before;
+    return false;
+  }
 
   senders_[context].take(run);
+  last_ring_ = ring_of(last_in_word_[word], front.header.place);
   ++places_[context];
   ++sequence_;
-  if (accepted == 1) rest_.push_back(requests[1]);
+  if (accepted < wanted) rest_.push_back(requests[1]);
+  if (rings) {
+    unechoed_ |= 1ULL << word;
+  } else {
+    unechoed_ &= ~(1ULL << word);
+  }
   // The number, then a look whether to ring; the receiver asks to be rung, then looks at the
   // number. With a full barrier in between on both sides one of us sees the other.
   publish_posted();
@@ -304,9 +313,44 @@ bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, Slo
       ring(request);
     }
   }
+  // From here on it reads, and gives back what it was rung for.
+  if (unechoed_ != 0 && !bell_.may_ring()) post_echoes();
   if (!rest_.empty()) [[unlikely]]
     post_rest();
   return true;
+}
+
+// Reads the latest value of one of our bitmap's words back from where its unit was written.
+SendRequest BatchedTransport::echo_of(unsigned word) {
+  const unsigned slot = last_in_word_[word];
+  const Context context = layout().context_of(slot);
+  SendRequest request;
+  request.opcode = Opcode::kRead;
+  request.signaled = false;
+  request.local = &head().filled[word];
+  request.bytes = sizeof(std::uint64_t);
+  request.local_key = local_key();
+  request.remote_address = peer_slots() +
+                           layout().offset(context, slot - layout().first_slot(context)) +
+                           offsetof(SlotFront, echo);
+  request.remote_key = peer_key();
+  return request;
+}
+
+void BatchedTransport::post_echoes() {
+  for (; unechoed_ != 0; unechoed_ &= unechoed_ - 1)
+    rest_.push_back(echo_of(static_cast<unsigned>(std::countr_zero(unechoed_))));
+  post_rest();
+}
+
+// A receiver that sleeps may have slots which it gives back only after another read: it is rung for
+// what it knows already.
+void BatchedTransport::ask_for_room() {
+  look_at_limit();
+  if (!bell_.may_ring()) return;
+  SendRequest request;
+  request.immediate = last_ring_;
+  ring(request);
 }
 
 std::size_t BatchedTransport::post_sends(std::span<const SendRequest> requests) {

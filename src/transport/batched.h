@@ -131,6 +131,9 @@ class BatchedTransport final : public SlotTransport {
   void set_given_threshold(Context context);
   bool post_rest();
   void look_at_limit();
+  SendRequest echo_of(unsigned word);
+  void post_echoes();
+  void ask_for_room();
   void ring(SendRequest& request);
   void look_at_given(Context context);
   void take_given();
@@ -158,6 +161,7 @@ class BatchedTransport final : public SlotTransport {
   bool look_at_landed();
   bool look_at_filled();
   bool load_filled();
+  bool take_read(std::uint64_t posted, bool quick);
   bool take_filled(std::uint64_t posted, bool quick);
   void allow() noexcept;
   void tell_limit() noexcept;
@@ -193,6 +197,9 @@ class BatchedTransport final : public SlotTransport {
   OpenBundle bundle_;
   std::vector<SendRequest> rest_;                      // must go before anything else
   DoorbellSender bell_;
+  std::uint32_t last_ring_ = 0;    // the last unit's
+  std::uint64_t unechoed_ = 0;     // bit i: no read of ours will show the flips of that word
+  std::array<unsigned, kMaxSlotWords> last_in_word_{};  // slots that have its latest `echo`
   std::uint64_t limit_word_ = 0;
   std::array<std::uint64_t, kMaxSlotWords> given_seen_{};
   bool reading_given_ = false;
@@ -222,6 +229,7 @@ class BatchedTransport final : public SlotTransport {
   unsigned slots_found_ = 0;           // by the last read
   std::chrono::nanoseconds pause_{0};  // between two reads
   Clock::time_point next_read_;        // not before, if there is a pause
+  Clock::time_point read_begun_;       // the last one
   std::size_t used_receives_ = 0;      // by rings, not replaced yet
   std::array<Completion, 4> heard_;    // scratch of hear, so that no call initialises it
   bool limit_untold_ = false;          // it found no room in the send queue

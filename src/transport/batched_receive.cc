@@ -26,6 +26,9 @@ constexpr std::chrono::nanoseconds kNoPause{0};
 constexpr std::chrono::nanoseconds kFirstPause{32};
 constexpr std::chrono::nanoseconds kLongestPause{4096};
 constexpr std::chrono::nanoseconds kPausePerMessage{512};
+// Where reads are requests: so many times what a read takes, and no more than that.
+constexpr int kMostReadsPause = 4;
+constexpr std::chrono::nanoseconds kLongestReadPause{200'000};
 
 std::atomic_ref<std::uint64_t> atomic(std::uint64_t& word) { return std::atomic_ref(word); }
 
@@ -239,6 +242,8 @@ void BatchedTransport::heard(const Completion& completion) {
   if (arrived_ != before && arrived_ - taken_ == 1 && layout().header_bytes() == 0)
     rode_along_ = completion.payload;
   if (!doorbell_.rang(known, answered())) nonsense("more rings than were allowed");
+  // It rang for nothing new: for room.
+  if (arrived_ == before && owed_words_ != 0) doorbell_.hurry();
   found_end();
 }
 
@@ -264,7 +269,7 @@ bool BatchedTransport::look_at_filled() {
   if (doorbell_.reading()) {
     // Acquire: the words that came with it, and the slots that they speak of.
     const std::uint64_t posted = atomic(ours.peer_posted).load(std::memory_order_acquire);
-    return posted != kUnread && take_filled(posted, false);
+    return posted != kUnread && take_read(posted, false);
   }
   if (limit_untold_) [[unlikely]]
     tell_limit();
@@ -278,6 +283,8 @@ bool BatchedTransport::look_at_filled() {
       break;
   }
   if (peer() != nullptr) return load_filled();
+  if (pause_ != kNoPause && !doorbell_.allowed() && Clock::now() < next_read_) return false;
+  read_begun_ = Clock::now();
   atomic(ours.peer_posted).store(kUnread, std::memory_order_relaxed);
   SendRequest request;
   request.opcode = Opcode::kRead;
@@ -291,7 +298,27 @@ bool BatchedTransport::look_at_filled() {
   doorbell_.read_posted();
   filled_reads_.add(1);
   const std::uint64_t posted = atomic(ours.peer_posted).load(std::memory_order_acquire);
-  return posted != kUnread && take_filled(posted, true);
+  return posted != kUnread && take_read(posted, true);
+}
+
+// Where a read is a request. It costs both sides, so while messages flow, and reads find but few of
+// them, some time passes between two, counted in what a read takes. One in vain is followed at
+// once, as the next thing then is to ask for rings.
+bool BatchedTransport::take_read(std::uint64_t posted, bool quick) {
+  const bool flows = posted != posted_seen_;
+  const std::uint32_t before = arrived_;
+  const bool found = take_filled(posted, quick);
+  const auto now = Clock::now();
+  const std::chrono::nanoseconds took = now - read_begun_;
+  if (!flows) {
+    pause_ = kNoPause;
+  } else if (arrived_ - before >= kGoodBatch) {
+    pause_ /= 2;
+  } else {
+    pause_ = std::clamp<std::chrono::nanoseconds>(2 * pause_, took, kMostReadsPause * took);
+  }
+  next_read_ = now + std::min<std::chrono::nanoseconds>(pause_, kLongestReadPause);
+  return found;
 }
 
 // Where a read is a load: of the number alone, until it changes. Each takes the line away from the
@@ -406,7 +433,8 @@ void BatchedTransport::check(const char* why) {
 
 bool BatchedTransport::may_sleep() const {
   return has_end_ || !receive_error_.empty() ||
-         (!limit_untold_ && !pulling_ && doorbell_.may_sleep(arrived_, owes()));
+         (!limit_untold_ && !pulling_ && holes_ == 0 &&
+          doorbell_.may_sleep(arrived_, owed_words_ != 0));
 }
 
 bool BatchedTransport::pending() const {
