@@ -23,6 +23,8 @@ constexpr std::uint64_t kUnread = ~std::uint64_t{0};
 constexpr std::uint64_t kPullId = 2;
 // The sender's next messages in a bundle are stored so far behind the line that is fetched.
 constexpr std::size_t kBundleAhead = 512;
+// A blocked sender that spins polls all the time.
+constexpr unsigned kPollsPerProbe = 16;
 // For rings and the end.
 constexpr std::size_t kReceives = 2 * DoorbellReceiver::kAllowance;
 // Most words that are left unread between two looks of a blocked sender.
@@ -370,6 +372,7 @@ std::size_t BatchedTransport::poll_sends(std::span<Completion> completions) {
     return count;
   }
   // Stores into memory of a peer that is gone say nothing: so ask by a request that moves nothing.
+  if (probes_++ % kPollsPerProbe != 0) return SlotTransport::poll_sends(completions);
   SendRequest request;
   request.signaled = false;
   request.inlined = true;

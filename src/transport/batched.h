@@ -43,7 +43,9 @@ class BatchedTransport final : public SlotTransport {
   bool pending() const override;
   void arm(Side side) override;
   bool receiving_waits_for_room() const override { return !may_sleep(); }
-  std::uint64_t found_by_looking() const override { return confirmed_.get() + unbundled_; }
+  Found found_by_looking() const override {
+    return {confirmed_.get() + unbundled_, slots_ever_ * 8 / layout().slots(0)};
+  }
   void add_stats(Stats& stats) const override;
 
  private:
@@ -205,6 +207,7 @@ class BatchedTransport final : public SlotTransport {
   bool reading_given_ = false;
   unsigned skip_looks_ = 0;  // while blocked
   unsigned looks_in_vain_ = 0;
+  unsigned probes_ = 0;  // polls of sends, where memory is shared
   Counter rings_;
   Counter given_reads_;
 
@@ -227,6 +230,7 @@ class BatchedTransport final : public SlotTransport {
   std::uint64_t own_posted_ = 0;       // our own number, at the last answered()
   unsigned last_word_ = 0;             // in which a read found something
   unsigned slots_found_ = 0;           // by the last read
+  std::uint64_t slots_ever_ = 0;       // by all of them
   std::chrono::nanoseconds pause_{0};  // between two reads
   Clock::time_point next_read_;        // not before, if there is a pause
   Clock::time_point read_begun_;       // the last one

@@ -372,7 +372,9 @@ bool BatchedTransport::take_filled(std::uint64_t posted, bool quick) {
     if (filled == receivers_[context].seen(word)) continue;
     looked_at |= 1ULL << context;
     last_word_ = at;
-    slots_found_ += static_cast<unsigned>(std::popcount(filled ^ receivers_[context].seen(word)));
+    const int slots = std::popcount(filled ^ receivers_[context].seen(word));
+    slots_found_ += static_cast<unsigned>(slots);
+    slots_ever_ += static_cast<unsigned>(slots);
     check(receivers_[context].see(word, filled, arrived_));
     if ((owed_words_ >> at & 1) == 0) continue;
     if (!receivers_[context].owes(word)) owed_words_ &= ~(1ULL << at);
