@@ -24,9 +24,9 @@ using std::chrono::microseconds;
 constexpr std::size_t kTransports = kConfirmTransports.size();
 constexpr std::size_t kWordBytes = 16;  // the short side of a round trip with many
 // A stream fills what the receiver has room for some times over, in bytes and in slots, or it would
-// not have to wait for any.
+// not have to wait for any. A slot of 4 KiB holds up to 57 messages of 64 bytes with batched.
 constexpr std::uint64_t kLeastStreamBytes = std::uint64_t{8} << 20;
-constexpr std::uint64_t kLeastStream = 2048;
+constexpr std::uint64_t kLeastStream = 16384;
 constexpr std::uint64_t kLeast = 64;
 constexpr std::uint64_t kMost = std::uint64_t{1} << 22;
 constexpr std::uint64_t kMostRoundTrips = std::uint64_t{1} << 17;

@@ -159,7 +159,8 @@ void ConfirmReport::add(std::size_t bytes, std::uint64_t messages,
   if (!json_) {
     for (std::size_t i = 0; i < figures.size(); ++i)
       std::printf(
-          "         %-17s per 1000 messages: sender %.3g sleeps, %.3g switches; receiver %.3g, %.3g\n",
+          "         %-17s per 1000 messages: sender %.3g sleeps, %.3g switches; receiver %.3g, "
+          "%.3g\n",
           kConfirmTransports[i], figures[i].sender_sleeps, figures[i].sender_switches,
           figures[i].receiver_sleeps, figures[i].receiver_switches);
   }

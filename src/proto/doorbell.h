@@ -78,8 +78,8 @@ class DoorbellReceiver {
     read_fenced_ = fenced_;
   }
   bool reading() const { return reading_; }
-  // It is here: the sender's number. `quick`: it was here at once. `grew`: it told of something new,
-  // even if the number is the same.
+  // It is here: the sender's number. `quick`: it was here at once. `grew`: it told of something
+  // new, even if the number is the same.
   void read_done(std::uint32_t posted, std::uint32_t arrived, bool quick, bool grew = false) {
     reading_ = false;
     idle_reads_ = posted == posted_ && !grew ? idle_reads_ + 1 : 0;

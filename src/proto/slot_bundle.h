@@ -1,6 +1,6 @@
 // Bundles: small messages of one context that follow each other share a slot of transport batched.
-// Each stands behind a word with its size, sealed. A bundle is open while its sender adds to it; of an open
-// one the sender tells how far it is filled. Pure.
+// Each stands behind a word with its size, sealed. A bundle is open while its sender adds to it; of
+// an open one the sender tells how far it is filled. Pure.
 #pragma once
 
 #include <algorithm>

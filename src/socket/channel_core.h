@@ -126,7 +126,7 @@ class ChannelCore {
   std::size_t messages_out_ = 0;
   Transport::Found found_by_looking_;  // when it slept last
   unsigned naps_left_ = 0;
-  std::chrono::microseconds nap_{0};   // the next one
+  std::chrono::microseconds nap_{0};  // the next one
   bool orphaned_ = false;
   Fd poll_fd_;  // for fd(), once that was called
   Fd kick_;     // makes poll_fd_ readable by itself

@@ -163,8 +163,7 @@ SlotHeader BatchedTransport::next_header(Context context, SlotKind kind, std::si
 bool BatchedTransport::append(std::span<const std::byte> message, Context context) {
   const std::size_t room = bundle_room_[context != 0];
   // A receiver copies so much of a short one.
-  const std::size_t needed =
-      Bundled::kHeadBytes + std::max(message.size(), Delivery::kSmallBytes);
+  const std::size_t needed = Bundled::kHeadBytes + std::max(message.size(), Delivery::kSmallBytes);
   if (bundle_.run.count == 0 || bundle_.context != context || bundle_.bytes + needed > room)
       [[unlikely]] {
     if (!close_bundle()) {
@@ -280,7 +279,8 @@ bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, Slo
     requests[0].immediate = ring_of(layout().first_slot(context) + run.first, front.header.place);
   }
   const unsigned word = layout().first_word(context) + run.word();
-  const unsigned before = std::exchange(last_in_word_[word], layout().first_slot(context) + run.first);
+  const unsigned before =
+      std::exchange(last_in_word_[word], layout().first_slot(context) + run.first);
   requests[1] = echo_of(word);
   // Who is rung for it knows of it; it will see the flip of a later one.
   const std::size_t wanted = rings ? 1 : 2;

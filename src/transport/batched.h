@@ -150,8 +150,7 @@ class BatchedTransport final : public SlotTransport {
   void begin_bundle(Context context, const SlotOrder::Entry& entry);
   void bundle_handed_out(Context context);
   bool open_waits(Context context) const {
-    return open_.end != 0 && open_.context == context &&
-           uses_[open_.slot].taken_bytes < open_.end;
+    return open_.end != 0 && open_.context == context && uses_[open_.slot].taken_bytes < open_.end;
   }
   const std::byte* open_bytes();
   bool see_open(std::uint64_t word);
@@ -197,10 +196,10 @@ class BatchedTransport final : public SlotTransport {
   std::array<unsigned, kContextCount> look_below_{};   // free slots, under which it pays to look
   std::uint32_t sequence_ = 0;                         // units sent in all
   OpenBundle bundle_;
-  std::vector<SendRequest> rest_;                      // must go before anything else
+  std::vector<SendRequest> rest_;  // must go before anything else
   DoorbellSender bell_;
-  std::uint32_t last_ring_ = 0;    // the last unit's
-  std::uint64_t unechoed_ = 0;     // bit i: no read of ours will show the flips of that word
+  std::uint32_t last_ring_ = 0;  // the last unit's
+  std::uint64_t unechoed_ = 0;   // bit i: no read of ours will show the flips of that word
   std::array<unsigned, kMaxSlotWords> last_in_word_{};  // slots that have its latest `echo`
   std::uint64_t limit_word_ = 0;
   std::array<std::uint64_t, kMaxSlotWords> given_seen_{};
@@ -215,11 +214,11 @@ class BatchedTransport final : public SlotTransport {
   alignas(64) std::array<SlotReceiver, kContextCount> receivers_;
   std::array<Unbundling, kContextCount> unbundling_;
   OpenView open_;
-  std::vector<BundleUse> uses_;        // by slot of all contexts
-  std::uint64_t unbundled_ = 0;        // messages of bundles handed out ever
-  std::uint64_t unbundled_before_ = 0; // the same at the last read
+  std::vector<BundleUse> uses_;         // by slot of all contexts
+  std::uint64_t unbundled_ = 0;         // messages of bundles handed out ever
+  std::uint64_t unbundled_before_ = 0;  // the same at the last read
   bool pulling_ = false;
-  Posted pulled_;                      // what is or was pulled
+  Posted pulled_;  // what is or was pulled
   DoorbellReceiver doorbell_;
   std::uint32_t arrived_ = 0;          // units found ever
   std::uint32_t taken_ = 0;            // units handed out ever

@@ -114,8 +114,7 @@ void BatchedTransport::begin_bundle(Context context, const SlotOrder::Entry& ent
 
 const std::byte* BatchedTransport::open_bytes() {
   if (peer() == nullptr) return head().pulled.data();
-  return receivers_[open_.context].bytes_of(
-      {open_.slot - layout().first_slot(open_.context), 1});
+  return receivers_[open_.context].bytes_of({open_.slot - layout().first_slot(open_.context), 1});
 }
 
 // What the sender's number tells of its open bundle, once the bitmap that came with it was seen.
@@ -338,9 +337,9 @@ bool BatchedTransport::load_filled() {
   slots_found_ = 0;
   const bool found = take_filled(posted, true);
   // Of what a bundle has grown it is known at the next read how many messages that were.
-  const auto batch = static_cast<std::uint32_t>(
-      arrived_ - before + (open_waits(open_.context) ? 1 : 0) + unbundled_ -
-      std::exchange(unbundled_before_, unbundled_));
+  const auto batch =
+      static_cast<std::uint32_t>(arrived_ - before + (open_waits(open_.context) ? 1 : 0) +
+                                 unbundled_ - std::exchange(unbundled_before_, unbundled_));
   if (slots_found_ > 2 * batch) {
     pause_ = kNoPause;  // large messages: one is worth a read
   } else if (batch >= kGoodBatch) {
@@ -359,12 +358,13 @@ bool BatchedTransport::take_filled(std::uint64_t posted, bool quick) {
   const std::uint32_t before = arrived_;
   const bool grew = posted != posted_seen_;
   // Where memory is shared the number alone tells that a bundle has grown.
-  const bool has_news = peer() == nullptr || owes() ||
-                        Posted::of(posted).units != Posted::of(posted_seen_).units;
+  const bool has_news =
+      peer() == nullptr || owes() || Posted::of(posted).units != Posted::of(posted_seen_).units;
   std::uint64_t looked_at = holes_;
   // Slots are used in turn: what was sent first is found first, where the last look ended.
   unsigned at = last_word_;
-  for (unsigned left = has_news ? words_ : 0; left != 0; --left, at = at + 1 == words_ ? 0 : at + 1) {
+  for (unsigned left = has_news ? words_ : 0; left != 0;
+       --left, at = at + 1 == words_ ? 0 : at + 1) {
     const std::uint64_t filled =
         atomic(theirs[at]).load(std::memory_order_acquire);  // the slots, as above
     const Context context = layout().context_of_word(at);
@@ -408,7 +408,8 @@ void BatchedTransport::found_end() {
 }
 
 bool BatchedTransport::ended(Context context) const {
-  return has_end_ && !waiting(context) && receivers_[context].found_places() == end_places_[context];
+  return has_end_ && !waiting(context) &&
+         receivers_[context].found_places() == end_places_[context];
 }
 
 void BatchedTransport::give_back(Context context, const SlotRun& run) noexcept {

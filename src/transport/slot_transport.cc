@@ -67,8 +67,7 @@ SlotTransport::SlotTransport(const char* name, std::unique_ptr<Device> device,
 
 std::vector<std::byte> SlotTransport::setup() const {
   const RemoteRegion region = region_->remote();
-  const RemoteRegion mirror =
-      mirrors_ && staging_ != nullptr ? staging_->remote() : RemoteRegion();
+  const RemoteRegion mirror = mirrors_ && staging_ != nullptr ? staging_->remote() : RemoteRegion();
   const Setup setup{region.address,
                     region.bytes,
                     options_.slot_bytes,
