@@ -25,8 +25,8 @@
 #include "base/clock.h"
 #include "base/spin_lock.h"
 #include "proto/doorbell.h"
-#include "proto/slot_bundle.h"
 #include "proto/slot_receiver.h"
+#include "transport/batched_parts.h"
 #include "transport/slot_transport.h"
 
 namespace leat::detail {
@@ -76,30 +76,6 @@ class BatchedTransport final : public SlotTransport {
     alignas(64) std::uint64_t pulled_place;
     std::array<std::byte, kMostBundleBytes> pulled;
   };
-  // The sender's open bundle: no run, there is none.
-  struct OpenBundle {
-    Context context = 0;
-    SlotRun run;
-    std::size_t bytes = 0;
-  };
-  // Of a slot that has a bundle, at the receiver.
-  struct BundleUse {
-    std::uint32_t taken_bytes = 0;  // of what was handed out while it was open
-    std::uint16_t held = 0;         // messages that were not released
-    bool done = false;              // all handed out, and closed
-  };
-  // What is handed out of one next.
-  struct Unbundling {
-    BundleReader messages;
-    unsigned slot = 0;  // of all contexts
-    bool closed = false;
-  };
-  // How far the peer's open bundle is known.
-  struct OpenView {
-    Context context = 0;
-    unsigned slot = 0;
-    std::size_t end = 0;  // 0: there is none
-  };
 
   // --- SlotTransport
   void started(std::uint64_t peer_key) override;
@@ -140,8 +116,7 @@ class BatchedTransport final : public SlotTransport {
   void look_at_given(Context context);
   void take_given();
 
-  // --- completions, where requests are posted: those of our reads are the receiver's, all others
-  // the sender's; both poll
+  // --- where requests are posted both poll: those of pulls are the receiver's
   void collect_completions();
 
   // --- receive side

@@ -53,8 +53,7 @@ class SlotTransport : public Transport {
  protected:
   // `head_bytes`: of our region before the slots, for the transport's own use; a multiple of a
   // cache line. `header_bytes`: of each slot before its message, where memory is not shared.
-  // `mirrors`: messages stand in memory of ours that the peer may read before they are written,
-  // where memory is not shared.
+  // `mirrors`: where memory is not shared the peer may read messages before they are written.
   SlotTransport(const char* name, std::unique_ptr<Device> device,
                 std::unique_ptr<QueuePair> queue_pair, const SlotOptions& options,
                 std::size_t head_bytes, std::size_t header_bytes, bool mirrors);
@@ -109,8 +108,7 @@ class SlotTransport : public Transport {
   void count_message() {
     if (++messages_sent_ % kMessagesPerErrorPoll == 0) poll_send_errors();
   }
-  // Whether the next message of that context may not go as it is: one is under way in pieces or
-  // reserved, or sending has failed. send_by says why.
+  // One is under way in pieces or reserved, or sending has failed: send_by says which.
   bool occupied(Context context) const {
     return large_total_[context] != 0 || reservation_.memory.data() != nullptr ||
            !send_error_.empty();
@@ -138,8 +136,7 @@ class SlotTransport : public Transport {
   std::uint64_t peer_head() const { return peer_region_.address; }
   std::uint64_t peer_slots() const { return peer_region_.address + head_bytes_; }
   std::uint32_t peer_key() const { return peer_region_.key; }
-  // Where the peer keeps what it will write into our slots, which we may read; of 0 bytes if it has
-  // no such memory. And whether we do.
+  // What the peer will write into our slots, for us to read; 0 bytes: nowhere. Whether we have it.
   const RemoteRegion& peer_mirror() const { return peer_mirror_; }
   bool has_mirror() const { return mirrors_ && staging_ != nullptr && !direct_; }
   std::uint64_t own_key() const { return own_key_; }

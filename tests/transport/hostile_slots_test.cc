@@ -51,9 +51,20 @@ class Hostile {
         source_(side.allocate(4096, kLocalOnly)) {}
 
   std::string setup() const {
-    const SetupBlob blob{own_.remote().address, own_.remote().bytes, kSlotBytes, kSlots, 1 << 20, 7,
-                         own_.remote().key, sizeof(SlotFront), shares_, 0,
-                         mirror_.remote().address, mirror_.remote().bytes, mirror_.remote().key, 0};
+    const SetupBlob blob{own_.remote().address,
+                         own_.remote().bytes,
+                         kSlotBytes,
+                         kSlots,
+                         1 << 20,
+                         7,
+                         own_.remote().key,
+                         sizeof(SlotFront),
+                         shares_,
+                         0,
+                         mirror_.remote().address,
+                         mirror_.remote().bytes,
+                         mirror_.remote().key,
+                         0};
     return {reinterpret_cast<const char*>(&blob), sizeof blob};
   }
   // A word of our own head.
@@ -281,7 +292,9 @@ TEST_P(HostileToBatched, OpenBundleBeyondItsSlot) {
 
 TEST_P(HostileToBatched, OpenBundleInNoSlot) {
   expect_protocol_error(
-      [](Hostile& hostile) { hostile.set(kPosted, Posted{0, kMaxAllSlots, 64}.word()); },
+      [](Hostile& hostile) {
+        hostile.set(kPosted, Posted{0, kMaxAllSlots, 64}.word());
+      },
       receive_nothing);
 }
 
