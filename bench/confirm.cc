@@ -24,9 +24,9 @@ using std::chrono::microseconds;
 constexpr std::size_t kTransports = kConfirmTransports.size();
 constexpr std::size_t kWordBytes = 16;  // the short side of a round trip with many
 // A stream fills what the receiver has room for some times over, in bytes and in slots, or it would
-// not have to wait for any.
+// not have to wait for any. A slot of 4 KiB holds up to 57 messages of 64 bytes with batched.
 constexpr std::uint64_t kLeastStreamBytes = std::uint64_t{8} << 20;
-constexpr std::uint64_t kLeastStream = 2048;
+constexpr std::uint64_t kLeastStream = 16384;
 constexpr std::uint64_t kLeast = 64;
 constexpr std::uint64_t kMost = std::uint64_t{1} << 22;
 constexpr std::uint64_t kMostRoundTrips = std::uint64_t{1} << 17;
@@ -200,9 +200,16 @@ class PatternRun {
     figures.completions = static_cast<double>(all.completions) / messages;
     figures.receives = static_cast<double>(all.receives) / messages;
 
-    std::tie(figures.stream_sender_cpu_us, figures.stream_receiver_cpu_us) = cpu_us(stream);
-    std::tie(figures.sender_cpu_us, figures.receiver_cpu_us) = cpu_us(
-        crowded_ ? stream : flow(sleeping_lane(transport), bytes, with_warmup(counts.sleeping)));
+    const Flow sleeping =
+        crowded_ ? stream : flow(sleeping_lane(transport), bytes, with_warmup(counts.sleeping));
+    const auto cpu_seconds = [](const Usage& usage) { return usage.cpu_seconds * 1e6; };
+    std::tie(figures.stream_sender_cpu_us, figures.stream_receiver_cpu_us) =
+        per_message(stream, cpu_seconds);
+    std::tie(figures.sender_cpu_us, figures.receiver_cpu_us) = per_message(sleeping, cpu_seconds);
+    std::tie(figures.sender_sleeps, figures.receiver_sleeps) = per_message(
+        sleeping, [](const Usage& usage) { return 1e3 * static_cast<double>(usage.sleeps); });
+    std::tie(figures.sender_switches, figures.receiver_switches) = per_message(
+        sleeping, [](const Usage& usage) { return 1e3 * static_cast<double>(usage.switches); });
 
     std::vector<double> times_us = round_trips(transport, bytes, counts.round_trips);
     if (pattern_ == Pattern::kOneToOne)
@@ -216,10 +223,12 @@ class PatternRun {
   }
 
   // Per message, of the sending and of the receiving side.
-  std::pair<double, double> cpu_us(const Flow& flow) const {
+  template <typename Amount>
+  std::pair<double, double> per_message(const Flow& flow, Amount&& amount) const {
     const auto messages = static_cast<double>(flow.messages);
-    const double master = flow.master.cpu_seconds * 1e6 / messages;
-    const double workers = flow.worker_cpu_seconds() * 1e6 / messages;
+    const double master = amount(flow.master) / messages;
+    double workers = 0;
+    for (const Usage& worker : flow.workers) workers += amount(worker) / messages;
     return pattern_ == Pattern::kGather ? std::pair(workers, master) : std::pair(master, workers);
   }
 

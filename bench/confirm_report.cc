@@ -24,6 +24,10 @@ constexpr struct {
     {"t_p999_us", &Figures::p999_us},
     {"sender_cpu_us", &Figures::sender_cpu_us},
     {"receiver_cpu_us", &Figures::receiver_cpu_us},
+    {"sender_sleeps", &Figures::sender_sleeps},
+    {"receiver_sleeps", &Figures::receiver_sleeps},
+    {"sender_switches", &Figures::sender_switches},
+    {"receiver_switches", &Figures::receiver_switches},
     {"stream_sender_cpu_us", &Figures::stream_sender_cpu_us},
     {"stream_receiver_cpu_us", &Figures::stream_receiver_cpu_us},
     {"requests", &Figures::requests},
@@ -150,6 +154,15 @@ void ConfirmReport::add(std::size_t bytes, std::uint64_t messages,
     if (json_) continue;
     print_row(size_name(bytes), kConfirmTransports[i], std::to_string(messages),
               gbytes_per_second(figures[i], bytes), figures[i], sender_per_gb, receiver_per_gb);
+  }
+
+  if (!json_) {
+    for (std::size_t i = 0; i < figures.size(); ++i)
+      std::printf(
+          "         %-17s per 1000 messages: sender %.3g sleeps, %.3g switches; receiver %.3g, "
+          "%.3g\n",
+          kConfirmTransports[i], figures[i].sender_sleeps, figures[i].sender_switches,
+          figures[i].receiver_sleeps, figures[i].receiver_switches);
   }
 
   Figures ratio;

@@ -30,6 +30,11 @@ struct Figures {
   // same of the stream that gave the throughput; and what both sides posted and polled in that.
   double sender_cpu_us = 0;
   double receiver_cpu_us = 0;
+  // In the stream for processor time, of a thousand messages.
+  double sender_sleeps = 0;
+  double receiver_sleeps = 0;
+  double sender_switches = 0;
+  double receiver_switches = 0;
   double stream_sender_cpu_us = 0;
   double stream_receiver_cpu_us = 0;
   double requests = 0;

@@ -71,6 +71,8 @@ Usage Meter::stop() const {
   usage.requests -= before_.requests;
   usage.receives -= before_.receives;
   usage.completions -= before_.completions;
+  usage.sleeps -= before_.sleeps;
+  usage.switches -= before_.switches;
   return usage;
 }
 
@@ -81,10 +83,12 @@ Usage Meter::counters() const {
     usage.requests += stats.send_requests;
     usage.receives += stats.receive_requests;
     usage.completions += stats.completions;
+    usage.sleeps += stats.sleeps;
   }
   rusage resources{};
   getrusage(RUSAGE_SELF, &resources);
   usage.cpu_seconds = seconds(resources.ru_utime) + seconds(resources.ru_stime);
+  usage.switches = static_cast<std::uint64_t>(resources.ru_nvcsw + resources.ru_nivcsw);
   return usage;
 }
 

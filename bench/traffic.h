@@ -47,6 +47,8 @@ struct Usage {
   std::uint64_t requests = 0;  // posted sends, writes and reads
   std::uint64_t receives = 0;  // posted receives
   std::uint64_t completions = 0;
+  std::uint64_t sleeps = 0;    // in calls of the channels, naps too
+  std::uint64_t switches = 0;  // to another thread of the system, for whatever reason
 
   double seconds() const { return static_cast<double>(end_ns - start_ns) * 1e-9; }
 };

@@ -35,11 +35,14 @@ class DoorbellReceiver {
   static constexpr unsigned kOpenReadBackOff = 16;
   static constexpr unsigned kMostPollsBeforeOpenRead =
       kPollsBeforeOpenRead * kOpenReadBackOff * kOpenReadBackOff;
-  // Polls between two reads that only serve to give slots back.
-  static constexpr unsigned kPollsPerOwedRead = 256;
+  // Polls between two reads that only serve to give slots back: where a read is a look at memory,
+  // and where it is not. There the read that follows the next allowance mostly comes first.
+  static constexpr unsigned kPollsPerOwedLook = 256;
+  static constexpr unsigned kPollsPerOwedRead = 8192;
 
-  // `renews`: allowing costs next to nothing, so that it is done again before the rings are used.
-  explicit DoorbellReceiver(bool renews = false) : renews_(renews) {}
+  // `near`: reading is a look at memory, and allowing costs next to nothing, so that it is done
+  // again before the rings are used.
+  explicit DoorbellReceiver(bool near = false) : near_(near) {}
 
   // Nothing is left of what was found. `arrived`: messages found ever. `owes`: slots wait for a
   // read before they can be given back.
@@ -52,7 +55,7 @@ class DoorbellReceiver {
     ++polls_;
     if (expects(arrived)) return Step::kRead;
     // More in time, while there is time.
-    if (renews_ && talking_ && polls_ == kPollsOfAWait && limit_ - rung_ <= kAllowance / 2)
+    if (near_ && talking_ && polls_ == kPollsOfAWait && limit_ - rung_ <= kAllowance / 2)
       return Step::kAllow;
     if (!checked_) {
       if (fenced_) return Step::kRead;
@@ -60,11 +63,12 @@ class DoorbellReceiver {
       open_polls_ = std::min(open_polls_ * kOpenReadBackOff, kMostPollsBeforeOpenRead);
       return Step::kRead;
     }
-    return owes && polls_ % kPollsPerOwedRead == 0 ? Step::kRead : Step::kNothing;
+    return owes && polls_ % owed_polls() == 0 ? Step::kRead : Step::kNothing;
   }
-  // Whether nothing can come without an event, and nothing of us is missing at the sender.
+  // Whether nothing can come without an event, and nothing of us is missing at the sender. Where
+  // reads are no looks slots may be: a sender that needs them rings.
   bool may_sleep(std::uint32_t arrived, bool owes) const {
-    return allowed() && checked_ && !expects(arrived) && !owes;
+    return allowed() && checked_ && !reading_ && !expects(arrived) && !(near_ && owes);
   }
 
   // A read was posted; one at a time.
@@ -74,10 +78,11 @@ class DoorbellReceiver {
     read_fenced_ = fenced_;
   }
   bool reading() const { return reading_; }
-  // It is here: the sender's number. `quick`: it was here at once.
-  void read_done(std::uint32_t posted, std::uint32_t arrived, bool quick) {
+  // It is here: the sender's number. `quick`: it was here at once. `grew`: it told of something
+  // new, even if the number is the same.
+  void read_done(std::uint32_t posted, std::uint32_t arrived, bool quick, bool grew = false) {
     reading_ = false;
-    idle_reads_ = posted == posted_ ? idle_reads_ + 1 : 0;
+    idle_reads_ = posted == posted_ && !grew ? idle_reads_ + 1 : 0;
     posted_ = posted;
     quick_ = quick;
     // It was posted after the allowance, as there is one read at a time.
@@ -99,8 +104,11 @@ class DoorbellReceiver {
   // then.
   void fenced() { fenced_ = true; }
   bool checked() const { return checked_; }
-  // Its caller looks rarely from now on: what is owed is read at the next look.
-  void hurry() { polls_ = kPollsPerOwedRead - 1; }
+  // The sender's number as it was last told.
+  std::uint32_t posted() const { return posted_; }
+  // What is owed is read at the next look: its caller looks rarely from now on, or its sender needs
+  // the slots.
+  void hurry() { polls_ = owed_polls() - 1; }
   bool allowed() const { return limit_ != rung_; }
   std::uint32_t limit() const { return limit_; }
   // The sender rang. `found`: the message that it rang for was found by that, so nothing is missing
@@ -127,7 +135,9 @@ class DoorbellReceiver {
     return static_cast<std::int32_t>(posted_ - arrived) > 0;
   }
 
-  bool renews_;
+  unsigned owed_polls() const { return near_ ? kPollsPerOwedLook : kPollsPerOwedRead; }
+
+  bool near_;
   std::uint32_t limit_ = 0;
   std::uint32_t rung_ = 0;
   std::uint32_t posted_ = 0;  // the sender's number as last read

@@ -12,6 +12,7 @@ enum class SlotKind : std::uint8_t {  // two bits
   kMessage,
   kLargeStart,  // its 8 bytes are the size of a message that follows in pieces
   kEnd,         // its bytes tell for each context how many there were; nothing more comes
+  kBundle,      // its bytes are several small messages: slot_bundle.h
 };
 
 // Bytes of a message, and its kind in the upper two bits.
@@ -41,7 +42,7 @@ using SlotHeaderWords = std::array<std::uint64_t, 2>;
 struct alignas(32) SlotFront {
   std::uint64_t echo = 0;  // the sender's bitmap word, once it knows that this slot is filled
   SlotHeader header;
-  std::uint64_t unused = 0;
+  std::uint64_t place = 0;  // sealed; of a bundle, before its first message is told of
 };
 static_assert(sizeof(SlotFront) == 32);
 

@@ -33,8 +33,8 @@ bool SlotReceiver::run_at(unsigned slot, std::size_t bytes, SlotRun& run) const 
 }
 
 bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
-  return header.check == check_of(header, key_) && header.kind() <= SlotKind::kEnd &&
-         run_at(slot, header.bytes(), run);
+  return header.check == check_of(header, key_) && run_at(slot, header.bytes(), run) &&
+         (header.kind() != SlotKind::kBundle || run.count == 1);
 }
 
 bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {

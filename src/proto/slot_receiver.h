@@ -66,6 +66,8 @@ class SlotReceiver {
   // The next place that was not found: how many there were if nothing is missing.
   std::uint32_t found_places() const { return order_.edge(); }
   bool has_hole() const { return order_.has_hole(); }
+  // Whether that slot is known to carry a message that was not given back.
+  bool carries(unsigned slot) const { return confirm_.carries(slot); }
   // A message of kind kEnd, once found; and its sequence number.
   const std::optional<SlotOrder::Entry>& end() const { return end_; }
   std::uint32_t end_sequence() const { return end_sequence_; }

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 
@@ -304,14 +305,19 @@ void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds&
   sleep_on(std::span(fds).first(watches_lifeline_ ? 3 : 2), comes_silently, deadline, nap);
 }
 
-std::uint64_t ChannelCore::found_since_last_sleep() {
-  const std::uint64_t found = transport_.found_by_looking();
-  return found - std::exchange(found_by_looking_, found);
+Transport::Found ChannelCore::found_since_last_sleep() {
+  const Transport::Found found = transport_.found_by_looking();
+  const Transport::Found before = std::exchange(found_by_looking_, found);
+  return {found.messages - before.messages, found.eighths - before.eighths};
 }
 
-// `found`: messages since the last sleep.
-bool ChannelCore::takes_nap(std::uint64_t found) {
-  if (found >= kMessagesPerNap) naps_left_ = kNapsWithoutMany;
+// `found`: since the last sleep.
+bool ChannelCore::takes_nap(const Transport::Found& found) {
+  const bool many = found.messages >= kMessagesPerNap;
+  nap_ = many && naps_left_ != 0
+             ? std::clamp(found.eighths == 0 ? nap_ * 2 : nap_ / 2, kBriefNap, kLongestBriefNap)
+             : kBriefNap;
+  if (many) naps_left_ = kNapsWithoutMany;
   if (naps_left_ == 0) return false;
   --naps_left_;
   return true;
@@ -321,7 +327,7 @@ bool ChannelCore::takes_nap(std::uint64_t found) {
 void ChannelCore::nap_briefly() {
   receive_sleeps_.add(1);
   pollfd fds[] = {{closing_.get(), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
-  std::chrono::microseconds nap = kBriefNap;
+  std::chrono::microseconds nap = nap_;
   sleep_on(std::span(fds).first(watches_lifeline_ ? 2 : 1), true, kNoDeadline, nap);
 }
 

@@ -114,8 +114,8 @@ class ChannelCore {
   template <typename Try>
   bool unless_closed(const char* what, Try&& try_once);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
-  std::uint64_t found_since_last_sleep();
-  bool takes_nap(std::uint64_t found);
+  Transport::Found found_since_last_sleep();
+  bool takes_nap(const Transport::Found& found);
   void nap_briefly();
   std::string where() const;
 
@@ -135,8 +135,9 @@ class ChannelCore {
 
   // receive side
   std::size_t messages_out_ = 0;
-  std::uint64_t found_by_looking_ = 0;  // when it slept last
+  Transport::Found found_by_looking_;  // when it slept last
   unsigned naps_left_ = 0;
+  std::chrono::microseconds nap_{0};  // the next one
   bool orphaned_ = false;
   Fd poll_fd_;  // for fd(), once that was called
   Fd kick_;     // makes poll_fd_ readable by itself

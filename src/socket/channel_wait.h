@@ -26,10 +26,12 @@ inline constexpr auto kLongestNap = std::chrono::milliseconds(1);
 
 // A receiver that found so many messages since it slept last takes so many naps, instead of having
 // an event made for the next message: it then finds many at a time, as does the sender room. While
-// naps find as many there are more of them.
+// naps find as many there are more of them, and longer ones while what is found takes little of the
+// room that there is for it.
 inline constexpr std::uint64_t kMessagesPerNap = 64;
 inline constexpr unsigned kNapsWithoutMany = 3;
 inline constexpr auto kBriefNap = kFirstNap;
+inline constexpr auto kLongestBriefNap = std::chrono::microseconds(80);
 
 // Tries without a look at the clock, which costs as much as a message; not where waits are to sleep
 // at once.

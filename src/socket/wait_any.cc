@@ -1,5 +1,6 @@
 #include "leat/wait.h"
 
+#include <algorithm>
 #include <string>
 
 #include "socket/any_wait.h"
@@ -54,8 +55,12 @@ bool AnyWaiter::room_soon() const {
 
 // What counts is what all have found; the first one remembers.
 bool AnyWaiter::takes_nap() const {
-  std::uint64_t found = 0;
-  for (Channel* channel : channels_) found += ChannelCore::of(*channel).found_since_last_sleep();
+  Transport::Found found;
+  for (Channel* channel : channels_) {
+    const Transport::Found one = ChannelCore::of(*channel).found_since_last_sleep();
+    found.messages += one.messages;
+    found.eighths = std::max(found.eighths, one.eighths);
+  }
   return !channels_.empty() && ChannelCore::of(*channels_.front()).takes_nap(found);
 }
 
@@ -74,7 +79,7 @@ void AnyWaiter::nap_briefly() {
     poll_also(channel);
   }
   if (how_.other_fd >= 0) polled_.push_back({how_.other_fd, POLLIN, 0});
-  std::chrono::microseconds nap = kBriefNap;
+  std::chrono::microseconds nap = ChannelCore::of(*channels_.front()).nap_;
   sleep_on(polled_, true, kNoDeadline, nap);
 }
 

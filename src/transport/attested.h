@@ -66,7 +66,7 @@ class AttestedTransport final : public Transport {
   bool room_comes_silently() const override { return inner_->room_comes_silently(); }
   bool receiving_waits_for_room() const override { return inner_->receiving_waits_for_room(); }
   bool resuming() const override { return inner_->resuming(); }
-  std::uint64_t found_by_looking() const override { return inner_->found_by_looking(); }
+  Found found_by_looking() const override { return inner_->found_by_looking(); }
   std::size_t max_in_place_bytes(Context context) const override;
   std::size_t max_message_bytes() const override;
   std::string describe() const override;

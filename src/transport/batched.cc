@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 #include "base/asymmetric_barrier.h"
 #include "base/prefetch.h"
@@ -17,6 +19,12 @@ namespace {
 // No count of messages; stands where a read will put one, until it does. What the peer counts is
 // compared modulo 2^32, and a peer that really says this only stays unread.
 constexpr std::uint64_t kUnread = ~std::uint64_t{0};
+// Of what is read out of the peer's open bundle.
+constexpr std::uint64_t kPullId = 2;
+// The sender's next messages in a bundle are stored so far behind the line that is fetched.
+constexpr std::size_t kBundleAhead = 512;
+// A blocked sender that spins polls all the time.
+constexpr unsigned kPollsPerProbe = 16;
 // For rings and the end.
 constexpr std::size_t kReceives = 2 * DoorbellReceiver::kAllowance;
 // Most words that are left unread between two looks of a blocked sender.
@@ -32,7 +40,7 @@ BatchedTransport::BatchedTransport(std::unique_ptr<Device> device,
                                    std::unique_ptr<QueuePair> queue_pair,
                                    const SlotOptions& options)
     : SlotTransport("batched", std::move(device), std::move(queue_pair), options, sizeof(Head),
-                    sizeof(SlotFront)) {
+                    sizeof(SlotFront), true) {
   post_receives(this->queue_pair(), std::array<ReceiveRequest, kReceives>{});
 }
 
@@ -46,15 +54,31 @@ void BatchedTransport::started(std::uint64_t peer_key) {
                                        shares_memory() ? head().headers.data() : nullptr);
     look_below_[context] = layout().slots(context) * options().confirm_threshold / 100;
   }
+  uses_.resize(layout().all_slots());
+  for (const Context context : {0U, 1U}) {
+    const std::size_t run_bytes = layout().run_bytes(context, 1);
+    bundle_room_[context] = Bundled::room(run_bytes);
+    if (bundle_room_[context] >= kLeastBundleBytes && (peer() != nullptr || has_mirror()))
+      longest_bundled_[context] = bundle_room_[context] / kBundleShare - Bundled::kHeadBytes;
+  }
 }
 
 // --- send side
 
 bool BatchedTransport::try_send(std::span<const std::byte> message, Context context) {
+  // A receiver that waits is told of each at once.
+  if (message.size() <= longest_bundled_[context != 0] && !bell_.may_ring() && !occupied(context))
+      [[likely]]
+    return append(message, context);
   return send_by(*this, message, context);
 }
 
 std::optional<SlotRun> BatchedTransport::find_run(Context context, unsigned count) {
+  if (!close_bundle()) return std::nullopt;
+  return find_free(context, count);
+}
+
+std::optional<SlotRun> BatchedTransport::find_free(Context context, unsigned count) {
   ConfirmSender& sender = senders_[context];
   auto run = sender.find(count);
   if (run && sender.free() >= look_below_[context]) [[likely]]
@@ -65,9 +89,11 @@ std::optional<SlotRun> BatchedTransport::find_run(Context context, unsigned coun
   }
   look_at_given(context);
   if (!run) run = sender.find(count);
+  if (peer() == nullptr && unechoed_ != 0) post_echoes();
   if (run) {
     looks_in_vain_ = 0;
   } else {
+    if (peer() == nullptr && !reading_given_) ask_for_room();
     // The receiver's bitmap is a cache line that it writes: the more it is read the slower it gets.
     skip_looks_ = std::min(1U << std::min(looks_in_vain_++, 5U), kMostSkippedLooks);
   }
@@ -133,7 +159,72 @@ SlotHeader BatchedTransport::next_header(Context context, SlotKind kind, std::si
   return header;
 }
 
+// Into the open bundle, which is told of by its length alone.
+bool BatchedTransport::append(std::span<const std::byte> message, Context context) {
+  const std::size_t room = bundle_room_[context != 0];
+  // A receiver copies so much of a short one.
+  const std::size_t needed = Bundled::kHeadBytes + std::max(message.size(), Delivery::kSmallBytes);
+  if (bundle_.run.count == 0 || bundle_.context != context || bundle_.bytes + needed > room)
+      [[unlikely]] {
+    if (!close_bundle()) {
+      poll_send_errors();
+      return false;
+    }
+    const auto run = find_free(context, 1);
+    if (!run) return no_room();
+    bundle_ = {context, *run, 0};
+    if (peer() == nullptr) {
+      const std::uint64_t place = sealed(places_[context]);
+      std::memcpy(outgoing(context, *run) + offsetof(SlotFront, place), &place, sizeof place);
+    }
+  }
+  std::byte* at = outgoing(context, bundle_.run) + layout().header_bytes() + bundle_.bytes;
+  if (peer() != nullptr) prefetch_for_writing(at + kBundleAhead);
+  const std::uint64_t size = sealed(static_cast<std::uint32_t>(message.size()));
+  std::memcpy(at, &size, sizeof size);
+  if (!message.empty()) std::memcpy(at + sizeof size, message.data(), message.size());
+  bundle_.bytes += Bundled::taken(message.size());
+  publish_posted();
+  // As in post_unit(): the number, then a look whether somebody waits.
+  if (peer() != nullptr) {
+    light_barrier(asymmetric_barriers());
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  look_at_limit();
+  if (bell_.may_ring()) [[unlikely]]
+    close_bundle();  // rings; where it finds no room now the next message does, or the flush
+  count_message();
+  return true;
+}
+
+// True: none is open.
+bool BatchedTransport::close_bundle() {
+  if (bundle_.run.count == 0) return true;
+  const OpenBundle bundle = std::exchange(bundle_, {});
+  // Who finds that it is open may read it: so this comes before its write.
+  if (peer() == nullptr) publish_posted();
+  if (post_unit(bundle.context, bundle.run, SlotKind::kBundle, bundle.bytes)) return true;
+  bundle_ = bundle;
+  publish_posted();
+  return false;
+}
+
+void BatchedTransport::publish_posted() {
+  const bool open = bundle_.run.count != 0;
+  const Posted posted{sequence_,
+                      open ? layout().first_slot(bundle_.context) + bundle_.run.first : 0,
+                      bundle_.bytes};
+  // Release: the bytes of the bundle, the bitmap.
+  atomic(head().posted).store(posted.word(), std::memory_order_release);
+}
+
 bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
+  return close_bundle() && post_unit(context, run, kind, bytes);
+}
+
+bool BatchedTransport::post_unit(Context context, const SlotRun& run, SlotKind kind,
+                                 std::size_t bytes) {
   if (!rest_.empty() && !post_rest()) [[unlikely]]
     return false;
   if (peer() == nullptr) return post_by_requests(context, run, kind, bytes);
@@ -147,7 +238,7 @@ bool BatchedTransport::post(Context context, const SlotRun& run, SlotKind kind, 
   // what the receiver looks at.
   atomic(head().filled[layout().first_word(context) + run.word()])
       .store(sender.published(run.word()), std::memory_order_release);
-  atomic(head().posted).store(sequence_, std::memory_order_release);
+  publish_posted();
   // The receiver that allows rings has us all pass a full barrier before it believes that number.
   light_barrier(asymmetric_barriers());
   look_at_limit();
@@ -176,9 +267,10 @@ bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, Slo
                                         std::size_t bytes) {
   look_at_limit();
   const SlotFront front{senders_[context].flipped(run), next_header(context, kind, bytes)};
-  std::memcpy(outgoing(context, run), &front, sizeof front);
+  // What follows may be read by the peer already.
+  std::memcpy(outgoing(context, run), &front, offsetof(SlotFront, place));
 
-  // As in post().
+  // As in post_unit().
   const bool rings = bell_.may_ring() && kind == SlotKind::kMessage;
   std::array<SendRequest, 2> requests;
   requests[0] = write_of(context, run, sizeof front + bytes);
@@ -186,23 +278,31 @@ bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, Slo
     requests[0].opcode = Opcode::kWriteWithImmediate;
     requests[0].immediate = ring_of(layout().first_slot(context) + run.first, front.header.place);
   }
-  requests[1].opcode = Opcode::kRead;
-  requests[1].signaled = false;
-  requests[1].local = &head().filled[layout().first_word(context) + run.word()];
-  requests[1].bytes = sizeof(std::uint64_t);
-  requests[1].local_key = local_key();
-  requests[1].remote_address = requests[0].remote_address + offsetof(SlotFront, echo);
-  requests[1].remote_key = peer_key();
-  const std::size_t accepted = post_sends(requests);
-  if (accepted == 0) return false;
+  const unsigned word = layout().first_word(context) + run.word();
+  const unsigned before =
+      std::exchange(last_in_word_[word], layout().first_slot(context) + run.first);
+  requests[1] = echo_of(word);
+  // Who is rung for it knows of it; it will see the flip of a later one.
+  const std::size_t wanted = rings ? 1 : 2;
+  const std::size_t accepted = post_sends(std::span(requests).first(wanted));
+  if (accepted == 0) {
+    last_in_word_[word] = before;
+    return false;
+  }
 
   senders_[context].take(run);
+  last_ring_ = ring_of(last_in_word_[word], front.header.place);
   ++places_[context];
   ++sequence_;
-  if (accepted == 1) rest_.push_back(requests[1]);
+  if (accepted < wanted) rest_.push_back(requests[1]);
+  if (rings) {
+    unechoed_ |= 1ULL << word;
+  } else {
+    unechoed_ &= ~(1ULL << word);
+  }
   // The number, then a look whether to ring; the receiver asks to be rung, then looks at the
   // number. With a full barrier in between on both sides one of us sees the other.
-  atomic(head().posted).store(sequence_, std::memory_order_relaxed);
+  publish_posted();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (rings) {
     bell_.ring();
@@ -215,22 +315,87 @@ bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, Slo
       ring(request);
     }
   }
+  // From here on it reads, and gives back what it was rung for.
+  if (unechoed_ != 0 && !bell_.may_ring()) post_echoes();
   if (!rest_.empty()) [[unlikely]]
     post_rest();
   return true;
 }
 
-// Stores into memory of a peer that is gone say nothing: so ask by a request that moves nothing.
+// Reads the latest value of one of our bitmap's words back from where its unit was written.
+SendRequest BatchedTransport::echo_of(unsigned word) {
+  const unsigned slot = last_in_word_[word];
+  const Context context = layout().context_of(slot);
+  SendRequest request;
+  request.opcode = Opcode::kRead;
+  request.signaled = false;
+  request.local = &head().filled[word];
+  request.bytes = sizeof(std::uint64_t);
+  request.local_key = local_key();
+  request.remote_address = peer_slots() +
+                           layout().offset(context, slot - layout().first_slot(context)) +
+                           offsetof(SlotFront, echo);
+  request.remote_key = peer_key();
+  return request;
+}
+
+void BatchedTransport::post_echoes() {
+  for (; unechoed_ != 0; unechoed_ &= unechoed_ - 1)
+    rest_.push_back(echo_of(static_cast<unsigned>(std::countr_zero(unechoed_))));
+  post_rest();
+}
+
+// A receiver that sleeps may have slots which it gives back only after another read: it is rung for
+// what it knows already.
+void BatchedTransport::ask_for_room() {
+  look_at_limit();
+  if (!bell_.may_ring()) return;
+  SendRequest request;
+  request.immediate = last_ring_;
+  ring(request);
+}
+
+std::size_t BatchedTransport::post_sends(std::span<const SendRequest> requests) {
+  if (peer() != nullptr) return SlotTransport::post_sends(requests);
+  const std::lock_guard lock(send_lock_);
+  return SlotTransport::post_sends(requests);
+}
+
 std::size_t BatchedTransport::poll_sends(std::span<Completion> completions) {
-  if (peer() != nullptr) {
-    SendRequest request;
-    request.signaled = false;
-    request.inlined = true;
-    request.remote_address = peer_head();
-    request.remote_key = peer_key();
-    post_sends({&request, 1});
+  if (peer() == nullptr) {
+    const std::lock_guard lock(send_lock_);
+    collect_completions();
+    const std::size_t count = std::min(completions.size(), sender_completions_.size());
+    std::copy_n(sender_completions_.begin(), count, completions.begin());
+    sender_completions_.erase(sender_completions_.begin(),
+                              sender_completions_.begin() + static_cast<std::ptrdiff_t>(count));
+    return count;
   }
+  // Stores into memory of a peer that is gone say nothing: so ask by a request that moves nothing.
+  if (probes_++ % kPollsPerProbe != 0) return SlotTransport::poll_sends(completions);
+  SendRequest request;
+  request.signaled = false;
+  request.inlined = true;
+  request.remote_address = peer_head();
+  request.remote_key = peer_key();
+  post_sends({&request, 1});
   return SlotTransport::poll_sends(completions);
+}
+
+// Under send_lock_.
+void BatchedTransport::collect_completions() {
+  std::array<Completion, 16> completions;
+  while (sender_completions_.size() < completions.size()) {
+    const std::size_t count = SlotTransport::poll_sends(completions);
+    if (count == 0) break;
+    for (const Completion& completion : std::span(completions).first(count)) {
+      if (completion.id == kPullId) {
+        pull_done_ = true;
+      } else {
+        sender_completions_.push_back(completion);
+      }
+    }
+  }
 }
 
 // Rings for a message that went without, with its place as immediate data.
@@ -295,7 +460,7 @@ bool BatchedTransport::post_end() {
 // A receiver that comes to look only after we are gone cannot read our bitmap any more. So it gets
 // one number, behind all the messages: up to that one all are in its memory.
 bool BatchedTransport::prepare_flush() {
-  if (!post_rest()) return false;
+  if (!close_bundle() || !post_rest()) return false;
   std::uint64_t word = sealed(sequence_);
   const SendRequest request = write_of_word(word, peer_head() + offsetof(Head, landed), peer_key());
   return post_sends({&request, 1}) != 0;

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "transport/batched.h"
@@ -16,6 +18,7 @@ namespace leat::detail {
 namespace {
 
 constexpr std::uint64_t kUnread = ~std::uint64_t{0};  // as in batched.cc
+constexpr std::uint64_t kPullId = 2;                  // the same
 // A read that finds fewer messages came too early: a longer pause before the next one. With less
 // than one message in so much time waiting longer does not help.
 constexpr std::uint32_t kGoodBatch = 32;
@@ -23,6 +26,9 @@ constexpr std::chrono::nanoseconds kNoPause{0};
 constexpr std::chrono::nanoseconds kFirstPause{32};
 constexpr std::chrono::nanoseconds kLongestPause{4096};
 constexpr std::chrono::nanoseconds kPausePerMessage{512};
+// Where reads are requests: so many times what a read takes, and no more than that.
+constexpr int kMostReadsPause = 4;
+constexpr std::chrono::nanoseconds kLongestReadPause{200'000};
 
 std::atomic_ref<std::uint64_t> atomic(std::uint64_t& word) { return std::atomic_ref(word); }
 
@@ -32,7 +38,164 @@ ReceiveResult BatchedTransport::try_receive(Context context, Delivery& delivery)
   return receive_by(*this, context, delivery);
 }
 
-void BatchedTransport::release(Delivery& delivery) noexcept { release_by(*this, delivery); }
+// A ticket without a count of slots is of a message in a bundle.
+void BatchedTransport::release(Delivery& delivery) noexcept {
+  if (static_cast<std::uint32_t>(delivery.ticket) != 0) return release_by(*this, delivery);
+  const auto slot = static_cast<unsigned>(delivery.ticket >> 32);
+  BundleUse& use = uses_[slot];
+  if (--use.held != 0 || !use.done) return;
+  use.done = false;
+  give_back(delivery.context, {slot - layout().first_slot(delivery.context), 1});
+}
+
+// --- bundles
+
+// The next message of what is told of a bundle. False: there is none, or first comes another unit.
+bool BatchedTransport::hand_out_bundled(Context context, Delivery& delivery) {
+  Unbundling& from = unbundling_[context];
+  if (from.messages.empty()) {
+    if (!open_waits(context) || receivers_[context].waiting()) return false;
+    from = {{open_bytes(), uses_[open_.slot].taken_bytes, open_.end}, open_.slot, false};
+  }
+  std::span<const std::byte> message;
+  if (!from.messages.next(message)) nonsense("messages that are longer than their bundle");
+  ++unbundled_;
+  delivery.context = context;
+  delivery.bytes = message.size();
+  delivery.must_release = false;
+  delivery.data = nullptr;
+  if (message.size() <= Delivery::kSmallBytes) {
+    // Senders leave room for that behind a short one.
+    if (from.messages.at() + Delivery::kSmallBytes <= bundle_room_[context != 0]) [[likely]] {
+      std::memcpy(delivery.small.data(), message.data(), Delivery::kSmallBytes);
+    } else {
+      std::copy(message.begin(), message.end(), delivery.small.begin());
+    }
+  } else if (peer() != nullptr || from.closed) [[likely]] {
+    delivery.data = message.data();
+    delivery.must_release = true;
+    delivery.ticket = std::uint64_t{from.slot} << 32;
+    ++uses_[from.slot].held;
+  } else {  // the next pull lands in the same place
+    delivery.heap = std::make_unique_for_overwrite<std::byte[]>(message.size());
+    std::copy(message.begin(), message.end(), delivery.heap.get());
+    delivery.data = delivery.heap.get();
+  }
+  if (from.messages.empty()) bundle_handed_out(context);
+  return true;
+}
+
+void BatchedTransport::bundle_handed_out(Context context) {
+  const Unbundling& from = unbundling_[context];
+  BundleUse& use = uses_[from.slot];
+  if (!from.closed) {
+    use.taken_bytes = static_cast<std::uint32_t>(from.messages.at());
+    return;
+  }
+  use.taken_bytes = 0;
+  if (use.held != 0) {
+    use.done = true;
+  } else {
+    give_back(context, {from.slot - layout().first_slot(context), 1});
+  }
+}
+
+// Goes on where it was while the bundle was open.
+void BatchedTransport::begin_bundle(Context context, const SlotOrder::Entry& entry) {
+  const unsigned slot = layout().first_slot(context) + entry.run.first;
+  const std::uint32_t taken = uses_[slot].taken_bytes;
+  if (entry.bytes > bundle_room_[context != 0] || entry.bytes == 0 || entry.bytes < taken)
+    nonsense("a bundle of impossible size");
+  if (open_.slot == slot) open_.end = 0;
+  unbundling_[context] = {
+      {receivers_[context].bytes_of(entry.run), taken, entry.bytes}, slot, true};
+  if (unbundling_[context].messages.empty()) bundle_handed_out(context);
+}
+
+const std::byte* BatchedTransport::open_bytes() {
+  if (peer() == nullptr) return head().pulled.data();
+  return receivers_[open_.context].bytes_of({open_.slot - layout().first_slot(open_.context), 1});
+}
+
+// What the sender's number tells of its open bundle, once the bitmap that came with it was seen.
+// False: there is more in it than we have.
+//
+// Where memory is shared that bitmap is not older than the number, so if we have as many units as
+// it says, they are all before the bundle.
+bool BatchedTransport::see_open(std::uint64_t word) {
+  const Posted posted = Posted::of(word);
+  if (posted.open_bytes == 0) return true;
+  if (posted.open_slot >= layout().all_slots()) nonsense("an open bundle in no slot");
+  const Context context = layout().context_of(posted.open_slot);
+  if (posted.open_bytes > bundle_room_[context != 0]) nonsense("an open bundle beyond its slot");
+  if (receivers_[context].carries(posted.open_slot - layout().first_slot(context)))
+    return true;  // it is closed by now
+  if (open_.end != 0 && open_.slot == posted.open_slot && open_.end >= posted.open_bytes)
+    return true;
+  if (peer() != nullptr) {
+    if (arrived_ != posted.units) return false;
+    open_ = {context, posted.open_slot, posted.open_bytes};
+    return true;
+  }
+  // A sender that goes on will write it itself.
+  if (word == posted_seen_) pull(posted);
+  return false;
+}
+
+// What was pulled and not handed out comes once more.
+void BatchedTransport::drop_open() {
+  if (open_.end == 0) return;
+  Unbundling& from = unbundling_[open_.context];
+  if (!from.closed && from.slot == open_.slot && !from.messages.empty()) {
+    uses_[from.slot].taken_bytes = static_cast<std::uint32_t>(from.messages.at());
+    from.messages = {};
+  }
+  open_.end = 0;
+}
+
+// Reads the open bundle. At the time of the read that told of it it was open. Its slot is used
+// again only after we gave it back, and so after another read showed that it was closed; and none
+// is posted until this one is done.
+void BatchedTransport::pull(const Posted& posted) {
+  if (peer_mirror().bytes == 0) nonsense("an open bundle that cannot be read");
+  drop_open();
+  const Context context = layout().context_of(posted.open_slot);
+  SendRequest request;
+  request.id = kPullId;
+  request.opcode = Opcode::kRead;
+  request.local = &head().pulled_place;
+  request.bytes = sizeof(Head::pulled_place) + posted.open_bytes;
+  request.local_key = local_key();
+  request.remote_address =
+      peer_mirror().address +
+      layout().offset(context, posted.open_slot - layout().first_slot(context)) +
+      offsetof(SlotFront, place);
+  request.remote_key = peer_mirror().key;
+  if (post_from_receiver(request) == 0) return;
+  pulled_ = posted;
+  pulling_ = true;
+}
+
+// Its completion, and nothing less, says that all its bytes are here.
+bool BatchedTransport::take_pulled() {
+  {
+    const std::lock_guard lock(send_lock_);
+    collect_completions();
+    if (!pull_done_) return false;
+    pull_done_ = false;
+  }
+  pulling_ = false;
+  const Context context = layout().context_of(pulled_.open_slot);
+  const SlotReceiver& receiver = receivers_[context];
+  // Else it was found closed meanwhile, or those before it were not found yet.
+  if (receiver.carries(pulled_.open_slot - layout().first_slot(context)) ||
+      head().pulled_place != sealed(receiver.found_places()) || receiver.has_hole())
+    return false;
+  open_ = {context, pulled_.open_slot, pulled_.open_bytes};
+  return open_waits(context);
+}
+
+// --- what has come
 
 bool BatchedTransport::look() {
   bool found = hear();
@@ -78,6 +241,8 @@ void BatchedTransport::heard(const Completion& completion) {
   if (arrived_ != before && arrived_ - taken_ == 1 && layout().header_bytes() == 0)
     rode_along_ = completion.payload;
   if (!doorbell_.rang(known, answered())) nonsense("more rings than were allowed");
+  // It rang for nothing new: for room.
+  if (arrived_ == before && owed_words_ != 0) doorbell_.hurry();
   found_end();
 }
 
@@ -98,10 +263,12 @@ bool BatchedTransport::look_at_landed() {
 
 bool BatchedTransport::look_at_filled() {
   Head& ours = head();
+  if (pulling_) [[unlikely]]
+    return take_pulled();
   if (doorbell_.reading()) {
     // Acquire: the words that came with it, and the slots that they speak of.
     const std::uint64_t posted = atomic(ours.peer_posted).load(std::memory_order_acquire);
-    return posted != kUnread && take_filled(posted, false);
+    return posted != kUnread && take_read(posted, false);
   }
   if (limit_untold_) [[unlikely]]
     tell_limit();
@@ -115,6 +282,8 @@ bool BatchedTransport::look_at_filled() {
       break;
   }
   if (peer() != nullptr) return load_filled();
+  if (pause_ != kNoPause && !doorbell_.allowed() && Clock::now() < next_read_) return false;
+  read_begun_ = Clock::now();
   atomic(ours.peer_posted).store(kUnread, std::memory_order_relaxed);
   SendRequest request;
   request.opcode = Opcode::kRead;
@@ -128,7 +297,27 @@ bool BatchedTransport::look_at_filled() {
   doorbell_.read_posted();
   filled_reads_.add(1);
   const std::uint64_t posted = atomic(ours.peer_posted).load(std::memory_order_acquire);
-  return posted != kUnread && take_filled(posted, true);
+  return posted != kUnread && take_read(posted, true);
+}
+
+// Where a read is a request. It costs both sides, so while messages flow, and reads find but few of
+// them, some time passes between two, counted in what a read takes. One in vain is followed at
+// once, as the next thing then is to ask for rings.
+bool BatchedTransport::take_read(std::uint64_t posted, bool quick) {
+  const bool flows = posted != posted_seen_;
+  const std::uint32_t before = arrived_;
+  const bool found = take_filled(posted, quick);
+  const auto now = Clock::now();
+  const std::chrono::nanoseconds took = now - read_begun_;
+  if (!flows) {
+    pause_ = kNoPause;
+  } else if (arrived_ - before >= kGoodBatch) {
+    pause_ /= 2;
+  } else {
+    pause_ = std::clamp<std::chrono::nanoseconds>(2 * pause_, took, kMostReadsPause * took);
+  }
+  next_read_ = now + std::min<std::chrono::nanoseconds>(pause_, kLongestReadPause);
+  return found;
 }
 
 // Where a read is a load: of the number alone, until it changes. Each takes the line away from the
@@ -141,14 +330,16 @@ bool BatchedTransport::load_filled() {
   const std::uint64_t posted = atomic(peer()->posted).load(std::memory_order_acquire);
   if (pause_ != kNoPause) next_read_ = Clock::now() + pause_;
   if (posted == posted_seen_ && !owes()) {
-    doorbell_.read_done(static_cast<std::uint32_t>(posted), arrived_, true);
+    doorbell_.read_done(doorbell_.posted(), arrived_, true);
     return false;
   }
-  posted_seen_ = posted;
   const std::uint32_t before = arrived_;
   slots_found_ = 0;
   const bool found = take_filled(posted, true);
-  const std::uint32_t batch = arrived_ - before;
+  // Of what a bundle has grown it is known at the next read how many messages that were.
+  const auto batch =
+      static_cast<std::uint32_t>(arrived_ - before + (open_waits(open_.context) ? 1 : 0) +
+                                 unbundled_ - std::exchange(unbundled_before_, unbundled_));
   if (slots_found_ > 2 * batch) {
     pause_ = kNoPause;  // large messages: one is worth a read
   } else if (batch >= kGoodBatch) {
@@ -165,10 +356,15 @@ bool BatchedTransport::take_filled(std::uint64_t posted, bool quick) {
   Head& ours = head();
   auto& theirs = peer() != nullptr ? peer()->filled : ours.peer_filled;
   const std::uint32_t before = arrived_;
+  const bool grew = posted != posted_seen_;
+  // Where memory is shared the number alone tells that a bundle has grown.
+  const bool has_news =
+      peer() == nullptr || owes() || Posted::of(posted).units != Posted::of(posted_seen_).units;
   std::uint64_t looked_at = holes_;
   // Slots are used in turn: what was sent first is found first, where the last look ended.
   unsigned at = last_word_;
-  for (unsigned left = words_; left != 0; --left, at = at + 1 == words_ ? 0 : at + 1) {
+  for (unsigned left = has_news ? words_ : 0; left != 0;
+       --left, at = at + 1 == words_ ? 0 : at + 1) {
     const std::uint64_t filled =
         atomic(theirs[at]).load(std::memory_order_acquire);  // the slots, as above
     const Context context = layout().context_of_word(at);
@@ -176,7 +372,9 @@ bool BatchedTransport::take_filled(std::uint64_t posted, bool quick) {
     if (filled == receivers_[context].seen(word)) continue;
     looked_at |= 1ULL << context;
     last_word_ = at;
-    slots_found_ += static_cast<unsigned>(std::popcount(filled ^ receivers_[context].seen(word)));
+    const int slots = std::popcount(filled ^ receivers_[context].seen(word));
+    slots_found_ += static_cast<unsigned>(slots);
+    slots_ever_ += static_cast<unsigned>(slots);
     check(receivers_[context].see(word, filled, arrived_));
     if ((owed_words_ >> at & 1) == 0) continue;
     if (!receivers_[context].owes(word)) owed_words_ &= ~(1ULL << at);
@@ -189,10 +387,13 @@ bool BatchedTransport::take_filled(std::uint64_t posted, bool quick) {
     check(receiver.read_done());
     if (receiver.has_hole()) holes_ |= looked_at & -looked_at;
   }
-  doorbell_.read_done(static_cast<std::uint32_t>(posted), arrived_, quick);
+  const bool complete = see_open(posted);
+  // A unit that is not there yet stands for what is missing of the open one.
+  doorbell_.read_done(complete ? Posted::of(posted).units : arrived_ + 1, arrived_, quick, grew);
+  posted_seen_ = posted;
   confirmed_.add(arrived_ - before);
   found_end();
-  return arrived_ != before;
+  return arrived_ != before || (grew && complete);
 }
 
 void BatchedTransport::found_end() {
@@ -207,7 +408,7 @@ void BatchedTransport::found_end() {
 }
 
 bool BatchedTransport::ended(Context context) const {
-  return has_end_ && !receivers_[context].waiting() &&
+  return has_end_ && !waiting(context) &&
          receivers_[context].found_places() == end_places_[context];
 }
 
@@ -235,12 +436,13 @@ void BatchedTransport::check(const char* why) {
 
 bool BatchedTransport::may_sleep() const {
   return has_end_ || !receive_error_.empty() ||
-         (!limit_untold_ && doorbell_.may_sleep(arrived_, owes()));
+         (!limit_untold_ && !pulling_ && holes_ == 0 &&
+          doorbell_.may_sleep(arrived_, owed_words_ != 0));
 }
 
 bool BatchedTransport::pending() const {
   for (Context context = 0; context < kContextCount; ++context)
-    if (receivers_[context].waiting()) return true;
+    if (waiting(context)) return true;
   return !may_sleep();
 }
 
@@ -272,6 +474,8 @@ void BatchedTransport::tell_limit() noexcept {
 }
 
 std::size_t BatchedTransport::post_from_receiver(const SendRequest& request) noexcept {
+  std::unique_lock lock(send_lock_, std::defer_lock);
+  if (peer() == nullptr) lock.lock();
   const std::size_t accepted = queue_pair().post_send({&request, 1});
   side_requests_.add(accepted);
   return accepted;

@@ -39,7 +39,7 @@ constexpr bool is_number(std::uint32_t immediate, std::uint32_t number) {
 ConfirmEachTransport::ConfirmEachTransport(std::unique_ptr<Device> device,
                                            std::unique_ptr<QueuePair> queue_pair,
                                            const SlotOptions& options)
-    : SlotTransport("confirm-each", std::move(device), std::move(queue_pair), options, 0, 0),
+    : SlotTransport("confirm-each", std::move(device), std::move(queue_pair), options, 0, 0, false),
       receive_count_(std::min(options.depths.receive_requests, limits().max_receive_requests)) {
   // Every slot of ours may have an announcement on its way, every slot of the peer its return; and
   // the end comes.

@@ -36,6 +36,7 @@ class ConfirmEachTransport final : public SlotTransport {
 
  private:
   friend SlotTransport;  // its templates
+  static constexpr bool kBundles = false;
 
   struct Arrival {
     std::uint32_t immediate = 0;

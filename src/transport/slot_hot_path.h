@@ -9,9 +9,6 @@
 
 namespace leat::detail {
 
-// Look for failed sends at every so many messages; blocked senders look at each try.
-inline constexpr std::uint64_t kMessagesPerErrorPoll = 64;
-
 template <typename Self>
 bool SlotTransport::send_by(Self& self, std::span<const std::byte> message, Context context) {
   const SlotLayout& layout = self.layout_;
@@ -54,12 +51,22 @@ template <typename Self>
 bool SlotTransport::hand_out(Self& self, Context context, Delivery& delivery) {
   if (self.receive_is_nonsense_) [[unlikely]]
     throw Error(ErrorCode::kProtocol, self.receive_error_);
+  if constexpr (Self::kBundles) {
+    if (self.hand_out_bundled(context, delivery)) return true;
+  }
   const SlotOrder::Entry entry = self.take(context);
   const std::byte* rode_along = std::exchange(self.rode_along_, nullptr);
   const std::byte* bytes =
       self.slots() + self.layout_.offset(context, entry.run.first) + self.layout_.header_bytes();
-  if (entry.kind != SlotKind::kMessage || self.large_[context].active()) [[unlikely]]
+  if (entry.kind != SlotKind::kMessage || self.large_[context].active()) [[unlikely]] {
+    if constexpr (Self::kBundles) {
+      if (entry.kind == SlotKind::kBundle && !self.large_[context].active()) {
+        self.begin_bundle(context, entry);
+        return self.hand_out_bundled(context, delivery);
+      }
+    }
     return self.add_piece(context, entry, bytes, delivery);
+  }
   delivery.context = context;
   delivery.bytes = entry.bytes;
   delivery.must_release = entry.bytes > Delivery::kSmallBytes;

@@ -27,6 +27,10 @@ struct Setup {
   std::uint16_t header_bytes;
   std::uint8_t shares_memory;        // 1: if both say so
   std::uint8_t asymmetric_barriers;  // the same
+  std::uint64_t mirror_address;      // of what will be written into the peer's slots
+  std::uint64_t mirror_bytes;        // 0: the peer cannot read that
+  std::uint32_t mirror_key;
+  std::uint32_t unused;
 };
 
 std::uint64_t random_word() {
@@ -41,7 +45,7 @@ std::uint64_t random_word() {
 
 SlotTransport::SlotTransport(const char* name, std::unique_ptr<Device> device,
                              std::unique_ptr<QueuePair> queue_pair, const SlotOptions& options,
-                             std::size_t head_bytes, std::size_t header_bytes)
+                             std::size_t head_bytes, std::size_t header_bytes, bool mirrors)
     : name_(name),
       device_(std::move(device)),
       queue_pair_(std::move(queue_pair)),
@@ -49,6 +53,7 @@ SlotTransport::SlotTransport(const char* name, std::unique_ptr<Device> device,
       options_(options),
       head_bytes_(head_bytes),
       header_bytes_(header_bytes),
+      mirrors_(mirrors),
       asymmetric_barriers_(register_for_heavy_barriers()),
       own_key_(random_word()),
       max_message_bytes_(options.max_message_bytes),
@@ -56,12 +61,13 @@ SlotTransport::SlotTransport(const char* name, std::unique_ptr<Device> device,
       region_(device_->allocate(head_bytes_ + layout_.bytes(), kRemoteRead | kRemoteWrite)),
       head_(region_->memory().data()) {
   region_->prepare(0, head_bytes_ + layout_.bytes());
-  if (limits_.max_inline_bytes < layout_.bytes())
-    staging_ = device_->allocate(layout_.bytes(), kLocalOnly);
+  if (limits_.max_inline_bytes < layout_.bytes() || (mirrors_ && !limits_.shares_memory))
+    staging_ = device_->allocate(layout_.bytes(), mirrors_ ? kRemoteRead : kLocalOnly);
 }
 
 std::vector<std::byte> SlotTransport::setup() const {
   const RemoteRegion region = region_->remote();
+  const RemoteRegion mirror = mirrors_ && staging_ != nullptr ? staging_->remote() : RemoteRegion();
   const Setup setup{region.address,
                     region.bytes,
                     options_.slot_bytes,
@@ -71,7 +77,11 @@ std::vector<std::byte> SlotTransport::setup() const {
                     region.key,
                     static_cast<std::uint16_t>(header_bytes_),
                     limits_.shares_memory,
-                    asymmetric_barriers_};
+                    asymmetric_barriers_,
+                    mirror.address,
+                    mirror.bytes,
+                    mirror.key,
+                    0};
   const auto bytes = std::as_bytes(std::span(&setup, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -96,12 +106,18 @@ void SlotTransport::start(std::span<const std::byte> peer_setup) {
       peer.region_address > UINT64_MAX - peer.region_bytes)
     nonsense("a setup that contradicts itself");
   max_message_bytes_ = std::min<std::uint64_t>(max_message_bytes_, peer.max_message_bytes);
+  if (peer.mirror_bytes != 0 &&
+      (peer.mirror_bytes < layout_.bytes() || peer.mirror_address % alignof(std::uint64_t) != 0 ||
+       peer.mirror_address > UINT64_MAX - peer.mirror_bytes))
+    nonsense("a setup that contradicts itself");
   peer_region_ = {peer.region_address, peer.region_bytes, peer.region_key};
+  peer_mirror_ = {peer.mirror_address, peer.mirror_bytes, peer.mirror_key};
   std::byte* peer_memory = queue_pair_->peer_memory(peer_region_);
-  direct_ = peer_memory != nullptr;
+  direct_ = peer_memory != nullptr && (shares_memory || !mirrors_ || staging_ == nullptr);
   shares_memory_ = shares_memory;
   if (shares_memory) shared_head_ = peer_memory;
-  if (!direct_ && staging_ == nullptr) staging_ = device_->allocate(layout_.bytes(), kLocalOnly);
+  if (!direct_ && staging_ == nullptr)
+    staging_ = device_->allocate(layout_.bytes(), kLocalOnly);  // the peer was not told of it
   outgoing_ = direct_ ? peer_memory + head_bytes_ : staging_->memory().data();
   most_in_place_ = {max_in_place_bytes(0), max_in_place_bytes(1)};
   started(peer.header_key);
@@ -296,6 +312,8 @@ bool SlotTransport::add_piece(Context context, const SlotOrder::Entry& entry,
     if (large.active() || total > max_message_bytes_ || total <= max_in_place_bytes(context))
       nonsense("a message announced with " + std::to_string(total) + " bytes");
     large.begin(total);
+  } else if (entry.kind == SlotKind::kBundle) {
+    nonsense("other messages within a large one");
   } else if (entry.kind == SlotKind::kMessage && !large.add({bytes, entry.bytes})) {
     nonsense("more bytes than it announced");
   }

@@ -29,6 +29,9 @@ struct SlotOptions {
 
 class SlotTransport : public Transport {
  public:
+  // Look for failed sends at every so many messages; blocked senders look at each try.
+  static constexpr std::uint64_t kMessagesPerErrorPoll = 64;
+
   std::vector<std::byte> setup() const override;
   void start(std::span<const std::byte> peer_setup) override;
 
@@ -50,9 +53,10 @@ class SlotTransport : public Transport {
  protected:
   // `head_bytes`: of our region before the slots, for the transport's own use; a multiple of a
   // cache line. `header_bytes`: of each slot before its message, where memory is not shared.
+  // `mirrors`: where memory is not shared the peer may read messages before they are written.
   SlotTransport(const char* name, std::unique_ptr<Device> device,
                 std::unique_ptr<QueuePair> queue_pair, const SlotOptions& options,
-                std::size_t head_bytes, std::size_t header_bytes);
+                std::size_t head_bytes, std::size_t header_bytes, bool mirrors);
 
   // --- what a transport adds; send side
   // The sides have agreed on layout().
@@ -98,6 +102,17 @@ class SlotTransport : public Transport {
   virtual std::size_t poll_sends(std::span<Completion> completions);
   // Throws if sending failed; completes a flush.
   void poll_send_errors();
+  // What try_send says where there is none.
+  bool no_room();
+  // A message was accepted otherwise than by send_by.
+  void count_message() {
+    if (++messages_sent_ % kMessagesPerErrorPoll == 0) poll_send_errors();
+  }
+  // One is under way in pieces or reserved, or sending has failed: send_by says which.
+  bool occupied(Context context) const {
+    return large_total_[context] != 0 || reservation_.memory.data() != nullptr ||
+           !send_error_.empty();
+  }
   [[noreturn]] void fail_sending(const std::string& what);
   // --- receive side
   [[noreturn]] void nonsense(const std::string& what);
@@ -121,6 +136,9 @@ class SlotTransport : public Transport {
   std::uint64_t peer_head() const { return peer_region_.address; }
   std::uint64_t peer_slots() const { return peer_region_.address + head_bytes_; }
   std::uint32_t peer_key() const { return peer_region_.key; }
+  // What the peer will write into our slots, for us to read; 0 bytes: nowhere. Whether we have it.
+  const RemoteRegion& peer_mirror() const { return peer_mirror_; }
+  bool has_mirror() const { return mirrors_ && staging_ != nullptr && !direct_; }
   std::uint64_t own_key() const { return own_key_; }
 
   std::string receive_error_;  // receive side
@@ -146,7 +164,6 @@ class SlotTransport : public Transport {
   static bool send_one(Self& self, std::span<const std::byte> message, Context context,
                        const SlotRun& run, SlotKind kind);
   bool send_large(std::span<const std::byte> message, Context context);
-  bool no_room();
   void check_unreserved(Context context) const;
   template <typename Self>
   static bool hand_out(Self& self, Context context, Delivery& delivery);
@@ -163,6 +180,7 @@ class SlotTransport : public Transport {
   const SlotOptions options_;
   const std::size_t head_bytes_;
   const std::size_t header_bytes_;
+  const bool mirrors_;
   bool asymmetric_barriers_;  // after start(), of both sides
   bool shares_memory_ = false;
   std::byte* shared_head_ = nullptr;
@@ -173,6 +191,7 @@ class SlotTransport : public Transport {
   std::byte* const head_;                  // its memory
   std::unique_ptr<MemoryRegion> staging_;  // mirrors the peer's slots; null if sends are inlined
   RemoteRegion peer_region_;
+  RemoteRegion peer_mirror_;
   std::byte* outgoing_ = nullptr;  // the peer's slots themselves, or staging_
   bool direct_ = false;            // the former
 

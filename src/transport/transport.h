@@ -105,10 +105,14 @@ class Transport {
   // message may come without an event: a receiver too sleeps only for short whiles and looks again.
   // Receive side.
   virtual bool receiving_waits_for_room() const { return false; }
-  // Who receives is about to sleep. How many messages it ever found by looking, without an event:
-  // if there were many since the last time, then the next ones too are had more cheaply by another
-  // look after a short while than by arm() and an event. Receive side.
-  virtual std::uint64_t found_by_looking() const { return 0; }
+  // Who receives is about to sleep. What it ever found by looking, without an event: if there was
+  // much since the last time, then what comes next too is had more cheaply by another look after a
+  // short while than by arm() and an event. Receive side.
+  struct Found {
+    std::uint64_t messages = 0;
+    std::uint64_t eighths = 0;  // of all room for messages, which they took
+  };
+  virtual Found found_by_looking() const { return {}; }
 
   virtual std::size_t max_in_place_bytes(Context context) const = 0;
   virtual std::size_t max_message_bytes() const = 0;

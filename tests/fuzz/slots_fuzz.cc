@@ -9,6 +9,7 @@
 
 #include "fuzz/input.h"
 #include "fuzz/property.h"
+#include "proto/slot_bundle.h"
 #include "proto/slot_receiver.h"
 
 namespace {
@@ -40,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const unsigned slot = input.next<std::uint8_t>() % slots;
         header.sequence = input.next<std::uint8_t>();
         header.place = input.next<std::uint8_t>();
-        header.size = input.next<std::uint16_t>();
+        // Which kind, the upper bits of what a receiver does not look at say.
+        header.size = sized(input.next<std::uint16_t>(), static_cast<SlotKind>(front.echo >> 6));
         header.check = check_of(header, kKey);
         std::memcpy(memory.data() + layout.offset(0, slot), &front, sizeof front);
         break;
@@ -75,6 +77,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           require(bytes >= memory.data() && bytes + entry.bytes <= memory.data() + memory.size(),
                   "a message is within the slots");
           require(entry.run.first + entry.run.count <= slots, "a run is within the set");
+          if (entry.kind == SlotKind::kBundle) {
+            require(entry.run.count == 1, "a bundle has one slot");
+            BundleReader messages(bytes, 0, entry.bytes);
+            std::span<const std::byte> message;
+            while (!messages.empty() && messages.next(message))
+              require(message.data() >= bytes && message.size() <= entry.bytes &&
+                          message.data() + message.size() <= bytes + entry.bytes,
+                      "a message is within its bundle");
+          }
           for (const SlotRun& other : held) {
             require(other.word() != entry.run.word() || (other.bits() & entry.run.bits()) == 0,
                     "a slot that is held is not handed out again");

@@ -103,7 +103,7 @@ class World {
   void send() {
     if (sent_ == schedule_.messages) return;
     const auto run = sender_.find(static_cast<unsigned>(1 + random_() % schedule_.longest));
-    if (!run) return;
+    if (!run) return echo_the_rest();
     Write write{*run, {}, chance(schedule_.bells), chance(schedule_.landings)};
     write.front.echo = sender_.flipped(*run);
     sender_.take(*run);
@@ -114,7 +114,19 @@ class World {
     header.check = check_of(header, kKey);
     if (schedule_.shared) return store(write);
     wire_.push_back({Request::kWrite, write});
-    wire_.push_back({Request::kEcho, {}, run->first});
+    last_in_word_[run->word()] = run->first;
+    // Who is rung for it sees its flip with that of a later one.
+    unechoed_[run->word()] = write.bell;
+    if (!write.bell) wire_.push_back({Request::kEcho, {}, run->first});
+    if (sent_ == schedule_.messages) echo_the_rest();
+  }
+
+  void echo_the_rest() {
+    for (unsigned word = 0; word < unechoed_.size(); ++word) {
+      if (!unechoed_[word]) continue;
+      wire_.push_back({Request::kEcho, {}, last_in_word_[word]});
+      unechoed_[word] = false;
+    }
   }
 
   // Where memory is shared: the message, the flip, and what tells of it, visible in that order.
@@ -253,6 +265,8 @@ class World {
 
   ConfirmSender sender_;
   std::vector<std::uint64_t> flags_;  // the sender's bitmap
+  std::vector<bool> unechoed_ = std::vector<bool>(layout_.words(0));
+  std::vector<unsigned> last_in_word_ = std::vector<unsigned>(layout_.words(0));
   std::uint32_t sequence_ = 0;
   std::uint32_t sent_ = 0;
   std::deque<Request> wire_;
@@ -405,8 +419,8 @@ TEST_F(HostileSlots, MoreSlotsThanFlippedIsRefused) {
 TEST_F(HostileSlots, DamagedHeaderIsRefused) {
   EXPECT_NE(receiver_.see(0, 1, found_), nullptr) << "zeros are no header";
   SlotReceiver receiver(layout_, 0, memory_.data(), kKey);
-  write(0, {.size = sized(1, static_cast<SlotKind>(3)), .sequence = 1});
-  EXPECT_NE(receiver.see(0, 1, found_), nullptr) << "there is no such kind";
+  write(0, {.size = sized(layout_.run_bytes(0, 2), SlotKind::kBundle), .sequence = 1});
+  EXPECT_NE(receiver.see(0, 3, found_), nullptr) << "bundles have one slot";
 }
 
 TEST_F(HostileSlots, RepeatedPlaceIsRefused) {

@@ -12,6 +12,7 @@
 
 #include "conn/link.h"
 #include "leat/error.h"
+#include "proto/slot_bundle.h"
 #include "proto/slot_receiver.h"
 #include "support/devices.h"
 #include "support/verbs_side.h"
@@ -23,7 +24,8 @@ namespace {
 constexpr std::size_t kSlotBytes = 256;
 constexpr unsigned kSlots = 16;
 constexpr std::size_t kHeaders = 1152;
-constexpr std::size_t kHeadBytes = kHeaders + kMaxAllSlots * sizeof(SlotHeader);
+constexpr std::size_t kPulled = kHeaders + kMaxAllSlots * sizeof(SlotHeader);
+constexpr std::size_t kHeadBytes = (kPulled + 8 + kMostBundleBytes + 63) / 64 * 64;
 constexpr std::size_t kPosted = 0, kFilled = 8, kGiven = 264, kRingLimit = 512, kLanded = 576;
 
 struct SetupBlob {
@@ -31,6 +33,8 @@ struct SetupBlob {
   std::uint32_t region_key;
   std::uint16_t header_bytes;
   std::uint8_t shares_memory, asymmetric_barriers;
+  std::uint64_t mirror_address, mirror_bytes;
+  std::uint32_t mirror_key, unused;
 };
 
 // The hostile side: its own region, which its victim reads, and the victim's.
@@ -43,11 +47,24 @@ class Hostile {
         victim_(victim),
         shares_(shares),
         own_(side.allocate(kHeadBytes + layout.bytes(), kRemoteRead | kRemoteWrite)),
+        mirror_(side.allocate(layout.bytes(), kRemoteRead)),
         source_(side.allocate(4096, kLocalOnly)) {}
 
   std::string setup() const {
-    const SetupBlob blob{own_.remote().address, own_.remote().bytes, kSlotBytes, kSlots, 1 << 20, 7,
-                         own_.remote().key,     sizeof(SlotFront),   shares_,    0};
+    const SetupBlob blob{own_.remote().address,
+                         own_.remote().bytes,
+                         kSlotBytes,
+                         kSlots,
+                         1 << 20,
+                         7,
+                         own_.remote().key,
+                         sizeof(SlotFront),
+                         shares_,
+                         0,
+                         mirror_.remote().address,
+                         mirror_.remote().bytes,
+                         mirror_.remote().key,
+                         0};
     return {reinterpret_cast<const char*>(&blob), sizeof blob};
   }
   // A word of our own head.
@@ -66,6 +83,17 @@ class Hostile {
     if (layout.header_bytes() == 0) return write(kHeaders + slot * sizeof header, header);
     write(kHeadBytes + layout.offset(0, slot), SlotFront{0, header});
   }
+  // What an open bundle in that slot is made of, where the victim will look for it.
+  void open(unsigned slot, std::uint64_t size_of_message, std::size_t bytes) {
+    const std::size_t at = layout.offset(0, slot);
+    if (layout.header_bytes() == 0) {
+      write(kHeadBytes + at, size_of_message);
+    } else {
+      const std::array<std::uint64_t, 2> words{sealed(0), size_of_message};
+      std::memcpy(mirror_.memory().data() + at + offsetof(SlotFront, place), &words, sizeof words);
+    }
+    set(kPosted, Posted{0, slot, bytes}.word());
+  }
   void ring(std::uint32_t immediate) {
     SendRequest request = immediate_request(immediate);
     request.remote_address = victim_.region_address;
@@ -83,6 +111,7 @@ class Hostile {
   const SetupBlob victim_;
   const bool shares_;
   const MemoryRegion& own_;
+  const MemoryRegion& mirror_;
   const MemoryRegion& source_;
 };
 
@@ -226,6 +255,45 @@ TEST_P(HostileToBatched, AnnouncedSizeAboveTheLimit) {
         hostile.fill(0, {.size = sized(8, SlotKind::kLargeStart), .sequence = 1});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, MessageLongerThanItsBundle) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.write(kHeadBytes + hostile.layout.header_bytes(), sealed(57));
+        hostile.fill(0, {.size = sized(64, SlotKind::kBundle), .sequence = 1});
+        hostile.set(kFilled, 1);
+        hostile.set(kPosted, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, BundleBeyondItsSlot) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.fill(0, {.size = sized(2 * kSlotBytes, SlotKind::kBundle), .sequence = 1});
+        hostile.set(kFilled, 3);
+        hostile.set(kPosted, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, MessageLongerThanItsOpenBundle) {
+  expect_protocol_error([](Hostile& hostile) { hostile.open(3, sealed(~0U), 64); },
+                        receive_nothing);
+}
+
+TEST_P(HostileToBatched, OpenBundleBeyondItsSlot) {
+  expect_protocol_error([](Hostile& hostile) { hostile.open(3, sealed(8), 2 * kSlotBytes); },
+                        receive_nothing);
+}
+
+TEST_P(HostileToBatched, OpenBundleInNoSlot) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.set(kPosted, Posted{0, kMaxAllSlots, 64}.word());
       },
       receive_nothing);
 }
