@@ -17,8 +17,10 @@ namespace leat::detail {
 inline constexpr std::size_t kMostBundleBytes = 8192;
 // In a smaller slot it does not pay.
 inline constexpr std::size_t kLeastBundleBytes = 256;
-// Messages above this share of a slot go alone.
+// Messages above this share of a slot go alone. Where a message of its own costs no request, that
+// pays from smaller ones on.
 inline constexpr std::size_t kBundleShare = 4;
+inline constexpr std::size_t kBundleShareOfSharedMemory = 8;
 
 struct Bundled {
   static constexpr std::size_t kHeadBytes = sizeof(std::uint64_t);

@@ -55,11 +55,12 @@ void BatchedTransport::started(std::uint64_t peer_key) {
     look_below_[context] = layout().slots(context) * options().confirm_threshold / 100;
   }
   uses_.resize(layout().all_slots());
+  const std::size_t share = peer() != nullptr ? kBundleShareOfSharedMemory : kBundleShare;
   for (const Context context : {0U, 1U}) {
     const std::size_t run_bytes = layout().run_bytes(context, 1);
     bundle_room_[context] = Bundled::room(run_bytes);
     if (bundle_room_[context] >= kLeastBundleBytes && (peer() != nullptr || has_mirror()))
-      longest_bundled_[context] = bundle_room_[context] / kBundleShare - Bundled::kHeadBytes;
+      longest_bundled_[context] = bundle_room_[context] / share - Bundled::kHeadBytes;
   }
 }
 
