@@ -97,8 +97,8 @@ LoadResult measure(const System& system, unsigned batch, const TrustedArguments&
   ClientOptions client_options{.self = kClient,
                                .epoch = kEpoch,
                                .nodes = nodes,
-                               // Two would do for the counter; but a node that falls behind must not
-                               // pass for speed.
+                               // Two would do for the counter; but a node that falls behind must
+                               // not pass for speed.
                                .quorum = kReplicas,
                                .window = kRequestsUnderWay,
                                .channel = channel_options()};
