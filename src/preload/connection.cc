@@ -296,14 +296,17 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
     return syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
            info.tcpi_state != TCP_ESTABLISHED;
   };
+  bool gone = false;
   if (got == 0) {
-    // The end; but after our own SHUT_RD the kernel says that too.
-    if (bell_rings() || ended()) peer_gone();
-  } else if (got > 0 && peer().note.load(std::memory_order_relaxed) != kNotClosed && ended()) {
-    peer_gone();  // behind the last rings
-  } else if (got < 0 && errno != EAGAIN && errno != EINTR && errno != EBADF) {
+    gone = bell_rings() || ended();  // after our own SHUT_RD the kernel says 0 too
+  } else if (got > 0) {
+    gone = peer().note.load(std::memory_order_relaxed) != kNotClosed && ended();  // behind rings
+  } else {
+    gone = errno != EAGAIN && errno != EINTR && errno != EBADF;
+  }
+  if (gone) {
     peer_gone();
-  } else if (!flag(kPeerGone)) {
+  } else if (got != 0 && !flag(kPeerGone)) {
     // A process closed its descriptor, but another still has one.
     if (peer().note.load(std::memory_order_relaxed) != kClosedInUse)
       peer().note.store(kNotClosed, std::memory_order_relaxed);

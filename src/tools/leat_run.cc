@@ -118,7 +118,7 @@ Parsed parse(int argc, char** argv) {
     if (i + 1 >= argc) return {i, fail(kUsage, option + " needs a value; see --help")};
     const std::string value = argv[++i];
     if (known->allows != nullptr && !known->allows(value))
-      return {i, fail(kUsage, option + " " + value + ": must be " + known->allowed)};
+      return {i, fail(kUsage, (option + " ").append(value).append(": must be ") + known->allowed)};
     setenv(known->variable, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no threads here
   }
   return {i, {}};
