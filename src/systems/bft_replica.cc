@@ -227,6 +227,8 @@ void BftReplica::State::on_evidence(PartyId from, std::span<const std::byte> evi
   const std::size_t sender = index_of(options, from);
   // Judging costs a replay: once for each who accuses.
   if (sender == peers_.size() || std::exchange(peers_[sender].was_judge, true)) return;
+  // What came before counts: what one correct replica has executed all do.
+  settle(false, outbox);
   const auto fault = judge(kernel, directory, make_machine, options, evidence);
   if (!fault) return;
   const std::size_t index = index_of(options, fault->accused);
@@ -236,6 +238,8 @@ void BftReplica::State::on_evidence(PartyId from, std::span<const std::byte> evi
 
 void BftReplica::State::report(std::size_t index, FaultKind kind, Bytes evidence, Outbox& outbox) {
   peers_[index].accused = true;
+  // Behind the proofs of what was executed before, so that the others execute that too.
+  outgoing_.attest(outbox);
   const Fault fault{id(index), kind, std::move(evidence)};
   if (!fault.evidence.empty())
     for (std::size_t i = 0; i < peers_.size(); ++i)
