@@ -1,6 +1,5 @@
 // A peer that died while a transport resumed: its last words still arrive.
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -11,6 +10,7 @@
 #include "socket/channel_core.h"
 #include "support/errors.h"
 #include "support/scale.h"
+#include "support/silent_transport.h"
 
 namespace leat::detail {
 namespace {
@@ -19,17 +19,8 @@ constexpr unsigned kLooks = 3;
 
 // The first look finds that the way has failed and begins to resume, which the peer's death ends a
 // few looks later; only then is there a message, and after it an error.
-class FailedWay : public Transport {
+class FailedWay : public SilentTransport {
  public:
-  std::vector<std::byte> setup() const override { return {}; }
-  void start(std::span<const std::byte>) override {}
-  bool try_send(std::span<const std::byte>, Context) override { return false; }
-  std::span<std::byte> try_reserve(std::size_t, Context) override { return {}; }
-  bool try_commit(std::size_t) override { return false; }
-  void abandon() override {}
-  bool try_end() override { return true; }
-  bool try_flush() override { return true; }
-  bool try_drain() override { return true; }
   ReceiveResult try_receive(Context, Delivery& delivery) override {
     begun_ = true;
     if (resuming()) return ReceiveResult::kNothing;
@@ -38,19 +29,9 @@ class FailedWay : public Transport {
     delivery.bytes = 1;
     return ReceiveResult::kMessage;
   }
-  bool pending() const override { return false; }
-  void release(Delivery&) noexcept override {}
-  void arm(Side) override {}
-  int event_fd(Side) const override { return event_.get(); }
-  bool room_comes_silently() const override { return true; }
   bool resuming() const override { return begun_ && looks_++ < kLooks; }
-  std::size_t max_in_place_bytes(Context) const override { return 1; }
-  std::size_t max_message_bytes() const override { return 1; }
-  std::string describe() const override { return "failed way"; }
-  void add_stats(Stats&) const override {}
 
  private:
-  const Fd event_{check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")};
   bool begun_ = false;
   bool taken_ = false;
   mutable unsigned looks_ = 0;

@@ -2,7 +2,6 @@
 // for.
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -15,40 +14,22 @@
 #include "base/system_error.h"
 #include "socket/channel_core.h"
 #include "support/scale.h"
+#include "support/silent_transport.h"
 #include "transport/tcp.h"
 
 namespace leat::detail {
 namespace {
 
 // Has a word for the peer that finds no room at once, and no event says when there is some.
-class OwesAWord : public Transport {
+class OwesAWord : public SilentTransport {
  public:
-  std::vector<std::byte> setup() const override { return {}; }
-  void start(std::span<const std::byte>) override {}
-  bool try_send(std::span<const std::byte>, Context) override { return false; }
-  std::span<std::byte> try_reserve(std::size_t, Context) override { return {}; }
-  bool try_commit(std::size_t) override { return false; }
-  void abandon() override {}
-  bool try_end() override { return true; }
-  bool try_flush() override { return true; }
-  bool try_drain() override { return true; }
   ReceiveResult try_receive(Context, Delivery&) override {
     if (looks_left_ != 0) --looks_left_;
     return ReceiveResult::kNothing;
   }
-  bool pending() const override { return false; }
-  void release(Delivery&) noexcept override {}
-  void arm(Side) override {}
-  int event_fd(Side) const override { return event_.get(); }
-  bool room_comes_silently() const override { return true; }
   bool receiving_waits_for_room() const override { return looks_left_ != 0; }
-  std::size_t max_in_place_bytes(Context) const override { return 1; }
-  std::size_t max_message_bytes() const override { return 1; }
-  std::string describe() const override { return "owes a word"; }
-  void add_stats(Stats&) const override {}
 
  private:
-  const Fd event_{check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")};
   unsigned looks_left_ = 10;
 };
 
