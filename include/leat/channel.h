@@ -71,7 +71,8 @@ class LEAT_EXPORT Message {
 // each side by itself is for one thread at a time. stats() and close() are for any thread that does
 // not run at the same time as a destructor.
 // Processes: a channel stays with the process that made it. In a child of a fork() it only throws
-// kClosed, and destroying it there changes nothing: connect after forking.
+// kClosed, and destroying it there changes nothing: connect after forking. A child that lives on
+// does not keep the connection alive when its parent ends.
 // Errors: leat::Error. kPeerDied once the peer vanished, kTimeout at the `timeout` option,
 // kClosed after close(), kTooLarge, kInvalidArgument for a context above 15.
 class LEAT_EXPORT Channel {

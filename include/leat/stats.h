@@ -22,12 +22,12 @@ struct Stats {
   // for all its connections together (rxe and mlx5 do; 0 elsewhere).
   std::uint64_t rnr_retries = 0;
   // Of the transports batched and confirm-each, 0 elsewhere.
-  std::uint64_t slot_memory_bytes = 0;  // for messages, both directions; fixed when connecting
+  std::uint64_t slot_memory_bytes = 0;  // slots that this side has; fixed when connecting
   std::uint64_t send_requests = 0;      // posted: sends, writes, reads
   std::uint64_t receive_requests = 0;   // posted after the beginning
   std::uint64_t completions = 0;        // polled, of sends and of receives
   std::uint64_t confirm_reads = 0;      // batched: reads of the peer's bitmaps
-  std::uint64_t slots_confirmed = 0;    // batched: messages that they found
+  std::uint64_t slots_confirmed = 0;    // batched: what they found; small messages share a slot
   std::uint64_t doorbells = 0;          // batched: times an idle peer was rung
   std::uint64_t chunks = 0;             // chunked: posted; those of a new queue pair count again
   std::uint64_t resumes = 0;            // chunked: queue pairs made anew

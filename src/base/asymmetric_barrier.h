@@ -17,6 +17,18 @@ bool register_for_heavy_barriers() noexcept;
 // The sleeper's side. `asymmetric` false: an ordinary fence, to pair with light_barrier(false).
 void heavy_barrier(bool asymmetric) noexcept;
 
+// Heavy barriers of this thread, joined to one: each is a system call that interrupts every
+// processor on which a registered process runs, and who sleeps on several channels needs one for
+// each. While this lives heavy_barrier() does nothing but note that one is wanted; the destructor
+// passes it. What the sleepers look for must be looked for after that.
+class JoinedBarriers {
+ public:
+  JoinedBarriers() noexcept;
+  ~JoinedBarriers();
+  JoinedBarriers(const JoinedBarriers&) = delete;
+  JoinedBarriers& operator=(const JoinedBarriers&) = delete;
+};
+
 // The waker's side. `asymmetric` must hold for both processes: each has registered.
 inline void light_barrier(bool asymmetric) noexcept {
   if (asymmetric) {

@@ -28,4 +28,18 @@ class MadeHere {
   unsigned generation_ = ForkGeneration::start();
 };
 
+// A descriptor that children of forks do not have, although they may live long after this process:
+// what the kernel does when the last one who has it ends, it does when this process ends. In them
+// the number stands for /dev/null. Any thread; must go before the descriptor is closed.
+class NotInherited {
+ public:
+  explicit NotInherited(int fd);
+  NotInherited(const NotInherited&) = delete;
+  NotInherited& operator=(const NotInherited&) = delete;
+  ~NotInherited();
+
+ private:
+  const int fd_;
+};
+
 }  // namespace leat::detail

@@ -88,6 +88,11 @@ class DoorbellReceiver {
     // It was posted after the allowance, as there is one read at a time.
     checked_ = allowed() && read_fenced_ && !missed_ && !expects(arrived);
   }
+  // What was found tells that at least so many were posted. Some before it may be missing: of those
+  // that were not rung for the flips come later than a ring.
+  void told(std::uint32_t posted) {
+    if (expects_more(posted, posted_)) posted_ = posted;
+  }
   // The new limit, to be written into the sender's memory before the next read. Requires
   // !reading().
   std::uint32_t allow() {
@@ -131,9 +136,10 @@ class DoorbellReceiver {
   }
 
  private:
-  bool expects(std::uint32_t arrived) const {
-    return static_cast<std::int32_t>(posted_ - arrived) > 0;
+  static bool expects_more(std::uint32_t posted, std::uint32_t arrived) {
+    return static_cast<std::int32_t>(posted - arrived) > 0;
   }
+  bool expects(std::uint32_t arrived) const { return expects_more(posted_, arrived); }
 
   unsigned owed_polls() const { return near_ ? kPollsPerOwedLook : kPollsPerOwedRead; }
 

@@ -12,9 +12,12 @@ namespace leat::detail {
 
 class SlotOrder {
  public:
-  explicit SlotOrder(unsigned slots = kMinSlots)
+  // `first`: the place of the first message; for tests, which begin where numbers wrap around.
+  explicit SlotOrder(unsigned slots = kMinSlots, std::uint32_t first = 0)
       : slots_(slots),
         mask_(std::bit_ceil(slots) - 1),
+        next_(first),
+        edge_(first),
         entries_(mask_ + 1U, Entry{.here = false}) {}
 
   struct Entry {
@@ -68,8 +71,8 @@ class SlotOrder {
  private:
   unsigned slots_;
   std::uint32_t mask_;
-  std::uint32_t next_ = 0;    // to be handed out
-  std::uint32_t edge_ = 0;    // [next_, edge_) are here
+  std::uint32_t next_;        // to be handed out
+  std::uint32_t edge_;        // [next_, edge_) are here
   std::uint32_t beyond_ = 0;  // how many from edge_ on are here
   std::vector<Entry> entries_;
 };

@@ -42,6 +42,7 @@ bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
   // Nothing comes after the end, but what was sent before it may be found later.
   if (end_ && static_cast<std::int32_t>(header.sequence - end_sequence_) >= 0) return false;
   if (!order_.put(header.place, entry)) return false;
+  note(header);
   if (header.kind() == SlotKind::kEnd) {
     end_ = entry;
     end_sequence_ = header.sequence;
@@ -70,6 +71,7 @@ const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t
     // The common message takes one slot and is in its turn.
     if (header.size <= slot_bytes_ && header.check == check_of(header, key_) && !end_ &&
         order_.append(header.place, {{slot, 1}, header.size})) [[likely]] {
+      note(header);
       fresh &= fresh - 1;
       ++found;
       continue;
@@ -120,23 +122,38 @@ const char* SlotReceiver::rang(unsigned slot, std::uint32_t place, std::size_t b
   // tell.
   const std::uint32_t ahead = (place - order_.edge()) & kMask;
   known = ahead > kMask / 2;
-  if (ahead != 0) return nullptr;  // a read shows it, with those before it
+  if (ahead != 0) return known ? nullptr : rang_beyond(slot, place, found, known);
   SlotHeader header;
   SlotRun run;
-  if (bytes == 0) {
+  if (bytes == 0 || headers_ == nullptr) {
     header = header_of(slot);
     if (header.place != order_.edge() || !run_of(slot, header, run))
       return "a slot with an impossible header";
+    if (bytes != 0 && bytes != layout_.header_bytes() + header.bytes())
+      return "a message that is not as long as it says";
   } else {
-    if (bytes < layout_.header_bytes()) return "a message without a header";
-    bytes -= layout_.header_bytes();
     if (!run_at(slot, bytes, run)) return "a message beyond the slots";
     header.place = order_.edge();
     header.size = sized(bytes, SlotKind::kMessage);
+    header.sequence = newest_;
   }
   known = true;
   ++found;
   return take_early(run, header);
+}
+
+// Others before it were not found yet.
+const char* SlotReceiver::rang_beyond(unsigned slot, std::uint32_t place, std::uint32_t& found,
+                                      bool& known) {
+  if (headers_ != nullptr) return nullptr;  // it is flipped: a read shows it, with those before it
+  // Its sender shows this flip only with that of a later message, which may never come. But as it
+  // has landed all before it have.
+  const SlotHeader header = header_of(slot);
+  SlotRun run;
+  if (ring_of(0, header.place ^ place) != 0 || !run_of(slot, header, run))
+    return "a slot with an impossible header";
+  known = true;
+  return landed(header.sequence, found);
 }
 
 const char* SlotReceiver::landed(std::uint32_t sequence, std::uint32_t& found) {

@@ -26,9 +26,9 @@ class SlotReceiver {
  public:
   SlotReceiver() = default;
   // `memory`: the slots of all contexts. `key`: of their headers. `headers`: where they stand, by
-  // slots counted over all contexts; null: each at the start of its slot.
+  // slots counted over all contexts; null: each at the start of its slot. `first`: as of SlotOrder.
   SlotReceiver(const SlotLayout& layout, Context context, std::byte* memory, std::uint64_t key,
-               SlotHeader* headers = nullptr)
+               SlotHeader* headers = nullptr, std::uint32_t first = 0)
       : layout_(layout),
         context_(context),
         memory_(memory),
@@ -36,7 +36,8 @@ class SlotReceiver {
         key_(key),
         slot_bytes_(layout.run_bytes(context, 1)),
         confirm_(layout.slots(context)),
-        order_(layout.slots(context)) {}
+        order_(layout.slots(context), first),
+        newest_(first) {}
 
   // --- what was learned; null, or why it cannot be. What was found is added to `found`.
   // A word of the sender's bitmap was read.
@@ -46,8 +47,8 @@ class SlotReceiver {
   const char* read_done();
   // The write that put the message with that place, modulo 2^kRingPlaceBits, into this slot is
   // known to be complete, and so all before it. `bytes`: of that write, if the ring came with it;
-  // then it is a plain message, and its header need not be looked at. `known`: it was found, now or
-  // before.
+  // then it is a plain message, and where headers are apart its own need not be looked at. `known`:
+  // it was found, now or before.
   const char* rang(unsigned slot, std::uint32_t place, std::size_t bytes, std::uint32_t& found,
                    bool& known);
   // The same of all messages up to that sequence number.
@@ -66,6 +67,8 @@ class SlotReceiver {
   // The next place that was not found: how many there were if nothing is missing.
   std::uint32_t found_places() const { return order_.edge(); }
   bool has_hole() const { return order_.has_hole(); }
+  // The highest sequence number that was found. Where headers are apart rings do not tell it.
+  std::uint32_t newest() const { return newest_; }
   // Whether that slot is known to carry a message that was not given back.
   bool carries(unsigned slot) const { return confirm_.carries(slot); }
   // A message of kind kEnd, once found; and its sequence number.
@@ -91,8 +94,12 @@ class SlotReceiver {
   // The run that a header at `slot` describes. False: none.
   bool run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const;
   const char* found_at(unsigned slot, const SlotHeader& header, std::uint64_t fresh, SlotRun& run);
+  const char* rang_beyond(unsigned slot, std::uint32_t place, std::uint32_t& found, bool& known);
   const char* take_early(const SlotRun& run, const SlotHeader& header);
   bool put(const SlotRun& run, const SlotHeader& header);
+  void note(const SlotHeader& header) {
+    if (static_cast<std::int32_t>(header.sequence - newest_) > 0) newest_ = header.sequence;
+  }
   void fetch_headers(unsigned word, std::uint64_t fresh) const;
   void fetch_more_ahead(std::size_t bytes) const;
   void fetch(unsigned slot, unsigned lines) const;
@@ -107,6 +114,7 @@ class SlotReceiver {
   SlotOrder order_;
   std::optional<SlotOrder::Entry> end_;
   std::uint32_t end_sequence_ = 0;
+  std::uint32_t newest_ = 0;
   std::uint32_t hole_ = 0;
   unsigned hole_reads_ = 0;
 };

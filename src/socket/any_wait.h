@@ -18,8 +18,8 @@ class AnyWaiter {
  public:
   struct How {
     Side side = Side::kReceive;
-    bool naps = false;  // what is waited for may come without an event, whatever the channels say
-    int other_fd = -1;  // ends a sleep too when it is readable
+    bool room_too = false;  // what is waited for may also be room, of the calling thread's
+    int other_fd = -1;      // ends a sleep too when it is readable
     std::chrono::microseconds spin{0};
     Deadline deadline = kNoDeadline;
   };

@@ -12,7 +12,6 @@
 #include "base/asymmetric_barrier.h"
 #include "base/log.h"
 #include "base/system_error.h"
-#include "base/timer_slack.h"
 #include "socket/channel_wait.h"
 #include "socket/lingerer.h"
 #include "transport/attested.h"
@@ -21,6 +20,25 @@ namespace leat::detail {
 namespace {
 
 const bool asymmetric_barriers = register_for_heavy_barriers();
+
+constexpr const char* kAfterDeath = "See how the peer ended, and connect again.";
+
+// An error that says with whom it happened.
+class ToldError : public Error {
+ public:
+  using Error::Error;
+};
+
+const char* advice_after(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kPeerDied:
+      return kAfterDeath;
+    case ErrorCode::kProtocol:
+      return "Its memory or ours was overwritten, or it is not leat: connect again.";
+    default:
+      return "";
+  }
+}
 
 }  // namespace
 
@@ -59,7 +77,7 @@ void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
   if (closed() || context >= kContexts || end_said_) [[unlikely]]
     check_usable(context);
   const auto try_once = [&] { return transport_.try_send(message, context); };
-  if (!unless_closed("send", try_once)) [[unlikely]]
+  if (!ask("send", try_once)) [[unlikely]]
     wait(Side::kSend, "send", try_once);
   count_sent(message.size());
 }
@@ -67,19 +85,18 @@ void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
 bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context) {
   const Sending sending(*this);
   check_usable(context);
-  if (transport_.try_send(message, context)) {
+  if (ask("send", [&] { return transport_.try_send(message, context); })) {
     count_sent(message.size());
     return true;
   }
-  if (watches_lifeline_ && lifeline_ended())
-    throw Error(ErrorCode::kPeerDied, "send to " + where() + ": the peer went away");
+  if (watches_lifeline_ && lifeline_ended()) throw_gone("send");
   return false;
 }
 
 bool ChannelCore::offer(std::span<const std::byte> message) {
   const Sending sending(*this);
   check_sending();
-  if (!transport_.try_send(message, 0)) return false;
+  if (!ask("send", [&] { return transport_.try_send(message, 0); })) return false;
   count_sent(message.size());
   return true;
 }
@@ -87,22 +104,20 @@ bool ChannelCore::offer(std::span<const std::byte> message) {
 std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
   const Sending sending(*this);
   check_usable(context);
-  std::span<std::byte> memory = transport_.try_reserve(bytes, context);
-  if (memory.data() == nullptr) {
-    wait(Side::kSend, "reserve", [&] {
-      memory = transport_.try_reserve(bytes, context);
-      return memory.data() != nullptr;
-    });
-  }
+  std::span<std::byte> memory;
+  const auto try_once = [&] {
+    memory = transport_.try_reserve(bytes, context);
+    return memory.data() != nullptr;
+  };
+  if (!ask("reserve", try_once)) wait(Side::kSend, "reserve", try_once);
   return memory;
 }
 
 void ChannelCore::commit(std::size_t bytes) {
   const Sending sending(*this);
   check_usable(0);
-  if (!transport_.try_commit(bytes)) {
-    wait(Side::kSend, "commit", [&] { return transport_.try_commit(bytes); });
-  }
+  const auto try_once = [&] { return transport_.try_commit(bytes); };
+  if (!ask("commit", try_once)) wait(Side::kSend, "commit", try_once);
   count_sent(bytes);
 }
 
@@ -114,7 +129,8 @@ void ChannelCore::abandon() {
 bool ChannelCore::has_room(std::size_t bytes) {
   const Sending sending(*this);
   check_usable(0);
-  if (transport_.try_reserve(bytes, 0).data() == nullptr) return false;
+  const auto try_once = [&] { return transport_.try_reserve(bytes, 0).data() != nullptr; };
+  if (!ask("reserve", try_once)) return false;
   transport_.abandon();
   return true;
 }
@@ -127,15 +143,19 @@ void ChannelCore::flush() {
 void ChannelCore::wait_for_flush() {
   check_open("flush");
   flushes_.add(1);
-  if (!transport_.try_flush()) {
-    wait(Side::kSend, "flush", [&] { return transport_.try_flush(); });
-  }
+  const auto try_once = [&] { return transport_.try_flush(); };
+  if (!ask("flush", try_once)) wait(Side::kSend, "flush", try_once);
+}
+
+void ChannelCore::arm_for_room() {
+  const Sending sending(*this);
+  if (!closed()) transport_.arm(Side::kSend);
 }
 
 bool ChannelCore::try_flush() {
   const Sending sending(*this);
   check_open("flush");
-  return transport_.try_flush();
+  return ask("flush", [&] { return transport_.try_flush(); });
 }
 
 void ChannelCore::shutdown() {
@@ -143,7 +163,8 @@ void ChannelCore::shutdown() {
   if (!closed() && end_said_) return;
   check_usable(0);
   try {
-    if (!transport_.try_end()) wait(Side::kSend, "shutdown", [&] { return transport_.try_end(); });
+    const auto try_once = [&] { return transport_.try_end(); };
+    if (!ask("shutdown", try_once)) wait(Side::kSend, "shutdown", try_once);
     end_said_ = true;
     wait_for_flush();
   } catch (const Error& error) {
@@ -157,7 +178,7 @@ void ChannelCore::shutdown() {
 bool ChannelCore::try_shutdown() {
   const Sending sending(*this);
   check_open("shutdown");
-  if (!end_said_) end_said_ = transport_.try_end();
+  if (!end_said_) end_said_ = ask("shutdown", [&] { return transport_.try_end(); });
   return end_said_;
 }
 
@@ -181,7 +202,7 @@ Message ChannelCore::receive(unsigned context) {
     result = transport_.try_receive(context, delivery);
     return result != ReceiveResult::kNothing;
   };
-  if (!unless_closed("receive", try_once)) wait(Side::kReceive, "receive", try_once);
+  if (!ask("receive", try_once)) wait(Side::kReceive, "receive", try_once);
   if (result == ReceiveResult::kEnd) return {};
   return adopt(delivery);
 }
@@ -189,10 +210,9 @@ Message ChannelCore::receive(unsigned context) {
 std::optional<Message> ChannelCore::try_receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable(context);
   Delivery delivery;
-  ReceiveResult result = transport_.try_receive(context, delivery);
+  ReceiveResult result = look(context, delivery);
   if (result == ReceiveResult::kNothing && poll_fd_) result = prepare_poll(context, delivery);
-  // Relaxed: set once; what came before the end is in memory already.
-  if (result == ReceiveResult::kNothing && peer_gone_.load(std::memory_order_relaxed))
+  if (result == ReceiveResult::kNothing && may_be_gone())
     result = receive_the_rest(context, delivery);
   if (result == ReceiveResult::kNothing) return std::nullopt;
   if (result == ReceiveResult::kEnd) return Message();
@@ -202,10 +222,30 @@ std::optional<Message> ChannelCore::try_receive(unsigned context) {
 std::optional<Message> ChannelCore::glance(unsigned context) {
   check_open("receive");
   Delivery delivery;
-  const ReceiveResult result = transport_.try_receive(context, delivery);
+  const ReceiveResult result = look(context, delivery);
   if (result == ReceiveResult::kNothing) return std::nullopt;
   if (result == ReceiveResult::kEnd) return Message();
   return adopt(delivery);
+}
+
+ReceiveResult ChannelCore::look(unsigned context, Delivery& delivery) {
+  return ask("receive", [&] { return transport_.try_receive(context, delivery); });
+}
+
+bool ChannelCore::may_be_gone() {
+  // Relaxed: set once; what came before the end is in memory already.
+  if (peer_gone_.load(std::memory_order_relaxed)) return true;
+  if (!watches_lifeline_ || ++fruitless_looks_ % kTriesPerClock != 0) return false;
+  const Deadline now = Clock::now();
+  if (now < next_lifeline_look_) return false;
+  next_lifeline_look_ = now + kLifelineInterval;
+  return lifeline_ended();
+}
+
+void ChannelCore::check_not_gone(const char* what) {
+  if (!lifeline_ended()) return;
+  peer_gone_.store(true, std::memory_order_relaxed);
+  throw_gone(what);
 }
 
 void ChannelCore::kick() noexcept {
@@ -215,7 +255,7 @@ void ChannelCore::kick() noexcept {
 // Nothing is there now: sees to it that fd() tells about the next message, or finds it after all.
 ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
   transport_.arm(Side::kReceive);
-  ReceiveResult result = transport_.try_receive(context, delivery);
+  ReceiveResult result = look(context, delivery);
   if (result == ReceiveResult::kNothing && watches_lifeline_ && lifeline_ended())
     result = receive_the_rest(context, delivery);
   // What was taken off the queue for other contexts gives no further event, nor does room for what
@@ -231,9 +271,8 @@ ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
 
 // The lifeline has ended: what came before still counts.
 ReceiveResult ChannelCore::receive_the_rest(unsigned context, Delivery& delivery) {
-  const ReceiveResult result = transport_.try_receive(context, delivery);
-  if (result == ReceiveResult::kNothing && lifeline_ended())
-    throw Error(ErrorCode::kPeerDied, "receive from " + where() + ": the peer went away");
+  const ReceiveResult result = look(context, delivery);
+  if (result == ReceiveResult::kNothing) check_not_gone("receive");
   return result;
 }
 
@@ -293,63 +332,33 @@ void ChannelCore::count_received(std::size_t bytes) {
     received_last_.store(true, std::memory_order_relaxed);
 }
 
-// --- waiting
-
-void ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds& nap) {
-  (side == Side::kSend ? send_sleeps_ : receive_sleeps_).add(1);
-  pollfd fds[] = {{transport_.event_fd(side), POLLIN, 0},
-                  {closing_.get(), POLLIN, 0},
-                  {connection_.stream->fd(), POLLIN, 0}};
-  const bool comes_silently = side == Side::kSend ? transport_.room_comes_silently()
-                                                  : transport_.receiving_waits_for_room();
-  sleep_on(std::span(fds).first(watches_lifeline_ ? 3 : 2), comes_silently, deadline, nap);
-}
-
-Transport::Found ChannelCore::found_since_last_sleep() {
-  const Transport::Found found = transport_.found_by_looking();
-  const Transport::Found before = std::exchange(found_by_looking_, found);
-  return {found.messages - before.messages, found.eighths - before.eighths};
-}
-
-// `found`: since the last sleep.
-bool ChannelCore::takes_nap(const Transport::Found& found) {
-  const bool many = found.messages >= kMessagesPerNap;
-  nap_ = many && naps_left_ != 0
-             ? std::clamp(found.eighths == 0 ? nap_ * 2 : nap_ / 2, kBriefNap, kLongestBriefNap)
-             : kBriefNap;
-  if (many) naps_left_ = kNapsWithoutMany;
-  if (naps_left_ == 0) return false;
-  --naps_left_;
-  return true;
-}
-
-// Without the transport's events, for which nobody has armed.
-void ChannelCore::nap_briefly() {
-  receive_sleeps_.add(1);
-  pollfd fds[] = {{closing_.get(), POLLIN, 0}, {connection_.stream->fd(), POLLIN, 0}};
-  std::chrono::microseconds nap = nap_;
-  sleep_on(std::span(fds).first(watches_lifeline_ ? 2 : 1), true, kNoDeadline, nap);
-}
-
-void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
-              std::chrono::microseconds& nap) {
-  int ready = 0;
-  if (comes_silently) {
-    const timespec time{0, std::chrono::nanoseconds(nap).count()};
-    const TimerSlack slack(nap / 8);
-    ready = ppoll(fds.data(), fds.size(), &time, nullptr);
-    nap = std::min<std::chrono::microseconds>(nap * 2, kLongestNap);
-  } else {
-    ready = poll(fds.data(), fds.size(), poll_timeout_ms(deadline));
-  }
-  if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
-}
-
 bool ChannelCore::lifeline_ended() const noexcept {
   return connection_.stream->peer_closed() && !transport_.resuming();
 }
 
 // --- both
+
+void ChannelCore::rethrow(const char* what, const Error& error) const {
+  if (closed()) throw_closed(what);
+  if (dynamic_cast<const ToldError*>(&error) != nullptr) throw;  // by a call within another
+  switch (error.code()) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kTooLarge:
+    case ErrorCode::kClosed:
+    case ErrorCode::kResource:
+      throw;
+    default:
+      throw ToldError(
+          error.code(),
+          "the connection with " + connection_.peer_address + " has ended: " + error.what(),
+          advice_after(error.code()), error.system_errno());
+  }
+}
+
+void ChannelCore::throw_gone(const char* what) const {
+  throw ToldError(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away",
+                  kAfterDeath);
+}
 
 void ChannelCore::throw_closed(const char* what) const {
   if (!made_here_)

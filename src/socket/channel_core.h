@@ -36,6 +36,8 @@ class ChannelCore {
   void commit(std::size_t bytes);
   void abandon();
   void flush();
+  // For who waits for room of several channels. Send side.
+  void arm_for_room();
   bool try_flush();
   void shutdown();
   // The first step of shutdown(), then try_flush(). True once it is done.
@@ -76,6 +78,16 @@ class ChannelCore {
   const Connection& connection() const { return connection_; }
   const Settings& settings() const { return settings_; }
 
+  // For who polls, and found nothing: whether the peer may have gone, which is looked for now and
+  // then. If so look again, because what came before counts, and then check_not_gone, which throws
+  // kPeerDied if the peer has gone. Receive side.
+  bool may_be_gone();
+  void check_not_gone(const char* what);
+  // What the transport, which does not know its peer, says to `call`: what ends the connection is
+  // told with the peer and with what to do.
+  template <typename Call>
+  auto ask(const char* what, Call&& call) const;
+
   // For other views of the connection than Channel. Throws kClosed, kInvalidArgument.
   void check_usable(unsigned context) const;
   void check_sending() const {
@@ -100,20 +112,26 @@ class ChannelCore {
   friend class AnyWaiter;
   friend class Lingerer;
   class Sending;
+  using Comes = Transport::Comes;
 
   bool closed() const { return closed_.load(std::memory_order_relaxed) || !made_here_; }
   [[noreturn]] void throw_closed(const char* what) const;
+  // From within the handler of `error`.
+  [[noreturn]] void rethrow(const char* what, const Error& error) const;
+  [[noreturn]] void throw_gone(const char* what) const;
   void say_closed() noexcept;
   void wait_for_sender() noexcept;
   void wait_for_flush();
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
+  ReceiveResult look(unsigned context, Delivery& delivery);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
   ReceiveResult receive_the_rest(unsigned context, Delivery& delivery);
   Message adopt(Delivery& delivery);
-  template <typename Try>
-  bool unless_closed(const char* what, Try&& try_once);
   void sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
+  Comes messages_come() const {
+    return transport_.receiving_waits_for_room() ? Comes::kSilently : Comes::kWithEvent;
+  }
   Transport::Found found_since_last_sleep();
   bool takes_nap(const Transport::Found& found);
   void nap_briefly();
@@ -122,8 +140,9 @@ class ChannelCore {
   const MadeHere made_here_;
   const Settings settings_;
   Connection connection_;
+  const NotInherited lifeline_stays_{connection_.stream->fd()};  // our death must end it
   Transport& transport_;
-  std::atomic<bool> peer_gone_ = false;  // a wait has seen the lifeline's end
+  std::atomic<bool> peer_gone_ = false;  // a receiver has seen the lifeline's end
   const bool watches_lifeline_;          // tcp notices the end of its stream by itself
 
   const Fd closing_;  // readable once closed_ is set: wakes who sleeps
@@ -135,6 +154,8 @@ class ChannelCore {
 
   // receive side
   std::size_t messages_out_ = 0;
+  unsigned fruitless_looks_ = 0;
+  Deadline next_lifeline_look_{};
   Transport::Found found_by_looking_;  // when it slept last
   unsigned naps_left_ = 0;
   std::chrono::microseconds nap_{0};  // the next one

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "base/asymmetric_barrier.h"
 #include "base/pause.h"
 #include "leat/error.h"
 #include "socket/channel_core.h"
@@ -18,7 +19,8 @@ namespace leat::detail {
 inline constexpr int kTriesBeforeClock = 50;
 // Between two looks at the clock while spinning.
 inline constexpr int kTriesPerClock = 32;
-// While spinning without end: between two looks at the lifeline, each a system call.
+// While spinning without end, and for who polls: between two looks at the lifeline, each a system
+// call.
 inline constexpr auto kLifelineInterval = std::chrono::milliseconds(1);
 // Room that comes without an event is looked for after naps that grow from the first to the second.
 inline constexpr auto kFirstNap = std::chrono::microseconds(20);
@@ -68,26 +70,25 @@ bool spin_for(std::chrono::microseconds spin, Deadline deadline, Try&& try_once,
   }
 }
 
-// Sleeps until one of them is ready, or the deadline. What comes silently gives no event: then for
-// `nap` at the longest, which grows.
-void sleep_on(std::span<pollfd> fds, bool comes_silently, Deadline deadline,
+// Sleeps until one of them is ready, or the deadline. Where not all gives an event: for kLongestNap
+// at the longest; where nothing does: for `nap`, which grows.
+void sleep_on(std::span<pollfd> fds, Transport::Comes comes, Deadline deadline,
               std::chrono::microseconds& nap);
 
-// Another thread's close() looks to the transport like the peer's death.
-template <typename Try>
-bool ChannelCore::unless_closed(const char* what, Try&& try_once) {
+// Another thread's close() looks to the transport like the peer's death, but is told as kClosed.
+template <typename Call>
+auto ChannelCore::ask(const char* what, Call&& call) const {
   try {
-    return try_once();
-  } catch (const Error&) {
-    if (closed()) throw_closed(what);
-    throw;
+    return call();
+  } catch (const Error& error) {
+    rethrow(what, error);
   }
 }
 
 template <typename Try>
 void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
   const auto timeout = side == Side::kSend ? send_timeout_ : receive_timeout_;
-  const auto attempt = [&] { return unless_closed(what, try_once); };
+  const auto attempt = [&] { return ask(what, try_once); };
   if (try_at_once(settings_.spin, attempt)) return;
   const Deadline deadline = deadline_after(timeout);
   const auto spin = [&] {
@@ -103,13 +104,16 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
       nap_briefly();
       if (attempt()) return;
     }
-    transport_.arm(side);
+    {
+      const JoinedBarriers barrier;
+      transport_.arm(side);
+    }
     if (attempt()) return;
     if (watches_lifeline_ && lifeline_ended()) {
       if (attempt()) return;  // what came before the end still counts
       if (closed() || !lifeline_ended()) continue;
       peer_gone_.store(true, std::memory_order_relaxed);  // for try_receive, which does not look
-      throw Error(ErrorCode::kPeerDied, std::string(what) + ": " + where() + " went away");
+      throw_gone(what);
     }
     if (passed(deadline))
       throw Error(ErrorCode::kTimeout,

@@ -128,6 +128,7 @@ void ListenerCore::close() noexcept {
   socklen_t bytes = sizeof listens;
   getsockopt(socket_.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes);
   if (listens != 0) ::shutdown(socket_.get(), SHUT_RDWR);
+  socket_stays_.reset();
   socket_.reset();
   eventfd_write(done_.get(), 1);  // stays readable: every accept wakes and says kClosed
 }

@@ -63,6 +63,7 @@ class ListenerCore {
   const MadeHere made_here_;
   const Settings settings_;
   Fd socket_;
+  std::optional<NotInherited> socket_stays_{socket_.get()};  // our death must end it
   const std::string address_;
   const Fd done_;  // readable: a handshake ended, or we are closed
   const Fd wait_;  // epoll over both

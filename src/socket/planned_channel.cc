@@ -26,9 +26,9 @@ std::span<std::byte> outgoing(ChannelCore& core, PlannedTransport& transport, un
 
 void append(ChannelCore& core, PlannedTransport& transport, unsigned context, std::uint64_t index,
             std::uint64_t count) {
-  if (transport.try_append(context, index, count)) [[likely]]
-    return;
-  core.wait(Side::kSend, "send", [&] { return transport.try_append(context, index, count); });
+  const auto try_once = [&] { return transport.try_append(context, index, count); };
+  if (!core.ask("send", try_once)) [[unlikely]]
+    core.wait(Side::kSend, "send", try_once);
 }
 
 // Whether all of [missing, end) has arrived; `missing` becomes the first that has not.
@@ -59,8 +59,8 @@ void PlannedChannel::open(unsigned context, const MessageArray& array) {
   ChannelCore& core = *channel_.core_;
   core.check_open("open");
   transport_->open(context, array);
-  if (!transport_->try_tell(context))
-    core.wait(Side::kSend, "open", [&] { return transport_->try_tell(context); });
+  const auto try_once = [&] { return transport_->try_tell(context); };
+  if (!core.ask("open", try_once)) core.wait(Side::kSend, "open", try_once);
 }
 
 void PlannedChannel::close(unsigned context) {
@@ -71,7 +71,7 @@ void PlannedChannel::close(unsigned context) {
   const auto complete = [&] {
     return transport_->try_post() && transport_->arrays().missing(context) == 0;
   };
-  if (!complete()) {
+  if (!core.ask("close", complete)) {
     core.wait(Side::kReceive, "close of a message array", [&] {
       while (!complete()) {
         if (transport_->try_progress()) continue;
@@ -104,11 +104,15 @@ std::uint64_t PlannedChannel::try_send(unsigned context, std::uint64_t index,
   const std::uint64_t limit = transport.batch_limit(context);
   for (std::uint64_t taken = 0; taken < count;) {
     const std::uint64_t part = std::min(count - taken, limit);
-    // Before the bytes, which would be copied again at each try.
-    if (!transport.try_make_way(context, index + taken, part)) [[unlikely]]
-      return taken;
-    transport.fill(to + taken * each, from + taken * each, part * each);
-    transport.try_append(context, index + taken, part);
+    const bool took = channel_.core_->ask("send", [&] {
+      // Before the bytes, which would be copied again at each try.
+      if (!transport.try_make_way(context, index + taken, part)) [[unlikely]]
+        return false;
+      transport.fill(to + taken * each, from + taken * each, part * each);
+      transport.try_append(context, index + taken, part);
+      return true;
+    });
+    if (!took) return taken;
     taken += part;
   }
   return count;
@@ -157,7 +161,9 @@ bool PlannedChannel::try_commit() {
   const std::uint64_t limit = transport_->batch_limit(left.context);
   while (left.count != 0) {
     const std::uint64_t part = std::min(left.count, limit);
-    if (!transport_->try_append(left.context, left.index, part)) return false;
+    if (!channel_.core_->ask(
+            "commit", [&] { return transport_->try_append(left.context, left.index, part); }))
+      return false;
     left.index += part;
     left.count -= part;
   }
@@ -170,7 +176,7 @@ void PlannedChannel::commit() {
 
 bool PlannedChannel::try_flush() {
   channel_.core_->check_open("flush");
-  return transport_->try_post();
+  return channel_.core_->ask("flush", [&] { return transport_->try_post(); });
 }
 
 void PlannedChannel::flush() {
@@ -186,16 +192,23 @@ std::span<const std::byte> PlannedChannel::receive(unsigned context, std::uint64
   const std::span<const std::byte> bytes = transport_->incoming(context, index, count);
   std::uint64_t missing = index;
   const auto try_once = [&] { return look(*transport_, context, missing, index + count); };
-  if (!try_once()) core.wait(Side::kReceive, "receive", try_once);
+  if (!core.ask("receive", try_once)) core.wait(Side::kReceive, "receive", try_once);
   return bytes;
 }
 
 std::span<const std::byte> PlannedChannel::try_receive(unsigned context, std::uint64_t index,
                                                        std::uint64_t count) {
-  channel_.core_->check_open("receive");
+  ChannelCore& core = *channel_.core_;
+  core.check_open("receive");
   const std::span<const std::byte> bytes = transport_->incoming(context, index, count);
   std::uint64_t missing = index;
-  return look(*transport_, context, missing, index + count) ? bytes : std::span<const std::byte>();
+  const auto try_once = [&] { return look(*transport_, context, missing, index + count); };
+  if (core.ask("receive", try_once)) return bytes;
+  if (core.may_be_gone()) {
+    if (core.ask("receive", try_once)) return bytes;
+    core.check_not_gone("receive");
+  }
+  return {};
 }
 
 std::uint64_t PlannedChannel::missing(unsigned context) const {

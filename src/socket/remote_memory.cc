@@ -54,7 +54,7 @@ struct RemoteMemory::State {
 
   template <typename Try>
   void until(Side side, const char* what, Try&& try_once) {
-    if (!try_once()) core.wait(side, what, try_once);
+    if (!core.ask(what, try_once)) core.wait(side, what, try_once);
   }
 
   Channel channel;
@@ -70,7 +70,7 @@ RemoteMemory::~RemoteMemory() = default;
 
 bool RemoteMemory::try_write(std::uint64_t offset, std::span<const std::byte> bytes) {
   state_->core.check_sending();
-  return state_->memory.try_write(offset, bytes);
+  return state_->core.ask("write", [&] { return state_->memory.try_write(offset, bytes); });
 }
 
 void RemoteMemory::write(std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -78,9 +78,16 @@ void RemoteMemory::write(std::uint64_t offset, std::span<const std::byte> bytes)
 }
 
 std::optional<std::span<const std::byte>> RemoteMemory::poll() {
-  state_->core.check_open("poll");
+  ChannelCore& core = state_->core;
+  core.check_open("poll");
   std::span<const std::byte> changed;
-  if (state_->memory.take(changed) != VerifiedMemory::Taken::kWrite) return std::nullopt;
+  const auto look = [&] { return state_->memory.take(changed); };
+  auto taken = core.ask("poll", look);
+  if (taken == VerifiedMemory::Taken::kNothing && core.may_be_gone()) {
+    taken = core.ask("poll", look);
+    if (taken == VerifiedMemory::Taken::kNothing) core.check_not_gone("poll");
+  }
+  if (taken != VerifiedMemory::Taken::kWrite) return std::nullopt;
   return changed;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/asymmetric_barrier.h"
 #include "socket/any_wait.h"
 #include "socket/channel_wait.h"
 
@@ -22,7 +23,14 @@ AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
       nap_briefly();
       if (done()) return End::kDone;
     }
-    for (Channel* channel : channels_) ChannelCore::of(*channel).transport_.arm(how_.side);
+    {
+      const JoinedBarriers barrier;
+      for (Channel* channel : channels_) {
+        ChannelCore& core = ChannelCore::of(*channel);
+        core.transport_.arm(how_.side);
+        if (how_.room_too) core.arm_for_room();
+      }
+    }
     if (done()) return End::kDone;
     if (find_gone()) {
       if (done()) return End::kDone;
@@ -80,26 +88,31 @@ void AnyWaiter::nap_briefly() {
   }
   if (how_.other_fd >= 0) polled_.push_back({how_.other_fd, POLLIN, 0});
   std::chrono::microseconds nap = ChannelCore::of(*channels_.front()).nap_;
-  sleep_on(polled_, true, kNoDeadline, nap);
+  sleep_on(polled_, Transport::Comes::kSilently, kNoDeadline, nap);
 }
 
 void AnyWaiter::sleep(std::chrono::microseconds& nap) {
   polled_.clear();
-  bool naps = how_.naps;
+  // What comes most silently. Who waits for room may also look at the time.
+  auto comes = how_.room_too ? Transport::Comes::kMuchWithEvent : Transport::Comes::kWithEvent;
   for (Channel* channel : channels_) {
     ChannelCore& core = ChannelCore::of(*channel);
     if (how_.side == Side::kSend) {
       core.send_sleeps_.add(1);
-      naps = naps || core.transport_.room_comes_silently();
+      comes = std::max(comes, core.transport_.room_comes());
     } else {
       core.receive_sleeps_.add(1);
-      naps = naps || core.transport_.receiving_waits_for_room();
+      comes = std::max(comes, core.messages_come());
     }
     polled_.push_back({core.transport_.event_fd(how_.side), POLLIN, 0});
+    if (how_.room_too) {
+      polled_.push_back({core.transport_.event_fd(Side::kSend), POLLIN, 0});
+      comes = std::max(comes, core.transport_.room_comes());
+    }
     poll_also(channel);
   }
   if (how_.other_fd >= 0) polled_.push_back({how_.other_fd, POLLIN, 0});
-  sleep_on(polled_, naps, how_.deadline, nap);
+  sleep_on(polled_, comes, how_.deadline, nap);
 }
 
 }  // namespace detail
@@ -110,7 +123,7 @@ Channel* wait_any(std::span<Channel* const> channels, WaitFor wait_for, const ch
     throw Error(ErrorCode::kInvalidArgument,
                 std::string(what) + ": there is no channel to wait for");
   const detail::ChannelCore& first = detail::ChannelCore::of(*channels[0]);
-  detail::AnyWaiter waiter(channels, {.naps = wait_for == WaitFor::kRoom,
+  detail::AnyWaiter waiter(channels, {.room_too = wait_for == WaitFor::kRoom,
                                       .spin = first.settings().spin,
                                       .deadline = detail::deadline_after(first.receive_timeout())});
   switch (waiter.wait(done)) {

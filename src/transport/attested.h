@@ -63,7 +63,7 @@ class AttestedTransport final : public Transport {
   void release(Delivery& delivery) noexcept override;
   void arm(Side side) override { inner_->arm(side); }
   int event_fd(Side side) const override { return inner_->event_fd(side); }
-  bool room_comes_silently() const override { return inner_->room_comes_silently(); }
+  Comes room_comes() const override { return inner_->room_comes(); }
   bool receiving_waits_for_room() const override { return inner_->receiving_waits_for_room(); }
   bool resuming() const override { return inner_->resuming(); }
   Found found_by_looking() const override { return inner_->found_by_looking(); }

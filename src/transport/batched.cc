@@ -16,15 +16,13 @@
 namespace leat::detail {
 namespace {
 
-// No count of messages; stands where a read will put one, until it does. What the peer counts is
-// compared modulo 2^32, and a peer that really says this only stays unread.
-constexpr std::uint64_t kUnread = ~std::uint64_t{0};
-// Of what is read out of the peer's open bundle.
-constexpr std::uint64_t kPullId = 2;
 // The sender's next messages in a bundle are stored so far behind the line that is fetched.
 constexpr std::size_t kBundleAhead = 512;
 // A blocked sender that spins polls all the time.
 constexpr unsigned kPollsPerProbe = 16;
+// Of what must go at once though the send queue is full. It is that for as long as the device takes
+// for a request, unless the peer is of bad will: then the rest goes at our next call.
+constexpr unsigned kMostTriesAtOnce = 4096;
 // For rings and the end.
 constexpr std::size_t kReceives = 2 * DoorbellReceiver::kAllowance;
 // Most words that are left unread between two looks of a blocked sender.
@@ -60,7 +58,7 @@ void BatchedTransport::started(std::uint64_t peer_key) {
     const std::size_t run_bytes = layout().run_bytes(context, 1);
     bundle_room_[context] = Bundled::room(run_bytes);
     if (bundle_room_[context] >= kLeastBundleBytes && (peer() != nullptr || has_mirror()))
-      longest_bundled_[context] = bundle_room_[context] / share - Bundled::kHeadBytes;
+      too_long_to_bundle_[context] = bundle_room_[context] / share - Bundled::kHeadBytes + 1;
   }
 }
 
@@ -68,7 +66,7 @@ void BatchedTransport::started(std::uint64_t peer_key) {
 
 bool BatchedTransport::try_send(std::span<const std::byte> message, Context context) {
   // A receiver that waits is told of each at once.
-  if (message.size() <= longest_bundled_[context != 0] && !bell_.may_ring() && !occupied(context))
+  if (message.size() < too_long_to_bundle_[context != 0] && !bell_.may_ring() && !occupied(context))
       [[likely]]
     return append(message, context);
   return send_by(*this, message, context);
@@ -160,6 +158,13 @@ SlotHeader BatchedTransport::next_header(Context context, SlotKind kind, std::si
   return header;
 }
 
+// A message was accepted, and the peer may sleep, or read in vain, until it is told of it; and we
+// may not be called again for long.
+void BatchedTransport::tell_at_once() {
+  for (unsigned tries = 0; !(close_bundle() && post_rest()) && tries < kMostTriesAtOnce; ++tries)
+    poll_send_errors();
+}
+
 // Into the open bundle, which is told of by its length alone.
 bool BatchedTransport::append(std::span<const std::byte> message, Context context) {
   const std::size_t room = bundle_room_[context != 0];
@@ -194,7 +199,7 @@ bool BatchedTransport::append(std::span<const std::byte> message, Context contex
   }
   look_at_limit();
   if (bell_.may_ring()) [[unlikely]]
-    close_bundle();  // rings; where it finds no room now the next message does, or the flush
+    tell_at_once();
   count_message();
   return true;
 }
@@ -249,6 +254,7 @@ bool BatchedTransport::post_unit(Context context, const SlotRun& run, SlotKind k
     if (kind == SlotKind::kMessage) request = write_of(context, run, bytes);
     request.immediate = ring_of(slot, place);
     ring(request);
+    tell_at_once();
   }
   fetch_ahead(context, run, bytes);
   return true;
@@ -319,7 +325,7 @@ bool BatchedTransport::post_by_requests(Context context, const SlotRun& run, Slo
   // From here on it reads, and gives back what it was rung for.
   if (unechoed_ != 0 && !bell_.may_ring()) post_echoes();
   if (!rest_.empty()) [[unlikely]]
-    post_rest();
+    tell_at_once();
   return true;
 }
 
@@ -390,7 +396,9 @@ void BatchedTransport::collect_completions() {
     const std::size_t count = SlotTransport::poll_sends(completions);
     if (count == 0) break;
     for (const Completion& completion : std::span(completions).first(count)) {
-      if (completion.id == kPullId) {
+      // One that failed is like any other request that did: it says why the queue pair is in error,
+      // and what it was to bring is not here.
+      if (completion.id == kPullId && completion.status == CompletionStatus::kSuccess) {
         pull_done_ = true;
       } else {
         sender_completions_.push_back(completion);
@@ -422,8 +430,12 @@ bool BatchedTransport::post_rest() {
 }
 
 void BatchedTransport::arm(Side side) {
-  // Where memory is shared room comes without any event.
-  if (side == Side::kReceive || peer() == nullptr) SlotTransport::arm(side);
+  if (side == Side::kSend && peer() == nullptr) {
+    const std::lock_guard lock(send_lock_);
+    SlotTransport::arm(side);
+  } else {
+    SlotTransport::arm(side);
+  }
   if (side == Side::kSend) {
     skip_looks_ = 0;  // who sleeps between looks needs no other pause
   } else {

@@ -42,6 +42,9 @@ class BatchedTransport final : public SlotTransport {
   void release(Delivery& delivery) noexcept override;
   bool pending() const override;
   void arm(Side side) override;
+  Comes room_comes() const override {
+    return peer() != nullptr ? Comes::kMuchWithEvent : Comes::kSilently;
+  }
   bool receiving_waits_for_room() const override { return !may_sleep(); }
   Found found_by_looking() const override {
     return {confirmed_.get() + unbundled_, slots_ever_ * 8 / layout().slots(0)};
@@ -52,30 +55,7 @@ class BatchedTransport final : public SlotTransport {
   friend SlotTransport;  // its templates
   static constexpr bool kBundles = true;
 
-  // The start of each side's region. Every word is aligned, and read and written whole.
-  struct Head {
-    // The sender's half, read by the peer: Posted, and the bitmap.
-    alignas(64) std::uint64_t posted;
-    std::array<std::uint64_t, kMaxSlotWords> filled;
-    // The receiver's half, read by the peer: how often it gave slots back, and its bitmap.
-    alignas(64) std::uint64_t given_back;
-    std::array<std::uint64_t, kMaxSlotWords> given;
-    // Written by the peer, sealed: how often we may ring; up to which message all has landed.
-    alignas(64) std::uint64_t ring_limit;
-    alignas(64) std::uint64_t landed;
-    // Where our reads of the peer's two halves land.
-    alignas(64) std::uint64_t peer_posted;
-    std::array<std::uint64_t, kMaxSlotWords> peer_filled;
-    alignas(64) std::uint64_t peer_given_back;
-    std::array<std::uint64_t, kMaxSlotWords> peer_given;
-    // Where memory is shared: of our slots, side by side, so that a line tells of several.
-    // Written by the peer.
-    alignas(64) std::array<SlotHeader, kMaxAllSlots> headers;
-    // Where what is told of an open bundle lands, read out of the peer's memory: its place, sealed,
-    // and its messages.
-    alignas(64) std::uint64_t pulled_place;
-    std::array<std::byte, kMostBundleBytes> pulled;
-  };
+  using Head = BatchedHead;
 
   // --- SlotTransport
   void started(std::uint64_t peer_key) override;
@@ -94,6 +74,7 @@ class BatchedTransport final : public SlotTransport {
     return receivers_[context].take();
   }
   void give_back(Context context, const SlotRun& run) noexcept override;
+  void tell_room() noexcept;
   bool ended(Context context) const override;
 
   // --- send side
@@ -107,6 +88,7 @@ class BatchedTransport final : public SlotTransport {
   SlotHeader next_header(Context context, SlotKind kind, std::size_t bytes) const;
   void fetch_ahead(Context context, const SlotRun& run, std::size_t bytes) const;
   void set_given_threshold(Context context);
+  void tell_at_once();
   bool post_rest();
   void look_at_limit();
   SendRequest echo_of(unsigned word);
@@ -141,12 +123,12 @@ class BatchedTransport final : public SlotTransport {
   bool take_filled(std::uint64_t posted, bool quick);
   void allow() noexcept;
   void tell_limit() noexcept;
-  // Whether a read is needed though nothing new is expected.
-  bool owes() const { return (owed_words_ | holes_) != 0; }
+  bool owes() const { return (owed_words_ | holes_) != 0; }  // so a read is needed anyway
   bool may_sleep() const;
   // Whether our side has sent since the last call.
   bool answered();
   void check(const char* why);
+  void note_newest(Context context);
   void found_end();
 
   Head& head() const { return *reinterpret_cast<Head*>(SlotTransport::head()); }
@@ -156,9 +138,9 @@ class BatchedTransport final : public SlotTransport {
   // --- set once
   std::uint64_t peer_header_key_ = 0;
   unsigned words_ = 0;  // of each bitmap
-  // Of context 0, of each other one: what a bundle takes, and the longest message in one.
+  // Of context 0, of each other one: what a bundle takes, and from which size on none takes it.
   std::array<std::size_t, 2> bundle_room_{};
-  std::array<std::size_t, 2> longest_bundled_{};
+  std::array<std::size_t, 2> too_long_to_bundle_{};
 
   // --- both sides post and poll, where requests are posted
   SpinLock send_lock_;
@@ -197,6 +179,7 @@ class BatchedTransport final : public SlotTransport {
   DoorbellReceiver doorbell_;
   std::uint32_t arrived_ = 0;          // units found ever
   std::uint32_t taken_ = 0;            // units handed out ever
+  std::uint32_t newest_ = 0;           // the highest sequence number found
   std::uint64_t owed_words_ = 0;       // bit i: that word has slots that wait for a read
   std::uint64_t landed_seen_ = 0;      // the word
   std::uint64_t holes_ = 0;            // bit c: in context c a message is missing between others
@@ -211,6 +194,7 @@ class BatchedTransport final : public SlotTransport {
   std::size_t used_receives_ = 0;      // by rings, not replaced yet
   std::array<Completion, 4> heard_;    // scratch of hear, so that no call initialises it
   bool limit_untold_ = false;          // it found no room in the send queue
+  bool room_untold_ = false;           // slots were given back since the sender was woken
   bool has_end_ = false;
   std::array<std::uint32_t, kContextCount> end_places_{};
   Counter filled_reads_;

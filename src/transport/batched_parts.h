@@ -1,6 +1,8 @@
-// What transport batched knows of bundles, each side of those of its peer and of its own.
+// What transport batched keeps in memory that its peer reads and writes, and what it knows of
+// bundles, each side of those of its peer and of its own.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -9,6 +11,35 @@
 #include "proto/slots.h"
 
 namespace leat::detail {
+
+// The start of each side's region. Every word is aligned, and read and written whole.
+struct BatchedHead {
+  // The sender's half, read by the peer: Posted, and the bitmap.
+  alignas(64) std::uint64_t posted;
+  std::array<std::uint64_t, kMaxSlotWords> filled;
+  // The receiver's half, read by the peer: how often it gave slots back, and its bitmap.
+  alignas(64) std::uint64_t given_back;
+  std::array<std::uint64_t, kMaxSlotWords> given;
+  // Written by the peer, sealed: how often we may ring; up to which message all has landed.
+  alignas(64) std::uint64_t ring_limit;
+  alignas(64) std::uint64_t landed;
+  // Where our reads of the peer's two halves land.
+  alignas(64) std::uint64_t peer_posted;
+  std::array<std::uint64_t, kMaxSlotWords> peer_filled;
+  alignas(64) std::uint64_t peer_given_back;
+  std::array<std::uint64_t, kMaxSlotWords> peer_given;
+  // Where memory is shared: of our slots, side by side. Written by the peer.
+  alignas(64) std::array<SlotHeader, kMaxAllSlots> headers;
+  // Where what we read of the peer's open bundle lands: its place, sealed, and its messages.
+  alignas(64) std::uint64_t pulled_place;
+  std::array<std::byte, kMostBundleBytes> pulled;
+};
+
+// No count of messages; stands where a read will put one, until it does. What the peer counts is
+// compared modulo 2^32, and a peer that really says this only stays unread.
+inline constexpr std::uint64_t kUnread = ~std::uint64_t{0};
+// Of a request that reads out of the peer's open bundle.
+inline constexpr std::uint64_t kPullId = 2;
 
 // The sender's open bundle: no run, there is none.
 struct OpenBundle {

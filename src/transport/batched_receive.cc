@@ -17,8 +17,6 @@
 namespace leat::detail {
 namespace {
 
-constexpr std::uint64_t kUnread = ~std::uint64_t{0};  // as in batched.cc
-constexpr std::uint64_t kPullId = 2;                  // the same
 // A read that finds fewer messages came too early: a longer pause before the next one. With less
 // than one message in so much time waiting longer does not help.
 constexpr std::uint32_t kGoodBatch = 32;
@@ -55,6 +53,7 @@ bool BatchedTransport::hand_out_bundled(Context context, Delivery& delivery) {
   Unbundling& from = unbundling_[context];
   if (from.messages.empty()) {
     if (!open_waits(context) || receivers_[context].waiting()) return false;
+    check_whole(context);
     from = {{open_bytes(), uses_[open_.slot].taken_bytes, open_.end}, open_.slot, false};
   }
   std::span<const std::byte> message;
@@ -142,66 +141,17 @@ bool BatchedTransport::see_open(std::uint64_t word) {
   return false;
 }
 
-// What was pulled and not handed out comes once more.
-void BatchedTransport::drop_open() {
-  if (open_.end == 0) return;
-  Unbundling& from = unbundling_[open_.context];
-  if (!from.closed && from.slot == open_.slot && !from.messages.empty()) {
-    uses_[from.slot].taken_bytes = static_cast<std::uint32_t>(from.messages.at());
-    from.messages = {};
-  }
-  open_.end = 0;
-}
-
-// Reads the open bundle. At the time of the read that told of it it was open. Its slot is used
-// again only after we gave it back, and so after another read showed that it was closed; and none
-// is posted until this one is done.
-void BatchedTransport::pull(const Posted& posted) {
-  if (peer_mirror().bytes == 0) nonsense("an open bundle that cannot be read");
-  drop_open();
-  const Context context = layout().context_of(posted.open_slot);
-  SendRequest request;
-  request.id = kPullId;
-  request.opcode = Opcode::kRead;
-  request.local = &head().pulled_place;
-  request.bytes = sizeof(Head::pulled_place) + posted.open_bytes;
-  request.local_key = local_key();
-  request.remote_address =
-      peer_mirror().address +
-      layout().offset(context, posted.open_slot - layout().first_slot(context)) +
-      offsetof(SlotFront, place);
-  request.remote_key = peer_mirror().key;
-  if (post_from_receiver(request) == 0) return;
-  pulled_ = posted;
-  pulling_ = true;
-}
-
-// Its completion, and nothing less, says that all its bytes are here.
-bool BatchedTransport::take_pulled() {
-  {
-    const std::lock_guard lock(send_lock_);
-    collect_completions();
-    if (!pull_done_) return false;
-    pull_done_ = false;
-  }
-  pulling_ = false;
-  const Context context = layout().context_of(pulled_.open_slot);
-  const SlotReceiver& receiver = receivers_[context];
-  // Else it was found closed meanwhile, or those before it were not found yet.
-  if (receiver.carries(pulled_.open_slot - layout().first_slot(context)) ||
-      head().pulled_place != sealed(receiver.found_places()) || receiver.has_hole())
-    return false;
-  open_ = {context, pulled_.open_slot, pulled_.open_bytes};
-  return open_waits(context);
-}
-
 // --- what has come
 
 bool BatchedTransport::look() {
-  bool found = hear();
-  found |= look_at_landed();
+  // What was rung for is handed out before anything else is looked at; who called comes again. Not
+  // so the end of the queue pair: what landed before it still counts, as does a ring before it.
+  const bool heard = hear();
+  if (heard && receive_error_.empty()) return true;
+  bool found = look_at_landed();
   if (!has_end_ && receive_error_.empty()) found |= look_at_filled();
-  return found;
+  if (!found && room_untold_) tell_room();
+  return heard || found;
 }
 
 // Rings, and the end of the queue pair. True: there was something, and so may be more; who is about
@@ -241,6 +191,8 @@ void BatchedTransport::heard(const Completion& completion) {
   if (arrived_ != before && arrived_ - taken_ == 1 && layout().header_bytes() == 0)
     rode_along_ = completion.payload;
   if (!doorbell_.rang(known, answered())) nonsense("more rings than were allowed");
+  note_newest(context);
+  doorbell_.told(newest_);
   // It rang for nothing new: for room.
   if (arrived_ == before && owed_words_ != 0) doorbell_.hurry();
   found_end();
@@ -383,17 +335,28 @@ bool BatchedTransport::take_filled(std::uint64_t posted, bool quick) {
   }
   holes_ = 0;
   for (; looked_at != 0; looked_at &= looked_at - 1) {
-    SlotReceiver& receiver = receivers_[static_cast<Context>(std::countr_zero(looked_at))];
+    const auto context = static_cast<Context>(std::countr_zero(looked_at));
+    SlotReceiver& receiver = receivers_[context];
+    note_newest(context);
     check(receiver.read_done());
     if (receiver.has_hole()) holes_ |= looked_at & -looked_at;
   }
   const bool complete = see_open(posted);
   // A unit that is not there yet stands for what is missing of the open one.
   doorbell_.read_done(complete ? Posted::of(posted).units : arrived_ + 1, arrived_, quick, grew);
+  doorbell_.told(newest_);
   posted_seen_ = posted;
   confirmed_.add(arrived_ - before);
   found_end();
   return arrived_ != before || (grew && complete);
+}
+
+// One before it may be missing, in another context, of which nothing but a late flip tells.
+void BatchedTransport::note_newest(Context context) {
+  const std::uint32_t newest = receivers_[context].newest();
+  if (static_cast<std::int32_t>(newest - newest_) > 0) newest_ = newest;
+  if (static_cast<std::int32_t>(newest_ - arrived_) > static_cast<int>(layout().all_slots()))
+    nonsense("a slot with an impossible sequence number");
 }
 
 void BatchedTransport::found_end() {
@@ -419,6 +382,14 @@ void BatchedTransport::give_back(Context context, const SlotRun& run) noexcept {
   // Release: we are done with the slot's bytes.
   atomic(ours.given[at]).store(receiver.release(run), std::memory_order_release);
   if (receiver.owes(run.word())) owed_words_ |= 1ULL << at;
+  room_untold_ = true;
+}
+
+// A sender that sleeps is woken once nothing more is found: it then has most of the slots at once.
+// One whose receiver takes long over what it found looks by itself.
+void BatchedTransport::tell_room() noexcept {
+  room_untold_ = false;
+  if (peer() != nullptr) queue_pair().wake_sender();
 }
 
 bool BatchedTransport::answered() {

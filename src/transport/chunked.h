@@ -66,7 +66,7 @@ class ChunkedTransport final : public Transport {
   bool resuming() const override { return resuming_.load(std::memory_order_acquire); }
   void arm(Side side) override;
   int event_fd(Side side) const override;
-  bool room_comes_silently() const override { return true; }
+  Comes room_comes() const override { return Comes::kSilently; }
   bool receiving_waits_for_room() const override;
   std::size_t max_in_place_bytes(Context context) const override { return part_bytes(context); }
   std::size_t max_message_bytes() const override { return max_message_bytes_; }

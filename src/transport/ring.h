@@ -56,7 +56,7 @@ class RingTransport : public Transport, private RemoteReads {
   RemoteReads* remote_reads() override { return this; }
   void arm(Side side) override { queue_pair_->arm(side); }
   int event_fd(Side side) const override { return queue_pair_->event_fd(side); }
-  bool room_comes_silently() const override { return true; }
+  Comes room_comes() const override { return Comes::kSilently; }
   bool receiving_waits_for_room() const override { return credit_refused_; }
   std::size_t max_in_place_bytes(Context context) const override;
   std::size_t max_message_bytes() const override { return max_message_bytes_; }

@@ -58,11 +58,15 @@ SlotTransport::SlotTransport(const char* name, std::unique_ptr<Device> device,
       own_key_(random_word()),
       max_message_bytes_(options.max_message_bytes),
       layout_(options.slot_bytes, options.slot_count, header_bytes),
-      region_(device_->allocate(head_bytes_ + layout_.bytes(), kRemoteRead | kRemoteWrite)),
+      // So much of a short message is copied out, also of the last slot.
+      region_(device_->allocate(head_bytes_ + layout_.bytes() + Delivery::kSmallBytes,
+                                kRemoteRead | kRemoteWrite)),
       head_(region_->memory().data()) {
   region_->prepare(0, head_bytes_ + layout_.bytes());
-  if (limits_.max_inline_bytes < layout_.bytes() || (mirrors_ && !limits_.shares_memory))
-    staging_ = device_->allocate(layout_.bytes(), mirrors_ ? kRemoteRead : kLocalOnly);
+  slot_memory_bytes_ = layout_.bytes();
+  if (limits_.max_inline_bytes >= layout_.bytes() && (!mirrors_ || limits_.shares_memory)) return;
+  staging_ = device_->allocate(layout_.bytes(), mirrors_ ? kRemoteRead : kLocalOnly);
+  slot_memory_bytes_ += layout_.bytes();
 }
 
 std::vector<std::byte> SlotTransport::setup() const {
@@ -116,8 +120,10 @@ void SlotTransport::start(std::span<const std::byte> peer_setup) {
   direct_ = peer_memory != nullptr && (shares_memory || !mirrors_ || staging_ == nullptr);
   shares_memory_ = shares_memory;
   if (shares_memory) shared_head_ = peer_memory;
-  if (!direct_ && staging_ == nullptr)
+  if (!direct_ && staging_ == nullptr) {
     staging_ = device_->allocate(layout_.bytes(), kLocalOnly);  // the peer was not told of it
+    slot_memory_bytes_ += layout_.bytes();
+  }
   outgoing_ = direct_ ? peer_memory + head_bytes_ : staging_->memory().data();
   most_in_place_ = {max_in_place_bytes(0), max_in_place_bytes(1)};
   started(peer.header_key);
@@ -302,9 +308,15 @@ ReceiveResult SlotTransport::nothing_waits(Context context) {
   return ReceiveResult::kNothing;
 }
 
+void SlotTransport::check_whole(Context context) {
+  large_[context].check();
+  if (large_[context].active()) nonsense("other messages within a large one");
+}
+
 bool SlotTransport::add_piece(Context context, const SlotOrder::Entry& entry,
                               const std::byte* bytes, Delivery& delivery) {
   Reassembly& large = large_[context];
+  large.check();
   if (entry.kind == SlotKind::kLargeStart) {
     std::uint64_t total = 0;
     if (entry.bytes != sizeof total) nonsense("an odd announcement");
@@ -313,7 +325,7 @@ bool SlotTransport::add_piece(Context context, const SlotOrder::Entry& entry,
       nonsense("a message announced with " + std::to_string(total) + " bytes");
     large.begin(total);
   } else if (entry.kind == SlotKind::kBundle) {
-    nonsense("other messages within a large one");
+    check_whole(context);
   } else if (entry.kind == SlotKind::kMessage && !large.add({bytes, entry.bytes})) {
     nonsense("more bytes than it announced");
   }
@@ -347,7 +359,7 @@ void SlotTransport::add_stats(Stats& stats) const {
   stats.credit_returns += credit_returns_.get();
   stats.reassembled_messages += reassembled_.get();
   stats.rnr_retries += queue_pair_->rnr_retries();
-  stats.slot_memory_bytes += layout_.bytes() + (direct_ ? 0 : layout_.bytes());
+  stats.slot_memory_bytes += slot_memory_bytes_;
   stats.send_requests += requests_.get() + side_requests_.get();
   stats.receive_requests += receive_requests_.get();
   stats.completions += send_completions_.get() + receive_completions_.get();

@@ -44,7 +44,7 @@ class SlotTransport : public Transport {
   bool try_drain() override { return try_flush(); }
   void arm(Side side) override { queue_pair_->arm(side); }
   int event_fd(Side side) const override { return queue_pair_->event_fd(side); }
-  bool room_comes_silently() const override { return true; }
+  Comes room_comes() const override { return Comes::kSilently; }
   std::size_t max_in_place_bytes(Context context) const override;
   std::size_t max_message_bytes() const override { return max_message_bytes_; }
   std::string describe() const override;
@@ -69,8 +69,7 @@ class SlotTransport : public Transport {
   // Everything accepted is to be known to the peer once the flush is complete. False: would block.
   virtual bool prepare_flush() { return true; }
   // --- receive side
-  // Takes in what has come. True: perhaps more messages wait than before. Sets receive_error_, or
-  // throws by nonsense().
+  // Takes in what has come. True: perhaps more waits. Sets receive_error_, or throws nonsense().
   virtual bool look() = 0;
   virtual bool waiting(Context context) const = 0;
   virtual SlotOrder::Entry take(Context context) = 0;
@@ -115,6 +114,8 @@ class SlotTransport : public Transport {
   }
   [[noreturn]] void fail_sending(const std::string& what);
   // --- receive side
+  // Throws if that context is in the middle of a message in pieces.
+  void check_whole(Context context);
   [[noreturn]] void nonsense(const std::string& what);
 
   Device& device() { return *device_; }
@@ -141,13 +142,11 @@ class SlotTransport : public Transport {
   bool has_mirror() const { return mirrors_ && staging_ != nullptr && !direct_; }
   std::uint64_t own_key() const { return own_key_; }
 
-  std::string receive_error_;  // receive side
-  // Receive side: the bytes of the message that is handed out next, if they came with a completion.
-  // Valid until the next look().
-  const std::byte* rode_along_ = nullptr;
-  Counter requests_;          // send requests of the send side
-  Counter side_requests_;     // of the receive side
-  Counter receive_requests_;  // receives posted, but for the first ones
+  std::string receive_error_;              // receive side
+  const std::byte* rode_along_ = nullptr;  // of the message handed out next, until look()
+  Counter requests_;                       // send requests of the send side
+  Counter side_requests_;                  // of the receive side
+  Counter receive_requests_;               // receives posted, but for the first ones
   Counter send_completions_;
   Counter receive_completions_;
   Counter credit_waits_;    // send side
@@ -190,6 +189,7 @@ class SlotTransport : public Transport {
   std::unique_ptr<MemoryRegion> region_;   // head and slots
   std::byte* const head_;                  // its memory
   std::unique_ptr<MemoryRegion> staging_;  // mirrors the peer's slots; null if sends are inlined
+  std::size_t slot_memory_bytes_ = 0;      // of both, without the head
   RemoteRegion peer_region_;
   RemoteRegion peer_mirror_;
   std::byte* outgoing_ = nullptr;  // the peer's slots themselves, or staging_

@@ -46,7 +46,7 @@ class TcpTransport final : public Transport {
   void release(Delivery& delivery) noexcept override;
   void arm(Side side) override;
   int event_fd(Side side) const override { return waits_[side == Side::kSend ? 0 : 1].get(); }
-  bool room_comes_silently() const override { return false; }
+  Comes room_comes() const override { return Comes::kWithEvent; }
   std::size_t max_in_place_bytes(Context) const override;
   std::size_t max_message_bytes() const override { return max_message_bytes_; }
   std::string describe() const override {

@@ -98,9 +98,12 @@ class Transport {
   // --- waiting: as in QueuePair
   virtual void arm(Side side) = 0;
   virtual int event_fd(Side side) const = 0;
-  // A blocked sender waits for room that may come without any event (a counter written by the
-  // peer). True: sleep only for short whiles and look again.
-  virtual bool room_comes_silently() const = 0;
+  // How what is waited for comes: with an event; with one once there is much of it, so that to look
+  // now and then is only for what is little; or without (a counter written by the peer), so sleep
+  // only for short whiles and look again.
+  enum class Comes { kWithEvent, kMuchWithEvent, kSilently };
+  // Room, for a sender that is blocked.
+  virtual Comes room_comes() const = 0;
   // Something that the peer must get before it goes on found no room in the send queue, or a
   // message may come without an event: a receiver too sleeps only for short whiles and looks again.
   // Receive side.

@@ -7,7 +7,8 @@
 namespace leat::trusted::detail {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x3177'746c;  // "ltw1"
+// "ltw2": its last letter is the protocol's version, of which requests are a part.
+constexpr std::uint32_t kMagic = 0x3277'746c;
 constexpr std::size_t kUsedBytes = 4 + 1 + 3 + 4 + 4 + 4 + 8;
 
 }  // namespace

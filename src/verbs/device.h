@@ -117,10 +117,7 @@ class MemoryRegion {
   virtual RemoteRegion remote() const = 0;
   // Says that this part will be written all over: a device that takes memory only when it is
   // touched may take this part now, in larger pages. One thread at a time.
-  virtual void prepare(std::size_t offset, std::size_t bytes) noexcept {
-    (void)offset;
-    (void)bytes;
-  }
+  virtual void prepare(std::size_t /*offset*/, std::size_t /*bytes*/) noexcept {}
 };
 
 enum class Side { kSend, kReceive };
@@ -159,6 +156,9 @@ class QueuePair {
   // event_fd(side) is readable: what was polled meanwhile does not take the wish for an event back.
   // Events may be spurious.
   virtual void arm(Side side) = 0;
+  // An event for the peer's send side, if armed: there is room of which no completion tells.
+  // Nothing where processes share no memory, so who waits for such room looks too. Receive side.
+  virtual void wake_sender() {}
   // Owned by the queue pair; stays the same for its life.
   virtual int event_fd(Side side) const = 0;
 

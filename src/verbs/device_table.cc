@@ -32,7 +32,7 @@ const char* to_string(CompletionStatus status) {
     case CompletionStatus::kPeerGone:
       return "peer gone (retries exhausted or disconnected)";
     case CompletionStatus::kFlushed:
-      return "flushed";
+      return "flushed (the queue pair was in error)";
     case CompletionStatus::kOther:
       return "other error";
   }

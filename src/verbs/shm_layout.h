@@ -39,7 +39,7 @@ struct ReceiveEntry {
 struct Flow {
   alignas(kCacheLine) std::atomic<std::uint64_t> posted;  // receives posted ever; by the receiver
   alignas(kCacheLine) std::atomic<std::uint32_t> receiver_armed;  // wake me at an arrival
-  alignas(kCacheLine) std::atomic<std::uint32_t> sender_armed;    // wake me at a posted receive
+  alignas(kCacheLine) std::atomic<std::uint32_t> sender_armed;    // wake me when there is room
   alignas(kCacheLine) std::atomic<std::uint32_t> closed;  // by the sender: it is gone or in error
 };
 

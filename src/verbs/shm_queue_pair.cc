@@ -235,10 +235,15 @@ std::size_t ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests)
   if (accepted != 0) {
     // Release: the entries above; and we are done with the completion entries given back.
     incoming_.flow->posted.store(receives_posted_, std::memory_order_release);
-    light_barrier(asymmetric_);
-    wake(incoming_.flow->sender_armed, Side::kSend);
+    wake_sender();
   }
   return accepted;
+}
+
+// Either the sender that armed itself sees what we stored before, or we see that it has.
+void ShmQueuePair::wake_sender() {
+  light_barrier(asymmetric_);
+  wake(incoming_.flow->sender_armed, Side::kSend);
 }
 
 std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
@@ -325,7 +330,7 @@ void ShmQueuePair::arm(Side side) {
   // has published since, or the flag would be cleared.
   if (armed.load(std::memory_order_relaxed) != 0) return;
   armed.store(1, std::memory_order_relaxed);
-  heavy_barrier(asymmetric_);  // pairs with light_barrier of the peer's post_send, post_receive
+  heavy_barrier(asymmetric_);  // pairs with light_barrier of the peer's post_send, wake_sender
 }
 
 void ShmQueuePair::wake(std::atomic<std::uint32_t>& armed, Side side) {

@@ -43,6 +43,7 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
   std::size_t poll_sends(std::span<Completion> completions) override;
   std::size_t poll_receives(std::span<Completion> completions) override;
   void arm(Side side) override;
+  void wake_sender() override;
   int event_fd(Side side) const override { return waits_[index(side)].get(); }
   std::byte* peer_memory(const RemoteRegion& part) override;
   std::uint64_t rnr_retries() const override { return rnr_retries_.get(); }

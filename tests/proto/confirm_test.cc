@@ -19,10 +19,11 @@ constexpr std::uint64_t kKey = 0x1234567;
 struct Schedule {
   unsigned slots = 16;
   unsigned messages = 40;
-  unsigned bells = 0;     // in a hundred messages: the receiver is told of them
-  unsigned landings = 0;  // in a hundred messages: it is told that all so far has landed
-  unsigned longest = 1;   // slots of a message
-  bool shared = false;    // memory: headers apart, stores instead of requests
+  unsigned bells = 0;       // in a hundred messages: the receiver is told of them
+  unsigned landings = 0;    // in a hundred messages: it is told that all so far has landed
+  unsigned longest = 1;     // slots of a message
+  bool shared = false;      // memory: headers apart, stores instead of requests
+  std::uint32_t first = 0;  // place and sequence number of the first message
 };
 
 // Both ends of context 0 and what is between them. Each step does one thing, chosen at random.
@@ -36,7 +37,9 @@ class World {
         headers_(layout_.all_slots()),
         sender_(layout_.slots(0)),
         flags_(layout_.words(0)),
-        receiver_(layout_, 0, memory_.data(), kKey, schedule.shared ? headers_.data() : nullptr),
+        sequence_(schedule.first),
+        receiver_(layout_, 0, memory_.data(), kKey, schedule.shared ? headers_.data() : nullptr,
+                  schedule.first),
         given_(layout_.words(0)) {}
 
   // Until every message was delivered and every slot is back.
@@ -101,7 +104,11 @@ class World {
   std::byte* at(unsigned slot) { return memory_.data() + layout_.offset(0, slot); }
 
   void send() {
-    if (sent_ == schedule_.messages) return;
+    if (sent_ == schedule_.messages) {
+      // Until then nobody needs slots, and so the last flips may be missing.
+      if (delivered_ == sent_) echo_the_rest();
+      return;
+    }
     const auto run = sender_.find(static_cast<unsigned>(1 + random_() % schedule_.longest));
     if (!run) return echo_the_rest();
     Write write{*run, {}, chance(schedule_.bells), chance(schedule_.landings)};
@@ -109,7 +116,7 @@ class World {
     sender_.take(*run);
     SlotHeader& header = write.front.header;
     header.sequence = ++sequence_;
-    header.place = sent_++;
+    header.place = schedule_.first + sent_++;
     header.size = sized(layout_.run_bytes(0, run->count), SlotKind::kMessage);
     header.check = check_of(header, kKey);
     if (schedule_.shared) return store(write);
@@ -118,7 +125,6 @@ class World {
     // Who is rung for it sees its flip with that of a later one.
     unechoed_[run->word()] = write.bell;
     if (!write.bell) wire_.push_back({Request::kEcho, {}, run->first});
-    if (sent_ == schedule_.messages) echo_the_rest();
   }
 
   void echo_the_rest() {
@@ -243,7 +249,8 @@ class World {
     const SlotOrder::Entry entry = receiver_.take();
     std::vector<std::uint32_t> body(entry.bytes / sizeof(std::uint32_t));
     std::memcpy(body.data(), receiver_.bytes_of(entry.run), entry.bytes);
-    for (const std::uint32_t word : body) ASSERT_EQ(word, delivered_) << "a message of another";
+    for (const std::uint32_t word : body)
+      ASSERT_EQ(word, schedule_.first + delivered_) << "a message of another";
     ++delivered_;
     ASSERT_LE(delivered_, found_);
     held_.push_back(entry.run);
@@ -267,7 +274,7 @@ class World {
   std::vector<std::uint64_t> flags_;  // the sender's bitmap
   std::vector<bool> unechoed_ = std::vector<bool>(layout_.words(0));
   std::vector<unsigned> last_in_word_ = std::vector<unsigned>(layout_.words(0));
-  std::uint32_t sequence_ = 0;
+  std::uint32_t sequence_;
   std::uint32_t sent_ = 0;
   std::deque<Request> wire_;
   std::deque<Answer> answers_;
@@ -313,6 +320,22 @@ TEST(Confirm, ManyWordsAndLongRunsForMillionsOfSteps) {
                 scaled(100));
   run_schedules({.slots = 130, .messages = 3000, .bells = 30, .longest = 30, .shared = true},
                 scaled(100));
+}
+
+// Places and numbers that wrap around: of all bits, of those that a ring has, of a signed number.
+TEST(Confirm, NumbersWrapAround) {
+  for (const std::uint32_t wraps : {0U, 1U << kRingPlaceBits, 1U << 31, 7U << kRingPlaceBits}) {
+    for (const bool shared : {false, true}) {
+      SCOPED_TRACE(std::to_string(wraps) + (shared ? ", shared" : ""));
+      run_schedules({.messages = 30,
+                     .bells = 30,
+                     .landings = 20,
+                     .longest = 3,
+                     .shared = shared,
+                     .first = wraps - 15},
+                    scaled(2000));
+    }
+  }
 }
 
 // --- what cannot be
@@ -441,6 +464,29 @@ TEST_F(HostileSlots, GapThatStaysIsRefused) {
   int reads = 0;
   while (receiver_.read_done() == nullptr) ASSERT_LT(++reads, 100);
   EXPECT_FALSE(receiver_.waiting());
+}
+
+// Whoever is rung for a message knows that all before it have landed, though no bit tells of them.
+TEST_F(HostileSlots, RingTellsOfThoseBeforeIt) {
+  write(3, {.place = 0, .size = 8, .sequence = 1});
+  write(1, {.place = 1, .size = 8, .sequence = 2});
+  bool known = false;
+  ASSERT_EQ(receiver_.rang(1, 1, sizeof(SlotFront) + 8, found_, known), nullptr);
+  EXPECT_TRUE(known);
+  EXPECT_EQ(found_, 2U);
+  EXPECT_EQ(receiver_.newest(), 2U);
+  EXPECT_EQ(receiver_.take().run.first, 3U);
+  EXPECT_EQ(receiver_.take().run.first, 1U);
+}
+
+TEST_F(HostileSlots, RingForASlotThatHasAnotherMessageIsRefused) {
+  write(1, {.place = 2, .size = 8, .sequence = 3});
+  bool known = false;
+  EXPECT_NE(receiver_.rang(1, 1, sizeof(SlotFront) + 8, found_, known), nullptr);
+  write(0, {.place = 0, .size = 8, .sequence = 1});
+  EXPECT_NE(receiver_.rang(0, 0, sizeof(SlotFront) + 9, found_, known), nullptr)
+      << "not as long as it says";
+  EXPECT_EQ(found_, 0U);
 }
 
 TEST_F(HostileSlots, BytesOfAMessageAreNeverTakenForAHeader) {

@@ -228,6 +228,25 @@ TEST(Doorbell, SleepsOnlyAfterABarrier) {
   EXPECT_TRUE(receiver.may_sleep(0, false));
 }
 
+// Two were posted, the second one was rung for and the first one, of another context, was not; the
+// read that followed showed neither.
+TEST(Doorbell, DoesNotSleepWhileOneBeforeWhatItFoundIsMissing) {
+  DoorbellReceiver receiver;
+  receiver.allow();
+  receiver.fenced();
+  receiver.read_posted();
+  ASSERT_TRUE(receiver.rang(true, false));
+  receiver.told(2);
+  receiver.read_done(2, 1, false);  // what was found tells more than an older number
+  EXPECT_FALSE(receiver.may_sleep(1, false));
+  ASSERT_EQ(receiver.next(1, false), Step::kRead);
+  receiver.read_posted();
+  receiver.read_done(2, 2, false);
+  EXPECT_TRUE(receiver.may_sleep(2, false));
+  receiver.told(1);
+  EXPECT_EQ(receiver.posted(), 2U) << "an older number tells nothing";
+}
+
 TEST(Doorbell, RenewsInAConversationBeforeTheLastRing) {
   DoorbellReceiver receiver(true);
   std::uint32_t limit = receiver.allow();

@@ -168,12 +168,14 @@ TEST_P(MeshErrors, AnEndInOrderIsNoDeath) {
     EXPECT_TRUE(same(mesh.receive(peer, 0, array.count),
                      messages(array, 1, peer, mesh.self(), 0, array.count)));
     mesh.close(1);
+    const auto late = leat::detail::notice_deadline();
     try {
       mesh.barrier();
       ADD_FAILURE() << "nothing was thrown";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kPeerDied);
       expect_text(error, " ended");
+      EXPECT_FALSE(leat::detail::passed(late)) << "it waited for its timeout";
     }
   });
 }

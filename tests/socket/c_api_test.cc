@@ -343,14 +343,7 @@ TEST_P(CApi, OptionsThatAreAlwaysOnAreGranted) {
   run(body, body);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, CApi,
-                         testing::Combine(testing::ValuesIn(test_devices()),
-                                          testing::Values(PeerMode::kThreads,
-                                                          PeerMode::kProcesses)),
-                         [](const auto& parameters) {
-                           return device_label(std::get<0>(parameters.param)) + "_" +
-                                  to_string(std::get<1>(parameters.param));
-                         });
+LEAT_INSTANTIATE_ON_DEVICES(CApi);
 
 // --- Without a peer
 

@@ -1,15 +1,23 @@
 // Connections and listeners stay with the process that made them: its children can neither use nor
 // harm them.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <exception>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "base/system_error.h"
+#include "leat/c.h"
 #include "support/channel_side.h"
+#include "support/free_port.h"
 
 namespace leat::detail {
 namespace {
@@ -131,8 +139,116 @@ TEST_P(ForkTest, ChildMayConnectToItsParent) {
   EXPECT_EQ(status, 0);
 }
 
+// A child of this process, and a child of its own that lives on until this is destroyed.
+class ParentAndChild {
+ public:
+  // The child runs `body`, and ends without destroying what that returned.
+  template <typename Body>
+  explicit ParentAndChild(const Body& body) {
+    std::array<int, 2> ends{};
+    check(::pipe2(ends.data(), O_CLOEXEC), "pipe2");
+    const Fd end(ends[0]);
+    over_ = Fd(ends[1]);
+    parent_ = check(::fork(), "fork");
+    if (parent_ != 0) return;
+    over_.reset();
+    try {
+      const auto kept [[maybe_unused]] = body();
+      if (check(::fork(), "fork") != 0) std::_Exit(0);
+      char nothing = 0;
+      std::_Exit(::read(end.get(), &nothing, 1) == 0 ? 0 : 1);
+    } catch (const std::exception&) {
+      std::_Exit(1);
+    }
+  }
+  // EXPECTs that all went well until the first of them ended.
+  void await_parents_end() const {
+    int status = -1;
+    ASSERT_EQ(::waitpid(parent_, &status, 0), parent_);
+    EXPECT_EQ(status, 0);
+  }
+
+ private:
+  Fd over_;
+  pid_t parent_ = 0;
+};
+
+TEST_P(ForkTest, ChildThatLivesOnDoesNotHideItsParentsDeath) {
+  listener_.emplace(listening_address(GetParam()), channel_options(GetParam()));
+  const ParentAndChild others([&] {
+    Channel channel = Channel::connect(listener_->address(), channel_options(GetParam()));
+    channel.send("before its end");
+    if (channel.receive().text() != "heard") throw std::runtime_error("not heard");
+    return channel;
+  });
+  Channel channel = listener_->accept();
+  EXPECT_EQ(channel.receive().text(), "before its end");
+  channel.send("heard");
+  channel.flush();
+  others.await_parents_end();
+  expect_error(ErrorCode::kPeerDied, [&] { (void)channel.receive(); });
+}
+
+TEST_P(ForkTest, ChildThatLivesOnDoesNotListenForItsParent) {
+  const int port = free_port();
+  const std::string address = server_host(GetParam()) + ":" + std::to_string(port);
+  const ParentAndChild others([&] { return Listener(address, channel_options(GetParam())); });
+  others.await_parents_end();
+  // The child may have come only half out of its fork(): then a newcomer is cut off.
+  ErrorCode code = ErrorCode::kPeerDied;
+  for (const Deadline deadline = notice_deadline();
+       code == ErrorCode::kPeerDied && !passed(deadline);) {
+    try {
+      (void)Channel::connect(address, channel_options(GetParam()));
+    } catch (const Error& error) {
+      code = error.code();
+    }
+  }
+  EXPECT_EQ(to_string(code), to_string(ErrorCode::kRefused));
+}
+
 INSTANTIATE_TEST_SUITE_P(Channels, ForkTest, testing::ValuesIn(channel_kinds()),
                          testing::PrintToStringParamName());
+
+TEST(CApiFork, ChildThatLivesOnDoesNotHideItsParentsDeath) {
+  // Handles have a thread, and the connecting side has a child.
+  if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer allows no threads in a forked process";
+  std::array<int, 2> ends{};
+  check(::pipe2(ends.data(), O_CLOEXEC), "pipe2");
+  const Fd hears(ends[0]);
+  const Fd tells(ends[1]);
+  sockaddr_in address{};
+  auto* const where = reinterpret_cast<sockaddr*>(&address);
+  socklen_t bytes = sizeof address;
+  // Forked before this process has a thread, which might hold a lock of AddressSanitizer's at that
+  // moment. So it is told later where to connect.
+  const ParentAndChild others([&] {
+    if (::read(hears.get(), where, bytes) != bytes) throw std::runtime_error("not told");
+    const int client = check(leat_socket(AF_INET, SOCK_STREAM, 0), "leat_socket");
+    check(leat_connect(client, where, bytes), "leat_connect");
+    char byte = 'x';
+    if (leat_send(client, &byte, 1, 0) != 1 || leat_recv(client, &byte, 1, 0) != 1)
+      throw std::runtime_error("not heard");
+    return client;
+  });
+  const int listener = check(leat_socket(AF_INET, SOCK_STREAM, 0), "leat_socket");
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  check(leat_bind(listener, where, bytes), "leat_bind");
+  check(leat_listen(listener, 1), "leat_listen");
+  check(leat_getsockname(listener, where, &bytes), "leat_getsockname");
+  ASSERT_EQ(::write(tells.get(), where, bytes), static_cast<ssize_t>(bytes));
+  const int server = check(leat_accept(listener, nullptr, nullptr), "leat_accept");
+  const timeval limit{.tv_sec = hang_limit().count(), .tv_usec = 0};
+  check(leat_setsockopt(server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), "SO_RCVTIMEO");
+  char byte = 0;
+  EXPECT_EQ(leat_recv(server, &byte, 1, 0), 1);
+  EXPECT_EQ(leat_send(server, &byte, 1, 0), 1);
+  others.await_parents_end();
+  EXPECT_EQ(leat_recv(server, &byte, 1, 0), 0);
+  leat_close(server);
+  leat_close(listener);
+}
 
 }  // namespace
 }  // namespace leat::detail

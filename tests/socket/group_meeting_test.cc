@@ -120,7 +120,7 @@ void expect_refused(const Meeting& meeting, std::span<const std::byte> words, Er
 TEST(GroupMeetingTest, StrangersAreRefusedAndHoldUpNobody) {
   Options options = shm_options();
   options.handshake_timeout = kPatience;
-  Meeting meeting(2, options);
+  Meeting meeting(3, options);
   auto first = meeting.worker(wanting(1));
   expect_refused(meeting, {}, ErrorCode::kProtocol);
   expect_refused(meeting, std::as_bytes(std::span("GET / HTTP/1.1", 14)), ErrorCode::kProtocol);
@@ -135,18 +135,21 @@ TEST(GroupMeetingTest, StrangersAreRefusedAndHoldUpNobody) {
     EXPECT_EQ(decode_group_answer(answer.bytes()).code, ErrorCode::kTimeout);
     EXPECT_FALSE(silent.receive());
   }
-  // One that talks before the group is complete loses its place.
+  // One that talks before the group is complete loses its place: two are missing until it does.
   {
     Channel hasty = Channel::connect(meeting.address(), shm_options());
-    hasty.send(encode(GroupHello{0, 2}));
+    hasty.send(encode(GroupHello{0, 3}));
     hasty.send("too early");
     const Message answer = hasty.receive();
     EXPECT_EQ(decode_group_answer(answer.bytes()).code, ErrorCode::kProtocol);
   }
   EXPECT_FALSE(meeting.is_complete());
-  auto last = meeting.worker(wanting(0));
+  auto second = meeting.worker(wanting(0));
+  auto last = meeting.worker(wanting({}));
   GroupMaster master = meeting.master();
   EXPECT_EQ(first.get().rank(), 1u);
+  EXPECT_EQ(second.get().rank(), 0u);
+  EXPECT_EQ(last.get().rank(), 2u);
 }
 
 TEST(GroupMeetingTest, MoreSilentStrangersThanAreHeardAtATime) {

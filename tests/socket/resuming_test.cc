@@ -1,15 +1,12 @@
 // A peer that died while a transport resumed: its last words still arrive.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
-#include <array>
 #include <memory>
 #include <utility>
 
-#include "base/system_error.h"
 #include "socket/channel_core.h"
 #include "support/errors.h"
-#include "support/scale.h"
+#include "support/lone_core.h"
 #include "support/silent_transport.h"
 
 namespace leat::detail {
@@ -39,17 +36,7 @@ class FailedWay : public SilentTransport {
 
 // To a peer that is gone.
 std::unique_ptr<ChannelCore> core_of_the_dead() {
-  std::array<int, 2> ends{};
-  check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), "socketpair");
-  const Fd peer(ends[1]);
-  Connection connection;
-  connection.stream = plain_stream(Fd(ends[0]));
-  connection.transport = std::make_unique<FailedWay>();
-  connection.transport_name = "chunked";
-  connection.peer_address = "the dead";
-  Settings settings;
-  settings.timeout = hang_limit();
-  return std::make_unique<ChannelCore>(std::move(connection), settings);
+  return std::move(LoneCore(std::make_unique<FailedWay>()).core);
 }
 
 TEST(Resuming, ReceiveWaitsForItsEndBeforeItCallsThePeerDead) {

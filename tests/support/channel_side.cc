@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ostream>
 #include <stdexcept>
 #include <thread>
@@ -20,6 +21,17 @@ std::string kind_name(const ChannelKind& kind) {
   return kind.transport == "tcp"
              ? "tcp"
              : device_label(kind.transport) + "_on_" + device_label(kind.device);
+}
+
+// The timeout may be a short one that the test is about, and the other side slow to come.
+Channel accept_patiently(Listener& listener) {
+  for (const Deadline deadline = hang_deadline();;) {
+    try {
+      return listener.accept();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout || passed(deadline)) throw;
+    }
+  }
 }
 
 }  // namespace
@@ -102,28 +114,15 @@ std::size_t fill_up(Channel& channel, std::size_t bytes, unsigned context) {
       if (++count * bytes > kEnough)
         throw std::runtime_error("a peer that does not read takes 1 GiB");
     } else {
-      ++refusals;
-      std::this_thread::yield();
+      // At last with time between them: a kernel may take a window's growth that long.
+      if (++refusals > 50) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      } else {
+        std::this_thread::yield();
+      }
     }
   }
   return count;
-}
-
-void expect_error(ErrorCode code, const std::function<void()>& call) {
-  expect_error_of({code}, call);
-}
-
-void expect_error_of(std::initializer_list<ErrorCode> codes, const std::function<void()>& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error where '" << to_string(*codes.begin()) << "' was due";
-  } catch (const Error& error) {
-    EXPECT_NE(std::ranges::find(codes, error.code()), codes.end())
-        << "'" << to_string(error.code()) << "' where '" << to_string(*codes.begin())
-        << "' was due: " << error.what();
-    EXPECT_GT(std::string_view(error.what()).size(), 10u);
-    EXPECT_NE(error.system_errno(), 0);
-  }
 }
 
 void ChannelTest::run(const ChannelBody& first, const ChannelBody& second,
@@ -136,7 +135,7 @@ void ChannelTest::run(const ChannelBody& first, const ChannelBody& second,
         if (setup.first_options) setup.first_options(options);
         Listener listener(listening_address(kind()), options);
         peer.tell(listener.address());
-        ChannelSide side{peer, listener.accept()};
+        ChannelSide side{peer, accept_patiently(listener)};
         EXPECT_EQ(side.channel.transport(), kind().transport);
         EXPECT_EQ(side.channel.device(), kind().device);
         first(side);

@@ -17,6 +17,7 @@
 #include "leat/error.h"
 #include "leat/listener.h"
 #include "leat/options.h"
+#include "support/errors.h"
 #include "support/pattern.h"
 #include "support/peer_pair.h"
 #include "support/scale.h"
@@ -56,11 +57,6 @@ void expect_message(const Message& message, std::size_t bytes, std::uint64_t see
 Message receive_patiently(Channel& channel, unsigned context = 0);
 // Sends messages of `bytes` with the patterns 0, 1, ... until no more is taken; returns how many.
 std::size_t fill_up(Channel& channel, std::size_t bytes, unsigned context = 0);
-
-// EXPECTs a leat::Error of that code with a text.
-void expect_error(ErrorCode code, const std::function<void()>& call);
-// EXPECTs one of them.
-void expect_error_of(std::initializer_list<ErrorCode> codes, const std::function<void()>& call);
 
 using ChannelBody = std::function<void(ChannelSide&)>;
 

@@ -56,4 +56,10 @@ std::string device_address(const std::string& device) {
   throw std::runtime_error("network device " + network + " of " + device + " has no IPv4 address");
 }
 
+std::string device_test_name(
+    const testing::TestParamInfo<std::tuple<std::string, PeerMode>>& parameters) {
+  return device_label(std::get<0>(parameters.param)) + "_" +
+         to_string(std::get<1>(parameters.param));
+}
+
 }  // namespace leat::detail

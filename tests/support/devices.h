@@ -1,8 +1,13 @@
 // The devices that a suite runs on.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
+#include <tuple>
 #include <vector>
+
+#include "support/peer_pair.h"
 
 namespace leat::detail {
 
@@ -12,5 +17,17 @@ std::vector<std::string> test_devices();
 std::string device_label(const std::string& device);
 // The numeric address at which a peer reaches `device`; empty for a device without addresses.
 std::string device_address(const std::string& device);
+
+std::string device_test_name(
+    const testing::TestParamInfo<std::tuple<std::string, PeerMode>>& parameters);
+
+// Registers the tests of a suite whose parameters are a device and a mode for every device and both
+// modes.
+#define LEAT_INSTANTIATE_ON_DEVICES(suite)                                         \
+  INSTANTIATE_TEST_SUITE_P(                                                        \
+      Devices, suite,                                                              \
+      testing::Combine(testing::ValuesIn(test_devices()),                          \
+                       testing::Values(PeerMode::kThreads, PeerMode::kProcesses)), \
+      device_test_name)
 
 }  // namespace leat::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 
 #include "leat/error.h"
@@ -14,5 +15,10 @@ std::string error_of(ErrorCode code, const std::function<void()>& call);
 
 // EXPECTs that text in it.
 void expect_text(const Error& error, const std::string& part);
+
+// EXPECTs a leat::Error of that code with a text.
+void expect_error(ErrorCode code, const std::function<void()>& call);
+// EXPECTs one of them.
+void expect_error_of(std::initializer_list<ErrorCode> codes, const std::function<void()>& call);
 
 }  // namespace leat::detail

@@ -108,4 +108,11 @@ ProgramResult run_program(const std::string& path, const std::vector<std::string
   return Program(path, arguments, folder).wait();
 }
 
+std::size_t count_of(const std::string& part, const std::string& text) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
 }  // namespace leat::detail

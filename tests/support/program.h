@@ -52,4 +52,7 @@ ProgramResult run_program(const std::string& path, const std::vector<std::string
 
 std::string read_file(const std::string& path);
 
+// How often `part` stands in `text`.
+std::size_t count_of(const std::string& part, const std::string& text);
+
 }  // namespace leat::detail

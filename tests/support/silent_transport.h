@@ -30,7 +30,7 @@ class SilentTransport : public Transport {
   void release(Delivery&) noexcept override {}
   void arm(Side) override {}
   int event_fd(Side) const override { return event_.get(); }
-  bool room_comes_silently() const override { return true; }
+  Comes room_comes() const override { return Comes::kSilently; }
   std::size_t max_in_place_bytes(Context) const override { return 1; }
   std::size_t max_message_bytes() const override { return 1; }
   std::string describe() const override { return "silent"; }

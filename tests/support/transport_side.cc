@@ -119,7 +119,7 @@ void TransportSide::wait(Side side, const char* what, const std::function<bool()
 }
 
 void TransportSide::sleep(Side side) const {
-  const bool naps = side == Side::kSend ? transport->room_comes_silently()
+  const bool naps = side == Side::kSend ? transport->room_comes() != Transport::Comes::kWithEvent
                                         : transport->receiving_waits_for_room();
   pollfd fds[] = {{transport->event_fd(side), POLLIN, 0}, {stream ? stream->fd() : -1, POLLIN, 0}};
   ::poll(fds, 2, naps ? 1 : poll_timeout_ms(hang_deadline()));

@@ -185,9 +185,4 @@ void VerbsTest::run_both(const VerbsBody& body, const VerbsOptions& options) con
   run(body, body, options);
 }
 
-std::string verbs_test_name(const testing::TestParamInfo<VerbsTest::ParamType>& parameters) {
-  return device_label(std::get<0>(parameters.param)) + "_" +
-         to_string(std::get<1>(parameters.param));
-}
-
 }  // namespace leat::detail

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "support/devices.h"
 #include "support/pattern.h"
 #include "support/peer_pair.h"
 #include "support/scale.h"
@@ -92,15 +93,5 @@ class VerbsTest : public testing::TestWithParam<std::tuple<std::string, PeerMode
   // The same body on both sides.
   void run_both(const VerbsBody& body, const VerbsOptions& options = {}) const;
 };
-
-std::string verbs_test_name(const testing::TestParamInfo<VerbsTest::ParamType>& parameters);
-
-// Registers the tests of a suite derived from VerbsTest for every device and both modes.
-#define LEAT_INSTANTIATE_VERBS_SUITE(suite)                                        \
-  INSTANTIATE_TEST_SUITE_P(                                                        \
-      Devices, suite,                                                              \
-      testing::Combine(testing::ValuesIn(test_devices()),                          \
-                       testing::Values(PeerMode::kThreads, PeerMode::kProcesses)), \
-      verbs_test_name)
 
 }  // namespace leat::detail

@@ -87,7 +87,7 @@ class WireTransport final : public Transport {
   }
   void arm(Side) override {}
   int event_fd(Side) const override { return -1; }
-  bool room_comes_silently() const override { return false; }
+  Comes room_comes() const override { return Comes::kWithEvent; }
   std::size_t max_in_place_bytes(Context) const override { return 4096; }
   std::size_t max_message_bytes() const override { return 1 << 20; }
   std::string describe() const override { return "wire"; }

@@ -125,14 +125,7 @@ TEST_P(BatchedBundles, OneThatIsHeldKeepsItsSlot) {
       });
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, BatchedBundles,
-                         testing::Combine(testing::ValuesIn(test_devices()),
-                                          testing::Values(PeerMode::kThreads,
-                                                          PeerMode::kProcesses)),
-                         [](const auto& parameters) {
-                           return device_label(std::get<0>(parameters.param)) + "_" +
-                                  to_string(std::get<1>(parameters.param));
-                         });
+LEAT_INSTANTIATE_ON_DEVICES(BatchedBundles);
 
 }  // namespace
 }  // namespace leat::detail

@@ -309,6 +309,15 @@ TEST_P(ChannelDeath, EndsAnEventLoop) {
       [](ChannelSide&) {});
 }
 
+TEST_P(ChannelDeath, EndsALoopThatOnlyPolls) {
+  run_deaths(
+      [](ChannelSide& side) {
+        expect_death([&] { (void)receive_patiently(side.channel, 7); });
+        expect_death([&] { (void)side.channel.try_receive(7); });  // from then on, at once
+      },
+      [](ChannelSide&) {});
+}
+
 TEST_P(ChannelDeath, FlushAndShutdownAfterItDoNotHang) {
   run_deaths(
       [](ChannelSide& side) {

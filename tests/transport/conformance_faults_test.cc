@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "leat/error.h"
@@ -88,9 +89,16 @@ struct Case {
 };
 void PrintTo(const Case& fault, std::ostream* out) { *out << fault.name; }
 
-std::vector<Case> harmless_faults() {
+// On shm at all of these places; elsewhere, where connecting takes long, at some of them: what a
+// transport makes of the others is the same.
+using Numbers = std::vector<std::uint64_t>;
+Numbers chosen(const std::string& device, const Numbers& all, const Numbers& some) {
+  return device == "shm" ? all : some;
+}
+
+std::vector<Case> harmless_faults(const std::string& device) {
   std::vector<Case> cases{{"none", {}}, {"like_hardware", {.like_hardware = true}}};
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : chosen(device, {1, 2, 3}, {1})) {
     const std::string number = std::to_string(seed);
     cases.push_back({"delay_" + number, {.seed = seed, .max_delay_polls = 20}});
     cases.push_back({"short_" + number, {.seed = seed, .short_acceptance = true}});
@@ -101,9 +109,9 @@ std::vector<Case> harmless_faults() {
   return cases;
 }
 
-std::vector<Case> breaks() {
+std::vector<Case> breaks(const std::string& device) {
   std::vector<Case> cases;
-  for (const std::uint64_t n : {1, 2, 3, 7, 60, 64, 65, 500}) {
+  for (const std::uint64_t n : chosen(device, {1, 2, 3, 7, 60, 64, 65, 500}, {1, 7, 64, 500})) {
     const std::string number = std::to_string(n);
     cases.push_back(
         {"failing_" + number, {.failing_request = n, .failure = CompletionStatus::kRemoteAccess}});
@@ -113,9 +121,9 @@ std::vector<Case> breaks() {
   return cases;
 }
 
-std::vector<Case> replays() {
+std::vector<Case> replays(const std::string& device) {
   std::vector<Case> cases;
-  for (const std::uint64_t n : {1, 2, 5, 50, 51, 300}) {
+  for (const std::uint64_t n : chosen(device, {1, 2, 5, 50, 51, 300}, {1, 50})) {
     cases.push_back({"replay_" + std::to_string(n), {.replayed_request = n}});
     cases.push_back({"replay_like_hardware_" + std::to_string(n),
                      {.replayed_request = n, .like_hardware = true}});
@@ -123,10 +131,10 @@ std::vector<Case> replays() {
   return cases;
 }
 
-std::vector<Case> flips() {
+std::vector<Case> flips(const std::string& device) {
   std::vector<Case> cases;
-  for (const std::uint64_t n : {1, 2, 10, 49, 50, 51, 400}) {
-    for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t n : chosen(device, {1, 2, 10, 49, 50, 51, 400}, {1, 10, 50})) {
+    for (const std::uint64_t seed : chosen(device, {1, 2, 3}, {1, 3})) {
       cases.push_back({"flip_" + std::to_string(n) + "_seed_" + std::to_string(seed),
                        {.seed = seed, .flipped_request = n, .like_hardware = seed == 3}});
     }
@@ -206,6 +214,43 @@ TEST_P(TransportHarmlessFaults, EveryMessageArrivesIntactInBothDirections) {
   run_transports(mode(), setup(profile(), profile()), body, body);
 }
 
+// Each sends one message and then only receives: what was accepted comes, though the device took
+// only part of what it was given, and no further call of the send side helps.
+TEST_P(TransportHarmlessFaults, AnswersOfSleepersAreNeverWaitedForInVain) {
+  const std::uint64_t count = scaled(400);
+  const auto send = [](TransportSide& side, std::uint64_t n) {
+    std::vector<std::byte> message(n % 7 == 0 ? 3000 : n % 100);
+    fill_pattern(message, n);
+    side.send(message, context_of(n));
+  };
+  const auto receive = [](TransportSide& side, std::uint64_t n) {
+    Delivery delivery;
+    ASSERT_TRUE(side.receive(context_of(n), delivery));
+    EXPECT_EQ(pattern_mismatch(bytes_of(delivery), n), delivery.bytes) << "message " << n;
+    if (delivery.must_release) side.transport->release(delivery);
+  };
+  run_transports(
+      mode(), setup(profile(), profile()),
+      [&](TransportSide& side) {
+        side.watches_lifeline = false;
+        side.sleeps = true;
+        for (std::uint64_t n = 0; n < count; ++n) {
+          send(side, n);
+          ASSERT_NO_FATAL_FAILURE(receive(side, n));
+        }
+        side.peer.barrier();
+      },
+      [&](TransportSide& side) {
+        side.watches_lifeline = false;
+        side.sleeps = true;
+        for (std::uint64_t n = 0; n < count; ++n) {
+          ASSERT_NO_FATAL_FAILURE(receive(side, n));
+          send(side, n);
+        }
+        side.peer.barrier();
+      });
+}
+
 class TransportBreaks : public TransportFaults {};
 
 TEST_P(TransportBreaks, OfTheSenderGiveAnIntactPartAndThenErrors) {
@@ -272,18 +317,25 @@ std::string fault_test_name(const testing::TestParamInfo<TransportFaults::ParamT
          fault.name;
 }
 
-auto with_faults(const std::vector<Case>& cases) {
-  return testing::Combine(testing::Values("ring", "confirm-each", "batched", "chunked"),
-                          testing::ValuesIn(test_devices()),
-                          testing::Values(PeerMode::kThreads, PeerMode::kProcesses),
-                          testing::ValuesIn(cases));
+using FaultParameters = std::vector<TransportFaults::ParamType>;
+FaultParameters with_faults(std::vector<Case> (*cases)(const std::string& device)) {
+  FaultParameters all;
+  for (const char* transport : {"ring", "confirm-each", "batched", "chunked"})
+    for (const std::string& device : test_devices())
+      for (const PeerMode mode : {PeerMode::kThreads, PeerMode::kProcesses})
+        for (Case& fault : cases(device))
+          all.emplace_back(transport, device, mode, std::move(fault));
+  return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, TransportHarmlessFaults, with_faults(harmless_faults()),
+INSTANTIATE_TEST_SUITE_P(Devices, TransportHarmlessFaults,
+                         testing::ValuesIn(with_faults(harmless_faults)), fault_test_name);
+INSTANTIATE_TEST_SUITE_P(Devices, TransportBreaks, testing::ValuesIn(with_faults(breaks)),
                          fault_test_name);
-INSTANTIATE_TEST_SUITE_P(Devices, TransportBreaks, with_faults(breaks()), fault_test_name);
-INSTANTIATE_TEST_SUITE_P(Devices, TransportReplays, with_faults(replays()), fault_test_name);
-INSTANTIATE_TEST_SUITE_P(Devices, TransportFlips, with_faults(flips()), fault_test_name);
+INSTANTIATE_TEST_SUITE_P(Devices, TransportReplays, testing::ValuesIn(with_faults(replays)),
+                         fault_test_name);
+INSTANTIATE_TEST_SUITE_P(Devices, TransportFlips, testing::ValuesIn(with_faults(flips)),
+                         fault_test_name);
 
 }  // namespace
 }  // namespace leat::detail

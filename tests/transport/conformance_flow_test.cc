@@ -13,7 +13,7 @@
 namespace leat::detail {
 namespace {
 
-constexpr auto kShortTimeout = std::chrono::seconds(1);  // also enough to connect, everywhere
+constexpr auto kShortTimeout = std::chrono::seconds(1);
 
 std::size_t random_size(std::uint64_t number) {
   std::mt19937_64 random(number);

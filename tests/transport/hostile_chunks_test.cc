@@ -314,7 +314,7 @@ TEST_P(HostileToChunked, MoreTakenThanWasSent) {
                         });
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(HostileToChunked);
+LEAT_INSTANTIATE_ON_DEVICES(HostileToChunked);
 
 // A setup may be anything.
 class HostileSetup : public VerbsTest {};
@@ -369,7 +369,7 @@ TEST_P(HostileSetup, ThatContradictsItselfIsRefused) {
       options);
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(HostileSetup);
+LEAT_INSTANTIATE_ON_DEVICES(HostileSetup);
 
 }  // namespace
 }  // namespace leat::detail

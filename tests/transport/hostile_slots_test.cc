@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "leat/error.h"
 #include "proto/slot_bundle.h"
 #include "proto/slot_receiver.h"
+#include "support/channel_side.h"
 #include "support/devices.h"
 #include "support/verbs_side.h"
 #include "transport/batched.h"
@@ -40,14 +43,16 @@ struct SetupBlob {
 // The hostile side: its own region, which its victim reads, and the victim's.
 class Hostile {
  public:
-  // `shares`: where both could, memory.
-  Hostile(VerbsSide& side, const SetupBlob& victim, bool shares)
+  static constexpr std::size_t kShortMirrorBytes = 4096;
+
+  // `shares`: where both could, memory. `mirror_bytes`: of what the victim may read; 0: all slots.
+  Hostile(VerbsSide& side, const SetupBlob& victim, bool shares, std::size_t mirror_bytes = 0)
       : layout(kSlotBytes, kSlots, shares && victim.shares_memory != 0 ? 0 : sizeof(SlotFront)),
         side_(side),
         victim_(victim),
         shares_(shares),
         own_(side.allocate(kHeadBytes + layout.bytes(), kRemoteRead | kRemoteWrite)),
-        mirror_(side.allocate(layout.bytes(), kRemoteRead)),
+        mirror_(side.allocate(mirror_bytes == 0 ? layout.bytes() : mirror_bytes, kRemoteRead)),
         source_(side.allocate(4096, kLocalOnly)) {}
 
   std::string setup() const {
@@ -62,7 +67,7 @@ class Hostile {
                          shares_,
                          0,
                          mirror_.remote().address,
-                         mirror_.remote().bytes,
+                         layout.bytes(),
                          mirror_.remote().key,
                          0};
     return {reinterpret_cast<const char*>(&blob), sizeof blob};
@@ -83,15 +88,30 @@ class Hostile {
     if (layout.header_bytes() == 0) return write(kHeaders + slot * sizeof header, header);
     write(kHeadBytes + layout.offset(0, slot), SlotFront{0, header});
   }
-  // What an open bundle in that slot is made of, where the victim will look for it.
-  void open(unsigned slot, std::uint64_t size_of_message, std::size_t bytes) {
+  // What an open bundle in that slot is made of, where the victim will look for it. `units`: before
+  // it.
+  void open(unsigned slot, std::uint64_t size_of_message, std::size_t bytes,
+            std::uint32_t units = 0) {
     const std::size_t at = layout.offset(0, slot);
     if (layout.header_bytes() == 0) {
       write(kHeadBytes + at, size_of_message);
     } else {
-      const std::array<std::uint64_t, 2> words{sealed(0), size_of_message};
+      const std::array<std::uint64_t, 2> words{sealed(units), size_of_message};
       std::memcpy(mirror_.memory().data() + at + offsetof(SlotFront, place), &words, sizeof words);
     }
+    set(kPosted, Posted{units, slot, bytes}.word());
+  }
+  // So many messages of 64 bytes in an open bundle that cannot be shared.
+  void open_full(unsigned slot, std::size_t messages) {
+    std::byte* place = mirror_.memory().data() + layout.offset(0, slot);
+    for (std::size_t i = 0; i < messages; ++i) {
+      const std::uint64_t size = sealed(64);
+      std::memcpy(place + sizeof(SlotFront) + i * Bundled::taken(64), &size, sizeof size);
+    }
+    open(slot, sealed(64), messages * Bundled::taken(64));
+  }
+  // An open bundle where the mirror, in spite of what setup() says, has ended.
+  void open_beyond_the_mirror(unsigned slot, std::size_t bytes) {
     set(kPosted, Posted{0, slot, bytes}.word());
   }
   void ring(std::uint32_t immediate) {
@@ -117,6 +137,33 @@ class Hostile {
 
 class HostileToBatched : public VerbsTest {
  protected:
+  // At the victim's side: its transport, which has met the hostile one.
+  static std::unique_ptr<BatchedTransport> make_victim(VerbsSide& side) {
+    SlotOptions slots;
+    slots.slot_bytes = kSlotBytes;
+    slots.slot_count = kSlots;
+    slots.max_message_bytes = 1 << 20;
+    auto transport = std::make_unique<BatchedTransport>(std::move(side.device),
+                                                        std::move(side.queue_pair), slots);
+    const auto setup = transport->setup();
+    side.peer.tell({reinterpret_cast<const char*>(setup.data()), setup.size()});
+    const std::string theirs = side.peer.hear();
+    transport->start(std::as_bytes(std::span(theirs)));
+    side.peer.tell("started");
+    return transport;
+  }
+  // At the other one.
+  static std::unique_ptr<Hostile> make_hostile(VerbsSide& side, bool shares,
+                                               std::size_t mirror_bytes = 0) {
+    const std::string theirs = side.peer.hear();
+    SetupBlob victim;
+    if (theirs.size() != sizeof victim) throw std::runtime_error("not the setup of batched");
+    std::memcpy(&victim, theirs.data(), sizeof victim);
+    auto hostile = std::make_unique<Hostile>(side, victim, shares, mirror_bytes);
+    side.peer.tell(hostile->setup());
+    side.peer.hear("started");
+    return hostile;
+  }
   // `attack` runs, then `use` until it throws, which must be kProtocol.
   void expect_protocol_error(const std::function<void(Hostile&)>& attack,
                              const std::function<void(Transport&)>& use) const {
@@ -129,20 +176,11 @@ class HostileToBatched : public VerbsTest {
     options.depths.receive_requests = 256;
     run(
         [&](VerbsSide& side) {
-          SlotOptions slots;
-          slots.slot_bytes = kSlotBytes;
-          slots.slot_count = kSlots;
-          slots.max_message_bytes = 1 << 20;
-          BatchedTransport transport(std::move(side.device), std::move(side.queue_pair), slots);
-          const auto setup = transport.setup();
-          side.peer.tell({reinterpret_cast<const char*>(setup.data()), setup.size()});
-          const std::string theirs = side.peer.hear();
-          transport.start(std::as_bytes(std::span(theirs)));
-          side.peer.tell("started");
+          const auto transport = make_victim(side);
           side.peer.hear("attacked");
           const auto attempt = [&] {
             const Deadline deadline = hang_deadline();
-            while (!passed(deadline)) use(transport);
+            while (!passed(deadline)) use(*transport);
             FAIL() << "no error";
           };
           for (int i = 0; i < 2; ++i) {
@@ -155,14 +193,8 @@ class HostileToBatched : public VerbsTest {
           side.peer.tell("done");
         },
         [&](VerbsSide& side) {
-          const std::string theirs = side.peer.hear();
-          SetupBlob victim;
-          ASSERT_EQ(theirs.size(), sizeof victim);
-          std::memcpy(&victim, theirs.data(), sizeof victim);
-          Hostile hostile(side, victim, shares);
-          side.peer.tell(hostile.setup());
-          side.peer.hear("started");
-          attack(hostile);
+          const auto hostile = make_hostile(side, shares);
+          attack(*hostile);
           side.peer.tell("attacked");
           side.peer.hear("done");
         },
@@ -290,6 +322,53 @@ TEST_P(HostileToBatched, OpenBundleBeyondItsSlot) {
                         receive_nothing);
 }
 
+TEST_P(HostileToBatched, OpenBundleWithinALargeMessage) {
+  expect_protocol_error(
+      [](Hostile& hostile) {
+        hostile.write(kHeadBytes + hostile.layout.header_bytes(), std::uint64_t{100'000});
+        hostile.fill(0, {.size = sized(8, SlotKind::kLargeStart), .sequence = 1});
+        hostile.set(kFilled, 1);
+        hostile.open(3, sealed(8), 16, 1);
+      },
+      receive_nothing);
+}
+
+// What was to be pulled and could not be is not there: what an earlier pull brought to that memory
+// is not handed out once more.
+TEST_P(HostileToBatched, OpenBundleThatCannotBeRead) {
+  constexpr std::size_t kMessages = 4;
+  run(
+      [&](VerbsSide& side) {
+        const auto transport = make_victim(side);
+        side.peer.hear("opened");
+        const Deadline deadline = hang_deadline();
+        std::size_t messages = 0;
+        const auto receive = [&] {
+          Delivery delivery;
+          if (transport->try_receive(0, delivery) == ReceiveResult::kMessage) ++messages;
+        };
+        while (messages < kMessages && !passed(deadline)) receive();
+        side.peer.tell("got them");
+        side.peer.hear("attacked");
+        expect_error(ErrorCode::kPeerDied, [&] {
+          while (!passed(deadline)) receive();
+        });
+        EXPECT_EQ(messages, kMessages);
+        side.peer.tell("done");
+      },
+      [&](VerbsSide& side) {
+        const auto hostile = make_hostile(side, false, Hostile::kShortMirrorBytes);
+        hostile->open_full(3, kMessages);
+        side.peer.tell("opened");
+        side.peer.hear("got them");
+        const auto last =
+            static_cast<unsigned>(Hostile::kShortMirrorBytes / hostile->layout.offset(0, 1));
+        hostile->open_beyond_the_mirror(last, kMessages * Bundled::taken(64));
+        side.peer.tell("attacked");
+        side.peer.hear("done");
+      });
+}
+
 TEST_P(HostileToBatched, OpenBundleInNoSlot) {
   expect_protocol_error(
       [](Hostile& hostile) {
@@ -325,7 +404,7 @@ TEST_P(HostileToBatched, SlotsGivenBackThatWereNeverFilled) {
   expect_protocol_error([](Hostile& hostile) { hostile.set(kGiven, ~0ULL); }, send);
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(HostileToBatched);
+LEAT_INSTANTIATE_ON_DEVICES(HostileToBatched);
 
 }  // namespace
 }  // namespace leat::detail

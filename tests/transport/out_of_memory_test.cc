@@ -71,5 +71,31 @@ TEST_P(OutOfMemory, loses_no_order) {
       });
 }
 
+// All of the large message is in slots, and behind it are small ones that share a slot.
+TEST(OutOfMemoryOfBatched, small_messages_do_not_take_its_place) {
+  TransportSetup setup;
+  setup.transport = "batched";
+  setup.slots = {.slot_bytes = 4096, .slot_count = 1024, .max_message_bytes = std::size_t{4} << 20};
+  const std::vector<std::byte> large(3'000'000);
+  run_transports(
+      PeerMode::kThreads, setup,
+      [&](TransportSide& side) {
+        side.send(large, 0);
+        for (int i = 0; i < 3; ++i) side.send(std::span(large).first(20), 0);
+        side.peer.tell("sent");
+        side.peer.hear("done");
+      },
+      [&](TransportSide& side) {
+        side.peer.hear("sent");
+        Delivery delivery;
+        scarce = true;
+        expect_error(ErrorCode::kResource, [&] { side.receive(0, delivery); });
+        scarce = false;
+        for (int i = 0; i < 5000; ++i)
+          expect_error(ErrorCode::kResource, [&] { side.receive(0, delivery); });
+        side.peer.tell("done");
+      });
+}
+
 }  // namespace
 }  // namespace leat::detail

@@ -256,7 +256,7 @@ TEST_P(VerbsConnect, OneDeviceServesSeveralOffers) {
       });
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(VerbsConnect);
+LEAT_INSTANTIATE_ON_DEVICES(VerbsConnect);
 
 // Only where a user is checked at all: processes of one host, and only root can become another.
 TEST(ShmConnect, AnotherUsersProcessIsTurnedAwayAndTheOfferStillServes) {

@@ -441,8 +441,8 @@ TEST_P(VerbsDeath, InTheMiddleOfAFloodIsNoticedByBothSides) {
       });
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(VerbsErrors);
-LEAT_INSTANTIATE_VERBS_SUITE(VerbsDeath);
+LEAT_INSTANTIATE_ON_DEVICES(VerbsErrors);
+LEAT_INSTANTIATE_ON_DEVICES(VerbsDeath);
 
 }  // namespace
 }  // namespace leat::detail

@@ -142,7 +142,7 @@ TEST_P(VerbsMemory, CallersMemoryIsASourceOfWritesAndSends) {
       });
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(VerbsMemory);
+LEAT_INSTANTIATE_ON_DEVICES(VerbsMemory);
 
 }  // namespace
 }  // namespace leat::detail

@@ -200,7 +200,7 @@ TEST_P(VerbsQueues, BothDirectionsAreIndependent) {
   });
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(VerbsQueues);
+LEAT_INSTANTIATE_ON_DEVICES(VerbsQueues);
 
 }  // namespace
 }  // namespace leat::detail

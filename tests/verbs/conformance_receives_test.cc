@@ -172,7 +172,7 @@ TEST_P(VerbsReceives, PayloadOfACompletionIsWhatIsInMemory) {
       });
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(VerbsReceives);
+LEAT_INSTANTIATE_ON_DEVICES(VerbsReceives);
 
 }  // namespace
 }  // namespace leat::detail

@@ -355,7 +355,7 @@ TEST_P(VerbsStreams, SleepingReceiverLosesNoWakeInAFlood) {
       });
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(VerbsStreams);
+LEAT_INSTANTIATE_ON_DEVICES(VerbsStreams);
 
 }  // namespace
 }  // namespace leat::detail

@@ -212,7 +212,7 @@ TEST_P(VerbsWrites, InlinedBytesAreTheCallersAgainOnReturn) {
       });
 }
 
-LEAT_INSTANTIATE_VERBS_SUITE(VerbsWrites);
+LEAT_INSTANTIATE_ON_DEVICES(VerbsWrites);
 
 }  // namespace
 }  // namespace leat::detail

@@ -1,0 +1,21 @@
+// A channel's core over a transport of a test's choice, with a peer that is only a lifeline.
+#pragma once
+
+#include <memory>
+
+#include "base/fd.h"
+#include "socket/channel_core.h"
+#include "transport/transport.h"
+
+namespace leat::detail {
+
+struct LoneCore {
+  static constexpr const char* kPeerAddress = "192.0.2.1:4711";
+
+  explicit LoneCore(std::unique_ptr<Transport> transport);
+
+  Fd peer;  // closed: it is gone
+  std::unique_ptr<ChannelCore> core;
+};
+
+}  // namespace leat::detail
