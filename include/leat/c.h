@@ -15,9 +15,10 @@
  * Ownership: memory is the caller's and is not kept past a call. A handle lives until the last of
  * its descriptors is closed and no call uses it. Threads: any call from any thread, at the same
  * time, as with TCP. Processes: handles stay with the process that made them; in a child of fork()
- * they can only be closed (else EOPNOTSUPP), and exec ends them. Signals: handlers must not call
- * these functions. Cancellation: the calls that sleep are cancellation points. Memory that cannot
- * be accessed is a fault, not EFAULT. No exception leaves these functions. */
+ * they can only be closed (else EOPNOTSUPP), and it keeps no connection alive; exec ends them.
+ * Signals: handlers must not call these functions. Cancellation: the calls that sleep are
+ * cancellation points. Memory that cannot be accessed is a fault, not EFAULT. No exception leaves
+ * these functions. */
 #ifndef LEAT_C_H
 #define LEAT_C_H
 

@@ -77,6 +77,17 @@ bool bad_count(int count) {
   return true;
 }
 
+// For which read calls do not wait, where receiving ones do.
+bool holds_nothing(const iovec* vectors, int count) {
+  return std::all_of(vectors, vectors + count,
+                     [](const iovec& vector) { return vector.iov_len == 0; });
+}
+
+// Those of preadv2() and pwritev2() that the kernel knows, also where they mean nothing.
+constexpr int kReadWriteFlags = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND;
+// As those of recv() and send().
+int flags_of(int how) { return (how & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0; }
+
 bool too_many(const msghdr* message) {
   if (message->msg_iovlen <= IOV_MAX) return false;
   errno = EMSGSIZE;
@@ -84,10 +95,10 @@ bool too_many(const msghdr* message) {
 }
 
 // What recvfrom and recvmsg say of the sender on a connected TCP socket: nothing.
-void no_control(msghdr* message) {
+void no_control(msghdr* message, int flags) {
   message->msg_namelen = 0;
   message->msg_controllen = 0;
-  message->msg_flags = 0;
+  message->msg_flags = flags & MSG_CMSG_CLOEXEC;  // the kernel gives it back
 }
 
 ssize_t send_message(int fd, Connection& connection, const msghdr* message, int flags) {
@@ -99,7 +110,7 @@ ssize_t receive_message(int fd, Connection& connection, msghdr* message, int fla
   if (too_many(message)) return -1;
   if ((flags & MSG_ERRQUEUE) != 0) return real().recvmsg(fd, message, flags);
   const ssize_t got = receive(fd, connection, message->msg_iov, message->msg_iovlen, flags);
-  if (got >= 0) no_control(message);
+  if (got >= 0) no_control(message, flags);
   return got;
 }
 
@@ -130,9 +141,7 @@ LEAT_CALL ssize_t readv(int fd, const iovec* vectors, int count) {
   const Reference object = carried(fd);
   if (!object) return real().readv(fd, vectors, count);
   if (bad_count(count)) return -1;
-  const bool room = std::any_of(vectors, vectors + count,
-                                [](const iovec& vector) { return vector.iov_len != 0; });
-  if (!room) return 0;
+  if (holds_nothing(vectors, count)) return 0;
   return receive(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
 }
 
@@ -141,6 +150,31 @@ LEAT_CALL ssize_t writev(int fd, const iovec* vectors, int count) {
   if (!object) return real().writev(fd, vectors, count);
   if (bad_count(count)) return -1;
   return send(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
+}
+
+LEAT_CALL ssize_t preadv64v2(int fd, const iovec* vectors, int count, off64_t offset, int flags) {
+  const Reference object = carried(fd, flags_of(flags));
+  if (!object || offset != -1 || (flags & ~kReadWriteFlags) != 0)
+    return real().preadv64v2(fd, vectors, count, offset, flags);
+  if (bad_count(count)) return -1;
+  if (holds_nothing(vectors, count)) return 0;
+  return receive(fd, object->connection, vectors, static_cast<std::size_t>(count), flags_of(flags));
+}
+
+LEAT_CALL ssize_t preadv2(int fd, const iovec* vectors, int count, off_t offset, int flags) {
+  return preadv64v2(fd, vectors, count, offset, flags);
+}
+
+LEAT_CALL ssize_t pwritev64v2(int fd, const iovec* vectors, int count, off64_t offset, int flags) {
+  const Reference object = carried(fd, flags_of(flags));
+  if (!object || offset != -1 || (flags & ~kReadWriteFlags) != 0)
+    return real().pwritev64v2(fd, vectors, count, offset, flags);
+  if (bad_count(count)) return -1;
+  return send(fd, object->connection, vectors, static_cast<std::size_t>(count), flags_of(flags));
+}
+
+LEAT_CALL ssize_t pwritev2(int fd, const iovec* vectors, int count, off_t offset, int flags) {
+  return pwritev64v2(fd, vectors, count, offset, flags);
 }
 
 LEAT_CALL ssize_t recv(int fd, void* bytes, size_t count, int flags) {
@@ -226,7 +260,6 @@ LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, tim
                                : receive_with_rights(fd, message, each);
     if (got < 0) return done != 0 ? static_cast<int>(done) : -1;
     messages[done].msg_len = static_cast<unsigned>(got);
-    if (got == 0 && object) return static_cast<int>(done + 1);
   }
   return static_cast<int>(done);
 }
@@ -298,9 +331,10 @@ ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, 
     connection.own().error.store(-state);
     return send(to, connection, &nothing, 1, how);
   }
+  Patience patience(to, Want::kRoom);
   while (state == 0 && !connection.room(piece.size())) {
     if (how != 0) return fail(EAGAIN);
-    if (const int error = wait_for(to, connection, Want::kRoom, piece.size()); error != 0)
+    if (const int error = wait_for(to, connection, patience, piece.size(), false); error != 0)
       return fail(error);
     if ((connection.poll_mask() & (POLLERR | POLLHUP)) != 0) break;
   }
@@ -308,7 +342,9 @@ ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, 
     pollfd there{.fd = from, .events = POLLIN};
     if (real().poll(&there, 1, 0) == 0) return fail(EAGAIN);
   }
-  const ssize_t got = real().read(from, piece.data(), std::min(count, piece.size()));
+  const std::size_t room =
+      std::clamp<std::size_t>(connection.free_bytes(), 1, std::min(count, piece.size()));
+  const ssize_t got = real().read(from, piece.data(), room);
   if (got <= 0) return got;
   const iovec vector = one(piece.data(), static_cast<std::size_t>(got));
   return send(to, connection, &vector, 1, 0);

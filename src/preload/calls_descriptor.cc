@@ -74,7 +74,7 @@ LEAT_CALL int dup2(int fd, int copy) noexcept {
 }
 
 LEAT_CALL int dup3(int fd, int copy, int flags) noexcept {
-  if (fd == copy) return real().dup3(fd, copy, flags);
+  if (fd == copy || (flags & ~O_CLOEXEC) != 0) return real().dup3(fd, copy, flags);  // refuses
   if (refuse_hidden(fd) || refuse_hidden(copy)) return -1;
   if (real().fcntl(fd, F_GETFD, nullptr) < 0) return -1;
   closing(copy);
@@ -102,7 +102,9 @@ LEAT_CALL int fcntl(int fd, int command, ...) {
 }
 
 LEAT_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
-  if (first > last) return real().close_range(first, last, flags);
+  constexpr unsigned kFlags = CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE;
+  if (first > last || (static_cast<unsigned>(flags) & ~kFlags) != 0)
+    return real().close_range(first, last, flags);  // refuses
   // In pieces between our own.
   const int end = static_cast<int>(last < INT_MAX ? last : INT_MAX - 1U);
   unsigned from = first;
@@ -118,6 +120,14 @@ LEAT_CALL int close_range(unsigned first, unsigned last, int flags) noexcept {
     from = number + 1;
   }
   return from > last ? 0 : real().close_range(from, last, flags);
+}
+
+LEAT_CALL int daemon(int keeps_folder, int keeps_streams) noexcept {
+  const int result = real().daemon(keeps_folder, keeps_streams);
+  // The C library has put /dev/null there, past our dup2().
+  for (int fd = STDIN_FILENO; result == 0 && keeps_streams == 0 && fd <= STDERR_FILENO; ++fd)
+    closing(fd);
+  return result;
 }
 
 LEAT_CALL void closefrom(int first) noexcept {

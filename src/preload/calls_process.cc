@@ -1,5 +1,6 @@
 // fork, exec and posix_spawn.
 #include <pthread.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdarg.h>
 
@@ -13,6 +14,7 @@
 #include "preload/inheritance.h"
 #include "preload/kept_memory.h"
 #include "preload/program_file.h"
+#include "preload/short_connections.h"
 #include "preload/side_lock.h"
 #include "preload/stdio_streams.h"
 
@@ -22,10 +24,22 @@ namespace {
 
 void in_child() {
   forget_thread_id();
+  forget_process_id();
   forget_pool_lock();
   forget_kept_memory();
+  forget_lock_of_short_connections();
   forget_stream_lock();
   EpollSet::after_fork_in_child();
+}
+
+// What clone() runs in the child, whose memory is a copy.
+struct Body {
+  int (*function)(void*);
+  void* argument;
+};
+int run_in_child(void* body) {
+  in_child();
+  return static_cast<Body*>(body)->function(static_cast<Body*>(body)->argument);
 }
 
 [[gnu::constructor]] void start() {
@@ -55,6 +69,35 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 // The C library's headers call the parameters otherwise.
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 
+// fork() tells of itself (pthread_atfork); these do not.
+LEAT_CALL pid_t _Fork() noexcept {
+  decide_before_fork();
+  const pid_t child = real()._Fork();
+  if (child == 0) in_child();
+  return child;
+}
+
+LEAT_CALL int clone(int (*function)(void*), void* stack, int flags, void* argument, ...) noexcept {
+  pid_t* parent_id = nullptr;
+  void* thread_data = nullptr;
+  pid_t* child_id = nullptr;
+  constexpr int kWithMore =
+      CLONE_PARENT_SETTID | CLONE_PIDFD | CLONE_SETTLS | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+  if ((flags & kWithMore) != 0) {
+    va_list more;
+    va_start(more, argument);
+    parent_id = va_arg(more, pid_t*);
+    thread_data = va_arg(more, void*);
+    child_id = va_arg(more, pid_t*);
+    va_end(more);
+  }
+  if ((flags & CLONE_VM) != 0)  // a thread, or one that only executes
+    return real().clone(function, stack, flags, argument, parent_id, thread_data, child_id);
+  decide_before_fork();
+  Body body{function, argument};
+  return real().clone(run_in_child, stack, flags, &body, parent_id, thread_data, child_id);
+}
+
 // A child of vfork() shares our tables with its parent, and must not change them.
 LEAT_CALL pid_t vfork() noexcept { return real().fork(); }
 
@@ -74,6 +117,12 @@ LEAT_CALL int execvpe(const char* file, char* const* arguments, char* const* env
 
 LEAT_CALL int execvp(const char* file, char* const* arguments) noexcept {
   return execvpe(file, arguments, environ);
+}
+
+LEAT_CALL int execveat(int folder, const char* path, char* const* arguments,
+                       char* const* environment, int flags) noexcept {
+  Inheritance inheritance(nullptr, environment, false);
+  return real().execveat(folder, path, arguments, inheritance.environment(), flags);
 }
 
 LEAT_CALL int fexecve(int fd, char* const* arguments, char* const* environment) noexcept {

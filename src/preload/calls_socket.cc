@@ -11,6 +11,7 @@
 #include "preload/call.h"
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
+#include "preload/socket_facts.h"
 
 namespace leat::preload {
 namespace {
@@ -82,6 +83,11 @@ int keep(Connection& connection, std::uint32_t flag, const void* value, socklen_
   return 0;
 }
 
+bool sets_buffer(int name) {
+  return name == SO_SNDBUF || name == SO_RCVBUF || name == SO_SNDBUFFORCE ||
+         name == SO_RCVBUFFORCE || name == SO_BUF_LOCK;
+}
+
 void keep_linger(Connection& connection, const void* value, socklen_t bytes) {
   linger time{};
   if (bytes < sizeof(time)) return;
@@ -137,12 +143,20 @@ LEAT_CALL int shutdown(int fd, int how) noexcept {
   if (Reference socket = find(fd); socket.awaits_offer()) decide_now(fd, socket);
   const Reference object = known_carried(fd);
   if (!object || how < SHUT_RD || how > SHUT_RDWR) return real().shutdown(fd, how);
-  if ((object->connection.poll_mask() & POLLHUP) != 0) {
+  if (object->connection.is_over(fd)) {
     errno = ENOTCONN;
     return -1;
   }
   object->connection.shutdown(fd, how);
   return 0;
+}
+
+LEAT_CALL int getpeername(int fd, sockaddr* address, socklen_t* bytes) noexcept {
+  if (const Reference object = known_carried(fd); object && object->connection.is_over(fd)) {
+    errno = ENOTCONN;
+    return -1;
+  }
+  return real().getpeername(fd, address, bytes);
 }
 
 LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* bytes) noexcept {
@@ -154,6 +168,13 @@ LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* by
     *bytes = sizeof(doubled);
     return 0;
   }
+  if (known.is(Kind::kListener) && level == IPPROTO_TCP && name == TCP_DEFER_ACCEPT &&
+      *bytes >= sizeof(int)) {
+    const int deferred = known->deferred.load(std::memory_order_relaxed);
+    std::memcpy(value, &deferred, sizeof(deferred));
+    *bytes = sizeof(deferred);
+    return 0;
+  }
   const Reference object = known_carried(fd);
   if (!object || value == nullptr || bytes == nullptr)
     return real().getsockopt(fd, level, name, value, bytes);
@@ -162,6 +183,8 @@ LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* by
     return get_kept(connection, kNoDelay, value, bytes);
   if (level == IPPROTO_TCP && name == TCP_CORK) return get_kept(connection, kCork, value, bytes);
   if (level == SOL_SOCKET && name == SO_ERROR && *bytes >= sizeof(int)) {
+    // Of a peer that was killed only the kernel knows.
+    if (!connection.peer_has_left()) connection.look_at_kernel(fd);
     const int error = connection.own().error.exchange(0, std::memory_order_acq_rel);
     std::memcpy(value, &error, sizeof(error));
     *bytes = sizeof(error);
@@ -179,6 +202,11 @@ LEAT_CALL int setsockopt(int fd, int level, int name, const void* value, socklen
     std::memcpy(&size, value, sizeof(size));
     known->receive_buffer.store(size, std::memory_order_relaxed);
     return 0;
+  }
+  if (known.is(Kind::kListener) && level == IPPROTO_TCP && name == TCP_DEFER_ACCEPT) {
+    const int result = real().setsockopt(fd, level, name, value, bytes);
+    if (result == 0) keep_deferred(fd, *known);
+    return result;
   }
   const Reference object = known_carried(fd);
   if (!object) return real().setsockopt(fd, level, name, value, bytes);
@@ -200,6 +228,10 @@ LEAT_CALL int setsockopt(int fd, int level, int name, const void* value, socklen
   const int result = real().setsockopt(fd, level, name, value, bytes);
   if (result == 0 && level == SOL_SOCKET && name == SO_LINGER)
     keep_linger(connection, value, bytes);
+  if (result == 0 && level == SOL_SOCKET && sets_buffer(name)) {
+    const Buffers buffers = program_buffers(fd);
+    connection.set_buffers(buffers.send, buffers.receive);
+  }
   return result;
 }
 

@@ -32,7 +32,7 @@ int add_set(int fd) {
 
 int wait(int fd, epoll_event* events, int most, const timespec* timeout, const sigset_t* mask) {
   const Reference object = find(fd);
-  if (!object.is(Kind::kEpoll) || most <= 0 || object->set->empty())
+  if (!object.is(Kind::kEpoll) || most <= 0 || is_bad_time(timeout) || object->set->empty())
     return real().epoll_pwait2(fd, events, most, timeout, mask);
   return object->set->wait(fd, events, most, timeout, mask);
 }
@@ -83,11 +83,13 @@ LEAT_CALL int select(int count, fd_set* reads, fd_set* writes, fd_set* excepts, 
   if (!any_known(count, reads, writes, excepts))
     return real().select(count, reads, writes, excepts, timeout);
   if (timeout == nullptr) return select_all(count, reads, writes, excepts, nullptr, nullptr);
-  timespec time{.tv_sec = timeout->tv_sec, .tv_nsec = timeout->tv_usec * 1000L};
   if (timeout->tv_sec < 0 || timeout->tv_usec < 0) {
     errno = EINVAL;
     return -1;
   }
+  // More microseconds than a second has are seconds.
+  timespec time{.tv_sec = timeout->tv_sec + timeout->tv_usec / 1'000'000,
+                .tv_nsec = timeout->tv_usec % 1'000'000 * 1000L};
   const int ready = select_all(count, reads, writes, excepts, &time, nullptr);
   *timeout = {.tv_sec = time.tv_sec, .tv_usec = time.tv_nsec / 1000};
   return ready;

@@ -36,9 +36,14 @@ struct Configuration {
   Level level = Level::kWarn;
   std::string log_file;
   bool escapes = false;
+  bool all = false;
   std::chrono::nanoseconds spin{std::chrono::microseconds(50)};
   std::vector<Rule> rules;
 };
+
+bool is_set(const char* value) {
+  return value != nullptr && *value != '\0' && strcmp(value, "0") != 0;
+}
 
 bool parse_number(std::string_view text, unsigned most, unsigned& value) {
   if (text.empty() || text.size() > 5) return false;
@@ -108,8 +113,8 @@ Configuration read() {
   if (level == "info") result.level = Level::kInfo;
   if (level == "debug" || level == "trace") result.level = Level::kDebug;
   if (const char* file = getenv("LEAT_LOG_FILE"); file != nullptr) result.log_file = file;
-  if (const char* debug = getenv("LEAT_PRELOAD_DEBUG"); debug != nullptr)
-    result.escapes = *debug != '\0' && strcmp(debug, "0") != 0;
+  result.escapes = is_set(getenv("LEAT_PRELOAD_DEBUG"));
+  result.all = is_set(getenv("LEAT_PRELOAD_ALL"));
   if (const char* spin = getenv("LEAT_SPIN_US"); spin != nullptr) {
     result.spin = strcmp(spin, "inf") == 0
                       ? kForever
@@ -181,6 +186,8 @@ void log(Level level, const char* format, ...) noexcept {
 }
 
 bool reports_escapes() noexcept { return configuration().escapes; }
+
+bool carries_all() noexcept { return configuration().all; }
 
 std::chrono::nanoseconds spin_time() noexcept { return configuration().spin; }
 

@@ -20,6 +20,10 @@ bool reports_escapes() noexcept;
 // LEAT_SPIN_US: how long to look for data before sleeping; "inf" is a second at a time.
 std::chrono::nanoseconds spin_time() noexcept;
 
+// LEAT_PRELOAD_ALL: whether also connections are carried that are not worth it
+// (short_connections.h).
+bool carries_all() noexcept;
+
 // Whether LEAT_PRELOAD_MATCH allows to carry connections to (or accepted at) this address.
 bool matches(const sockaddr_storage& storage) noexcept;
 

@@ -12,8 +12,10 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <ctime>
 
 #include "preload/configuration.h"
+#include "preload/descriptors.h"
 #include "preload/escapes.h"
 #include "preload/listening.h"
 #include "preload/real.h"
@@ -23,10 +25,11 @@ namespace leat::preload {
 namespace {
 
 constexpr std::uint64_t kMask = kRingBytes - 1;
-// A sleeping sender is woken, and POLLOUT said, from so much room on: as TCP, not for each byte.
-constexpr std::size_t kRoomBytes = kRingBytes / 4;
-// How many sends pass until one asks the kernel whether the peer still lives.
-constexpr std::uint32_t kPutsPerLook = 32;
+// A sleeping sender is woken, and POLLOUT said, from this part of the room on: as TCP, not for each
+// byte.
+constexpr std::size_t kRoomPart = 4;
+// How often one that only asks has the kernel asked whether the peer still lives.
+constexpr std::int64_t kAskInterval = 20'000;  // ns
 constexpr char kRing = '!';
 
 constexpr unsigned kDataBell = 1;
@@ -36,6 +39,29 @@ constexpr unsigned kRoomBell = 2;
 bool awaited(const std::atomic<std::uint32_t>& bell) {
   const std::uint32_t word = bell.load(std::memory_order_relaxed);
   return word >= kSleeper && (word & kRung) == 0;
+}
+
+// What a connection ends with that is no end of the peer's.
+bool is_loss(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+         error == ECONNABORTED;
+}
+
+std::int64_t nanoseconds_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+// Whether the kernel tells of an end; the cheapest question that takes nothing away.
+bool seems_ended(int fd) {
+  pollfd end{.fd = fd, .events = POLLRDHUP, .revents = 0};
+  const timespec at_once{};
+  const int kept_errno = errno;
+  // Not libc's: no cancellation point.
+  const bool ended = syscall(SYS_ppoll, &end, 1, &at_once, nullptr, 0) > 0;
+  errno = kept_errno;
+  return ended;
 }
 
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
@@ -62,7 +88,25 @@ void Connection::attach(SharedMemory* memory, unsigned side, int memfd) noexcept
   memory_ = memory;
   side_ = side;
   memfd_ = memfd;
-  own().pid.store(static_cast<std::uint32_t>(getpid()), std::memory_order_relaxed);
+  note_user();
+}
+
+void Connection::note_user() const noexcept {
+  if (const std::uint32_t id = process_id(); own().pid.load(std::memory_order_relaxed) != id)
+    own().pid.store(id, std::memory_order_relaxed);
+}
+
+int Connection::alive(int fd) const noexcept {
+  const auto means_this = [this](int number) {
+    // Relaxed: only the address counts.
+    const Object* object = descriptor_entry(number).load(std::memory_order_relaxed);
+    return object != nullptr && &object->connection == this;
+  };
+  if (!in_table_ || (fd >= 0 && fd < kMostDescriptors && means_this(fd))) [[likely]]
+    return fd;
+  for (int other = 0; other <= highest_known(); ++other)
+    if (means_this(other)) return other;
+  return -1;
 }
 
 void Connection::unmap() const noexcept { munmap(memory_, kMemoryBytes); }
@@ -74,6 +118,20 @@ bool Connection::peer_has_left() const noexcept {
 
 std::byte* Connection::ring(unsigned direction) const noexcept {
   return reinterpret_cast<std::byte*>(memory_) + kHeaderBytes + direction * kRingBytes;
+}
+
+std::size_t Connection::capacity(unsigned sender) const noexcept {
+  const std::size_t send = memory_->send_buffer[sender].load(std::memory_order_relaxed);
+  const std::size_t receive = memory_->receive_buffer[1 - sender].load(std::memory_order_relaxed);
+  // The kernel's own choice on one side is no limit that a program could count on.
+  if (send == 0 || receive == 0) [[likely]]
+    return kRingBytes;
+  return std::min(send + receive, kRingBytes);
+}
+
+void Connection::set_buffers(std::uint32_t send, std::uint32_t receive) const noexcept {
+  memory_->send_buffer[side_].store(send, std::memory_order_relaxed);
+  memory_->receive_buffer[side_].store(receive, std::memory_order_relaxed);
 }
 
 std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bool peek,
@@ -99,15 +157,18 @@ std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bo
     }
     if (peek) return taken;
     from.head.store(head + taken, std::memory_order_release);
+    note_user();
     add(own().received_bytes, taken);
     add(own().receives, 1);
   }
   // Full barrier between the head and the look at the bell: see Direction.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (awaited(from.room_bell) && kRingBytes - (from.tail.load(std::memory_order_relaxed) -
-                                               from.head.load(std::memory_order_relaxed)) >=
-                                     kRoomBytes)
-    ring_bell(fd, from.room_bell);
+  if (awaited(from.room_bell)) {
+    const std::uint64_t unread =
+        from.tail.load(std::memory_order_relaxed) - from.head.load(std::memory_order_relaxed);
+    const std::size_t most = capacity(1 - side_);
+    if (unread + most / kRoomPart <= most) ring_bell(fd, from.room_bell);
+  }
   return taken;
 }
 
@@ -120,7 +181,8 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
     const SideLock lock(own().send_lock);
     const std::uint64_t tail = to.tail.load(std::memory_order_relaxed);  // ours alone
     std::uint64_t used = tail - to.head_seen.load(std::memory_order_relaxed);
-    if (used + wanted > kRingBytes) {
+    const std::size_t most = capacity(side_);
+    if (used + wanted > most) {
       // For who waits for the next room, of which there may be too little now. Full barrier before
       // the look at the head: see Direction.
       to.room_bell.fetch_and(~kRung, std::memory_order_relaxed);
@@ -133,7 +195,7 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
       broken();
       return 0;
     }
-    const std::size_t room = kRingBytes - used;
+    const std::size_t room = most - std::min<std::uint64_t>(used, most);
     std::byte* bytes = ring(side_);
     for (std::size_t i = 0; i < count && done < room; ++i) {
       const std::size_t part = std::min(vectors[i].iov_len, room - done);
@@ -144,14 +206,19 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
       own().full.fetch_add(1, std::memory_order_relaxed);
       add(own().stalls, 1);
     }
-    if (done == 0) return 0;
-    to.tail.store(tail + done, std::memory_order_release);
-    add(own().sent_bytes, done);
-    add(own().sends, 1);
+    if (done != 0) {
+      to.tail.store(tail + done, std::memory_order_release);
+      note_user();
+      add(own().sent_bytes, done);
+      add(own().sends, 1);
+    }
   }
   // Full barrier between the tail and the look at the bell: see Direction.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (awaited(to.data_bell)) ring_bell(fd, to.data_bell);
+  if (done != 0 && awaited(to.data_bell)) ring_bell(fd, to.data_bell);
+  // Shut down meanwhile by the handler of a signal.
+  if (flag(kWriteShut) && to.ended.load(std::memory_order_relaxed) == 0) [[unlikely]]
+    end_sending(fd);
   return done;
 }
 
@@ -159,13 +226,19 @@ void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& bell) noexcept {
   // Only one of several publishers rings. Acquire-release is more than enough: the byte that is
   // sent orders everything before it for who receives it.
   if ((bell.fetch_or(kRung, std::memory_order_acq_rel) & kRung) != 0) return;
+  fd = alive(fd);
+  if (fd < 0) return;
   add(own().rings, 1);
   const int kept_errno = errno;
   // Not libc's send: no cancellation point, and not ours. If the kernel has no room for the byte,
   // then there are others that the peer has not read yet, and which wake it.
-  if (syscall(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0) < 0 &&
-      errno != EAGAIN && errno != EBADF)
-    look_at_kernel(fd);
+  if (syscall(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0) < 0) {
+    if (is_loss(errno)) {
+      peer_gone(errno);  // the kernel does not say it again
+    } else if (errno != EAGAIN && errno != EBADF) {
+      look_at_kernel(fd);
+    }
+  }
   errno = kept_errno;
 }
 
@@ -188,8 +261,25 @@ std::size_t Connection::unread_by_peer() const noexcept {
   return to.tail.load(std::memory_order_relaxed) - to.head.load(std::memory_order_acquire);
 }
 
+std::size_t Connection::free_bytes() const noexcept {
+  const std::size_t most = capacity(side_);
+  const std::size_t unread = unread_by_peer();
+  if (unread > kRingBytes) return most;  // impossible, as put() will find out
+  return most - std::min(unread, most);
+}
+
 bool Connection::room(std::size_t wanted) const noexcept {
-  return kRingBytes - unread_by_peer() >= std::min(wanted, kRoomBytes);
+  return free_bytes() >= std::min(wanted, capacity(side_) / kRoomPart);
+}
+
+bool Connection::is_found_gone(int fd) noexcept {
+  if (flag(kPeerGone)) return false;
+  const std::int64_t now = nanoseconds_of(CLOCK_MONOTONIC);
+  if (now - asked_.load(std::memory_order_relaxed) < kAskInterval) return false;
+  asked_.store(now, std::memory_order_relaxed);
+  if (!seems_ended(fd)) return false;
+  look_at_kernel(fd);
+  return flag(kPeerGone);
 }
 
 int Connection::receive_state(int fd) noexcept {
@@ -215,8 +305,12 @@ int Connection::receive_state(int fd) noexcept {
 }
 
 int Connection::send_state(int fd) noexcept {
-  if (peer().note.load(std::memory_order_acquire) != kNotClosed || ++puts_ % kPutsPerLook == 0) {
-    if (!flag(kPeerGone)) look_at_kernel(fd);
+  if (!flag(kPeerGone)) {
+    // Of a peer that was killed only the kernel knows; the coarse clock costs next to nothing.
+    const std::int64_t now = nanoseconds_of(CLOCK_MONOTONIC_COARSE);
+    const bool due = asked_.load(std::memory_order_relaxed) < now;
+    if (due) asked_.store(nanoseconds_of(CLOCK_MONOTONIC), std::memory_order_relaxed);
+    if (due || peer().note.load(std::memory_order_acquire) != kNotClosed) look_at_kernel(fd);
   }
   if (const int error = own().error.exchange(0, std::memory_order_acq_rel); error != 0)
     return -error;
@@ -228,6 +322,13 @@ int Connection::send_state(int fd) noexcept {
   return 1;
 }
 
+bool Connection::is_over(int fd) noexcept {
+  if (peer().note.load(std::memory_order_acquire) != kNotClosed && !flag(kPeerGone))
+    look_at_kernel(fd);
+  const bool ended = in().ended.load(std::memory_order_acquire) != 0 || flag(kPeerGone);
+  return flag(kReset) || (ended && flag(kWriteShut));
+}
+
 unsigned Connection::poll_mask() const noexcept {
   unsigned mask = 0;
   const std::uint32_t flags = own().flags.load(std::memory_order_acquire);
@@ -237,7 +338,7 @@ unsigned Connection::poll_mask() const noexcept {
   if (readable_bytes() != 0) mask |= POLLIN | POLLRDNORM;
   if ((end && (flags & kWriteShut) != 0) || (flags & kReset) != 0) mask |= POLLHUP;
   if (own().error.load(std::memory_order_relaxed) != 0) mask |= POLLERR;
-  if ((flags & (kWriteShut | kReset | kPeerGone)) != 0 || room(kRoomBytes))
+  if ((flags & (kWriteShut | kReset | kPeerGone)) != 0 || room(kRingBytes))
     mask |= POLLOUT | POLLWRNORM;
   return mask;
 }
@@ -274,6 +375,8 @@ void Connection::leave(unsigned bells) noexcept {
 }
 
 void Connection::look_at_kernel(int fd, bool listening) noexcept {
+  fd = alive(fd);
+  if (fd < 0) return;
   const int kept_errno = errno;
   const Listening ours(listening ? nullptr : &own());
   // An urgent byte that the program has not read yet would be lost if rings beyond it were taken.
@@ -297,15 +400,17 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
            info.tcpi_state != TCP_ESTABLISHED;
   };
   bool gone = false;
+  int error = 0;
   if (got == 0) {
     gone = bell_rings() || ended();  // after our own SHUT_RD the kernel says 0 too
   } else if (got > 0) {
     gone = peer().note.load(std::memory_order_relaxed) != kNotClosed && ended();  // behind rings
   } else {
     gone = errno != EAGAIN && errno != EINTR && errno != EBADF;
+    error = errno;
   }
   if (gone) {
-    peer_gone();
+    peer_gone(error);
   } else if (got != 0 && !flag(kPeerGone)) {
     // A process closed its descriptor, but another still has one.
     if (peer().note.load(std::memory_order_relaxed) != kClosedInUse)
@@ -319,14 +424,16 @@ void Connection::check_rings(const char* rings, std::size_t count) const noexcep
   report_strange_bytes(peer_address().text());
 }
 
-void Connection::peer_gone() noexcept {
+void Connection::peer_gone(int error) noexcept {
   const std::uint32_t note = peer().note.load(std::memory_order_acquire);
   // What was sent after an orderly close is no reason for the peer to reset what it sent before.
   const bool unread = unread_by_peer() != 0 && note != kClosedInOrder && note != kClosedInUse;
-  const bool reset = unread || (peer().flags.load(std::memory_order_relaxed) & kAbort) != 0;
+  const bool lost = is_loss(error);
+  const bool reset = unread || lost || (peer().flags.load(std::memory_order_relaxed) & kAbort) != 0;
   // Release: who sees the flag sees the error.
   if (flag(kPeerGone)) return;
-  if (reset) own().error.store(flag(kReset) ? 0 : ECONNRESET, std::memory_order_relaxed);
+  if (reset)
+    own().error.store(flag(kReset) ? 0 : (lost ? error : ECONNRESET), std::memory_order_relaxed);
   own().flags.fetch_or(kPeerGone | (reset ? kReset : 0U), std::memory_order_acq_rel);
 }
 
@@ -343,17 +450,21 @@ void Connection::shutdown(int fd, int how) noexcept {
     // The barrier: who goes to sleep sees the flag, or we see it asleep.
     own().flags.fetch_or(kWriteShut, std::memory_order_seq_cst);
     if (own().senders_asleep.load(std::memory_order_seq_cst) != 0) wake_senders(fd);
-    const SideLock lock(own().send_lock);
-    // Release: after the last tail. The barrier: see Direction.
-    out().ended.store(1, std::memory_order_release);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (awaited(out().data_bell)) ring_bell(fd, out().data_bell);
+    if (!held_here(own().send_lock)) end_sending(fd);  // else put() does, which this interrupts
   }
   if (how == SHUT_RD || how == SHUT_RDWR) {
     own().flags.fetch_or(kReadShut, std::memory_order_acq_rel);
     // Sends nothing to the peer, but wakes who sleeps here.
     real().shutdown(fd, SHUT_RD);
   }
+}
+
+void Connection::end_sending(int fd) noexcept {
+  const SideLock lock(own().send_lock);
+  // Release: after the last tail. The barrier: see Direction.
+  out().ended.store(1, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (awaited(out().data_bell)) ring_bell(fd, out().data_bell);
 }
 
 void Connection::wake_senders(int fd) const noexcept {

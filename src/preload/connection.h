@@ -22,8 +22,16 @@ class Connection {
   // `memfd`, which is hidden, is kept open, to pass it to programs that are executed; -1 if there
   // was no number left.
   void attach(SharedMemory* memory, unsigned side, int memfd) noexcept;
+  // From now on a descriptor that does not mean this connection is left alone (descriptors.h).
+  void is_in_table() noexcept { in_table_ = true; }
+  // `fd` if it still does, else another that does, or -1: another thread may have closed it while a
+  // call goes on, and the kernel may have given the number to somebody else.
+  int alive(int fd) const noexcept;
   void unmap() const noexcept;
-  void detach() noexcept { memory_ = nullptr; }
+  void detach() noexcept {
+    memory_ = nullptr;
+    in_table_ = false;
+  }
 
   // Takes up to what the vectors hold, `discard` without copying; 0: nothing there. Rings if the
   // peer waits for room.
@@ -37,9 +45,18 @@ class Connection {
   // Whether sending may go on: 0 yes, 1 what is sent vanishes as to a closed TCP peer, < 0 -errno.
   int send_state(int fd) noexcept;
 
+  // For who only asks and does not sleep, once in a while: whether the peer is gone without a word.
+  bool is_found_gone(int fd) noexcept;
+
   std::size_t readable_bytes() const noexcept;
   std::size_t unread_by_peer() const noexcept;
+  std::size_t free_bytes() const noexcept;
   bool room(std::size_t wanted) const noexcept;
+  // How many bytes can lie unread: the ring, or less where both programs have set their buffers.
+  std::size_t most_unread() const noexcept { return capacity(1 - side_); }
+  void set_buffers(std::uint32_t send, std::uint32_t receive) const noexcept;
+  // Both directions have ended, or it was reset: as TCP's state CLOSE.
+  bool is_over(int fd) noexcept;
   // What poll(2) would say: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR. With a descriptor it
   // first follows up a word of the peer's that it has closed.
   unsigned poll_mask() const noexcept;
@@ -57,8 +74,9 @@ class Connection {
   void look_at_kernel(int fd, bool listening = false) noexcept;
   // Reports what is no ring among what was taken off the kernel's socket.
   void check_rings(const char* rings, std::size_t count) const noexcept;
-  // The kernel's socket has ended: its peer closed, was killed, or reset it.
-  void peer_gone() noexcept;
+  // The kernel's socket has ended: its peer closed, was killed, or reset it; or, if `error` says
+  // so, cannot be reached any more (SO_KEEPALIVE).
+  void peer_gone(int error = 0) noexcept;
 
   void shutdown(int fd, int how) noexcept;
   // The program closes a descriptor; if it is the last, the peer finds this. `in_use`: by a call of
@@ -87,8 +105,12 @@ class Connection {
   Direction& out() const noexcept { return memory_->directions[side_]; }
   Direction& in() const noexcept { return memory_->directions[1 - side_]; }
   std::byte* ring(unsigned direction) const noexcept;
+  std::size_t capacity(unsigned sender) const noexcept;
   void ring_bell(int fd, std::atomic<std::uint32_t>& bell) noexcept;
+  // That this process uses this end, for leat-stat.
+  void note_user() const noexcept;
   void wake_senders(int fd) const noexcept;
+  void end_sending(int fd) noexcept;
   void broken() noexcept;
   bool flag(std::uint32_t wanted) const noexcept {
     return (own().flags.load(std::memory_order_acquire) & wanted) != 0;
@@ -97,7 +119,9 @@ class Connection {
   SharedMemory* memory_ = nullptr;
   unsigned side_ = 0;
   int memfd_ = -1;
-  std::uint32_t puts_ = 0;  // only to look at the kernel now and then: races do no harm
+  bool in_table_ = false;
+  // When the kernel was last asked by who only asks: races do no harm.
+  std::atomic<std::int64_t> asked_{0};
 };
 
 // One that sleeps, or is about to: the bells are rung for it while this lives.

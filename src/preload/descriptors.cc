@@ -14,6 +14,7 @@
 #include "base/spin_lock.h"
 #include "preload/epoll_set.h"
 #include "preload/kept_memory.h"
+#include "preload/short_connections.h"
 
 namespace leat::preload {
 namespace {
@@ -36,6 +37,7 @@ void release(Object* object) {
   switch (object->kind.load(std::memory_order_relaxed)) {
     case Kind::kConnection:
       if (object->awaited_at != nullptr) release(std::exchange(object->awaited_at, nullptr));
+      note_ended(*object);
       if (!keep_memory(*object)) {
         if (object->connection.memfd() >= 0) close_hidden(object->connection.memfd());
         object->connection.unmap();
@@ -59,6 +61,7 @@ void release(Object* object) {
   object->kind.store(Kind::kFree, std::memory_order_relaxed);
   object->connecting.store(false, std::memory_order_relaxed);
   object->receive_buffer.store(0, std::memory_order_relaxed);
+  object->deferred.store(0, std::memory_order_relaxed);
   object->port = 0;
   const std::lock_guard guard(pool_lock);
   object->next_free = free_objects;

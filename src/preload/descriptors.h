@@ -34,6 +34,7 @@ struct Object {
   uid_t owner = 0;                      // kListener: who called listen(); kConnection: the peer
   std::uint16_t port = 0;               // kListener
   std::atomic<int> receive_buffer{0};   // kListener: what the program set since listen()
+  std::atomic<int> deferred{0};         // kListener: the program's TCP_DEFER_ACCEPT
   // kSocket, accepted: a counted listener where its offer will come, from whom, and of which user.
   Object* awaited_at = nullptr;
   Address connector;

@@ -85,7 +85,22 @@ int EpollSet::register_in_kernel(int epoll_fd, int operation, Item& item) const 
                      : item.events;
   // As if there were no room yet.
   if (item.object.awaits_offer()) event.events &= ~std::uint32_t{EPOLLOUT};
+  // The kernel does not change what is exclusive.
+  if (operation == EPOLL_CTL_MOD && (item.events & EPOLLEXCLUSIVE) != 0) {
+    real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, item.fd, nullptr);
+    operation = EPOLL_CTL_ADD;
+  }
   return real().epoll_ctl(epoll_fd, operation, item.fd, &event);
+}
+
+// Of what the kernel refuses of EPOLLEXCLUSIVE, what it does not see.
+bool EpollSet::bad_exclusive(int operation, const Item* item, const epoll_event& event) {
+  constexpr std::uint32_t kWithExclusive =
+      EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
+  const bool wanted = (event.events & EPOLLEXCLUSIVE) != 0;
+  if (operation == EPOLL_CTL_MOD)
+    return item != nullptr && (wanted || (item->events & EPOLLEXCLUSIVE) != 0);
+  return operation == EPOLL_CTL_ADD && wanted && (event.events & ~kWithExclusive) != 0;
 }
 
 // A new descriptor may have the number of a closed one, and so the same mark.
@@ -149,6 +164,11 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event, R
            object.is(Kind::kConnection) && event != nullptr;
   };
   const auto found = items_.find(fd);
+  if (event != nullptr && object.is(Kind::kConnection) &&
+      bad_exclusive(operation, found != items_.end() ? found->second.get() : nullptr, *event)) {
+    errno = EINVAL;
+    return -1;
+  }
   if (operation == EPOLL_CTL_MOD && same(found, items_))
     return change(epoll_fd, *found->second, *event);
   if (const auto again = removed_.find(fd); again != removed_.end()) {
@@ -375,7 +395,7 @@ bool EpollSet::ready(int epoll_fd) {
                      [this](Item* item) { return take_ready(*item, false) != 0; });
 }
 
-int EpollSet::spin(int epoll_fd, epoll_event* events, int most) {
+int EpollSet::spin(int epoll_fd, epoll_event* events, int most, Clock::time_point deadline) {
   Spin spin;
   while (spin.again()) {
     const std::lock_guard guard(lock_);
@@ -386,6 +406,7 @@ int EpollSet::spin(int epoll_fd, epoll_event* events, int most) {
       return count;
     }
     if (spin.look_further()) {
+      if (Clock::now() >= deadline) break;
       const int got = real().epoll_wait(epoll_fd, events, most, 0);
       asked_ = Clock::now();
       if (const int count = from_kernel(epoll_fd, events, got); count > 0) {
@@ -405,7 +426,8 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
   const bool at_once = timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_nsec == 0;
   if (timeout != nullptr && timeout->tv_sec < 1'000'000'000)
     deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
-  bool spun = at_once;
+  // Signals that come while it spins are not those that `mask` lets in.
+  bool spun = at_once || mask != nullptr;
   for (;;) {
     const bool waiting = settle_waiting();
     std::optional<Counted> asleep;
@@ -433,7 +455,7 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
     }
     if (!spun) {
       spun = true;
-      count = spin(epoll_fd, events, most);
+      count = spin(epoll_fd, events, most, deadline);
       if (count != 0) return count;
       continue;
     }

@@ -83,6 +83,7 @@ class EpollSet {
   std::uint64_t mark(int fd) const { return mark_ | static_cast<std::uint32_t>(fd); }
   Item* marked(std::uint64_t data);
   int register_in_kernel(int epoll_fd, int operation, Item& item) const;
+  static bool bad_exclusive(int operation, const Item* item, const epoll_event& event);
   int change(int epoll_fd, Item& item, const epoll_event& event);
   int remove(int epoll_fd, int fd, epoll_event* event);
   void forget_removed(int epoll_fd, int fd);
@@ -98,7 +99,8 @@ class EpollSet {
   bool sleep_elsewhere() const;
   void awake();
   void hand_over(int epoll_fd);
-  int spin(int epoll_fd, epoll_event* events, int most);
+  int spin(int epoll_fd, epoll_event* events, int most,
+           std::chrono::steady_clock::time_point deadline);
   void settle(const epoll_event* events, int count) const;
 
   bool inherited_ = false;  // the kernel's set is the parent's too

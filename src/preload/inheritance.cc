@@ -109,6 +109,7 @@ bool take_over_connection(int fd, int hidden, unsigned side) noexcept {
     return false;
   }
   object->connection.keep_open(hidden);
+  object->connection.is_in_table();
   object->kind.store(Kind::kConnection, std::memory_order_release);
   return true;
 }

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "base/spin_lock.h"
+#include "preload/side_lock.h"
 
 namespace leat::preload {
 namespace {
@@ -99,7 +100,9 @@ bool keep_memory(Object& object) noexcept {
   if (kept.memfd < 0 || !was_short(*kept.memory) || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
       limit.rlim_cur < kLeastDescriptors)
     return false;
-  connection.own().pid.store(0, std::memory_order_relaxed);
+  // Unless a child uses it by now.
+  std::uint32_t user = process_id();
+  connection.own().pid.compare_exchange_strong(user, 0, std::memory_order_relaxed);
   if (connection.side() == 0) {
     const bool ours = object.made_at == memory_generation();
     if (!ours || !connection.peer_has_left()) return false;

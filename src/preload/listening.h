@@ -23,6 +23,8 @@ class Listening {
   Listening() noexcept = default;
   explicit Listening(Side* side) noexcept : side_(side) {
     if (side_ == nullptr) return;
+    // Before the look at who listens: that one changes it after it has let go.
+    turn_ = side_->turn.load(std::memory_order_seq_cst);
     std::uint32_t expected = 0;
     ours_ =
         side_->listener.compare_exchange_strong(expected, thread_id(), std::memory_order_acq_rel);
@@ -37,9 +39,11 @@ class Listening {
     pass_on();
   }
   Listening(Listening&& other) noexcept
-      : side_(other.side_), ours_(std::exchange(other.ours_, false)) {}
+      : side_(other.side_), turn_(other.turn_), ours_(std::exchange(other.ours_, false)) {}
   Listening& operator=(Listening&&) = delete;
   bool ours() const noexcept { return ours_; }
+  // If it is not ours: what Side::turn is as long as the one that listens has not let go.
+  std::uint32_t turn() const noexcept { return turn_; }
 
  private:
   // The ring may have been for another.
@@ -50,6 +54,7 @@ class Listening {
   }
 
   Side* side_ = nullptr;
+  std::uint32_t turn_ = 0;
   bool ours_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -18,7 +19,9 @@
 #include "preload/offer.h"
 #include "preload/offering.h"
 #include "preload/real.h"
+#include "preload/short_connections.h"
 #include "preload/side_lock.h"
+#include "preload/signal_watch.h"
 #include "preload/socket_facts.h"
 #include "preload/undisturbed.h"
 #include "preload/waiting.h"
@@ -59,6 +62,9 @@ void prepare_doorbell(int fd, Object& object) {
   if (real().getsockopt(fd, SOL_SOCKET, SO_LINGER, &value, &bytes) == 0 && value.l_onoff != 0 &&
       value.l_linger == 0)
     object.connection.own().flags.fetch_or(kAbort, std::memory_order_relaxed);
+  object.connection.is_in_table();
+  const Buffers buffers = program_buffers(fd);
+  object.connection.set_buffers(buffers.send, buffers.receive);
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   object.connection.own().cookie.store(cookie_of(fd), std::memory_order_relaxed);
 }
@@ -206,7 +212,8 @@ bool accept_memory(int fd, Object& object, int memfd) {
 // How many accepted sockets may await theirs; those that were closed before are counted too.
 std::atomic<int> awaiting{0};
 
-// Of several threads only one decides; the others go on as if it were not decided yet.
+// Of several threads only one decides; the others go on as if it were not decided yet. Signals wait
+// until it has: their handlers may use the socket, and would wait for what they interrupt.
 class Deciding {
  public:
   explicit Deciding(Object& object) noexcept
@@ -219,6 +226,7 @@ class Deciding {
   bool ours() const noexcept { return ours_; }
 
  private:
+  const SignalWatch watch_;  // begins before the flag is set and ends after
   std::atomic<bool>& flag_;
   bool ours_;
 };
@@ -251,6 +259,26 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
   return true;
 }
 
+// Whether a connection to that address is to be carried, and what that takes is there.
+bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexcept {
+  if (!matches(address)) return false;
+  // With fast open the connection begins with the first bytes, before anything could be agreed.
+  if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
+  if (const Address to = Address::from(address); !worth_carrying(to)) {
+    log(Level::kInfo, "to %s: TCP (connections to it have ended too soon to be worth carrying)",
+        to.text().c_str());
+    return false;
+  }
+  if (!socket) socket = add(fd, Kind::kSocket);
+  if (!socket) return false;
+  // Made now: later the process may be out of descriptors, and the other end wait for nothing.
+  if (socket->meeting_fd < 0) {
+    const int meeting = unix_socket();
+    socket->meeting_fd = meeting < 0 ? -1 : hide(meeting);
+  }
+  return socket->meeting_fd >= 0;
+}
+
 }  // namespace
 
 bool is_listener_of(int fd, unsigned port, unsigned code) noexcept {
@@ -277,6 +305,12 @@ bool attach_memory(Object& object, int memfd, unsigned side) noexcept {
   return true;
 }
 
+void keep_deferred(int fd, Object& listener) noexcept {
+  const int deferred = option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT);
+  listener.deferred.store(std::max(deferred, 0), std::memory_order_relaxed);
+  if (deferred > 0) set_option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, 0);
+}
+
 bool before_listen(int fd, Reference& socket) noexcept {
   const Undisturbed undisturbed;
   if (socket.is(Kind::kListener) || !is_tcp(fd)) return false;
@@ -287,6 +321,7 @@ bool before_listen(int fd, Reference& socket) noexcept {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
+  keep_deferred(fd, *socket);
   set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
   set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
              kListenerBase + static_cast<int>(socket->code) * kCodeStep);
@@ -323,6 +358,8 @@ void after_listen(int fd, Reference& socket, int backlog) noexcept {
     real().close(meeting);
   }
   set_option(fd, IPPROTO_TCP, TCP_MAXSEG, 0);
+  if (const int deferred = socket->deferred.load(std::memory_order_relaxed); deferred > 0)
+    set_option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, deferred);
   forget(fd);
   socket = {};
 }
@@ -332,21 +369,17 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
   sockaddr_storage storage{};
   if (address == nullptr || bytes > sizeof(storage) || bytes < sizeof(sockaddr_in)) return false;
   std::memcpy(&storage, address, bytes);
-  if ((storage.ss_family != AF_INET && storage.ss_family != AF_INET6) || !matches(storage))
-    return false;
+  if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6) return false;
   if (socket && (!socket.is(Kind::kSocket) || socket->connecting.load(std::memory_order_acquire)))
     return false;
   if (!is_tcp(fd)) return false;
-  // With fast open the connection begins with the first bytes, before anything could be agreed.
-  if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
-  if (!socket) socket = add(fd, Kind::kSocket);
-  if (!socket) return false;
-  // Made now: later the process may be out of descriptors, and the other end wait for nothing.
-  if (socket->meeting_fd < 0) {
-    const int meeting = unix_socket();
-    socket->meeting_fd = meeting < 0 ? -1 : hide(meeting);
+  if (!can_offer(fd, socket, storage)) {
+    // The mark of an earlier attempt, to another place, would have the other end wait for nothing.
+    const int mark = option(fd, IPPROTO_TCP, TCP_MAXSEG) - kConnectorBase;
+    if (mark >= 0 && mark < static_cast<int>(kUserCodes))
+      set_option(fd, IPPROTO_TCP, TCP_MAXSEG, 0);
+    return false;
   }
-  if (socket->meeting_fd < 0) return false;
   set_option(fd, IPPROTO_TCP, TCP_MAXSEG, kConnectorBase + static_cast<int>(user_code(geteuid())));
   return true;
 }

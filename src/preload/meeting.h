@@ -21,6 +21,10 @@ namespace leat::preload {
 bool before_listen(int fd, Reference& socket) noexcept;
 void after_listen(int fd, Reference& socket, int backlog) noexcept;
 
+// Before it and later: takes the program's TCP_DEFER_ACCEPT off the kernel's socket, on which no
+// first bytes of carried connections come, to tell it back.
+void keep_deferred(int fd, Object& listener) noexcept;
+
 // Before the kernel's connect(): true if the socket was marked.
 bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept;
 // When the kernel says that it is connected (or may be): decides, and becomes a kConnection or

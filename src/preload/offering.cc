@@ -26,6 +26,7 @@ constexpr auto kQueuePatience = std::chrono::seconds(2);
 // Why this connection cannot be carried, or null.
 const char* unsuitable(int fd) {
   if (option(fd, SOL_SOCKET, SO_ZEROCOPY) > 0) return "SO_ZEROCOPY is set";
+  if (option(fd, SOL_SOCKET, SO_OOBINLINE) > 0) return "SO_OOBINLINE is set";
   if (option(fd, SOL_SOCKET, SO_RCVLOWAT) > 1) return "SO_RCVLOWAT is set";
   return nullptr;
 }

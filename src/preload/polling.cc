@@ -54,7 +54,7 @@ class Poll {
   bool all_answered_here() const;
   void ask_kernel_for_rings(std::vector<pollfd>& asked) const;
   int sleep(const timespec* left, const sigset_t* mask);
-  bool spin();
+  bool spin(Clock::time_point deadline);
 
   pollfd* fds_;
   nfds_t count_;
@@ -88,7 +88,7 @@ bool Poll::all_answered_here() const {
   });
 }
 
-bool Poll::spin() {
+bool Poll::spin(Clock::time_point deadline) {
   const bool any = std::any_of(ours_.begin(), ours_.end(),
                                [](const Ours& one) { return one.object.is(Kind::kConnection); });
   Spin spin;
@@ -97,6 +97,7 @@ bool Poll::spin() {
       spin.found();
       return true;
     }
+    if (spin.look_further() && Clock::now() >= deadline) break;
     if (spin.look_further() && count_ > ours_.size()) {
       std::vector<pollfd> asked;
       ask_kernel_for_rings(asked);
@@ -134,13 +135,13 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
   for (const Ours& one : ours_) {
     if (one.object.is(Kind::kEpoll) && !at_once) one.object->set->arm_all();
     alone &= !one.object.awaits_offer();
-    if (!one.object.is(Kind::kConnection)) continue;
+    // One for each, as another thread may decide meanwhile what is a connection.
+    const bool hears = one.object.is(Kind::kConnection) && !at_once;
+    listening.emplace_back(hears ? &one.object->connection.own() : nullptr);
+    if (!hears) continue;
     Connection& connection = one.object->connection;
-    if (!at_once) {
-      listening.emplace_back(&connection.own());
-      alone &= listening.back().ours() && connection.bell_rings();
-      asleep.emplace_back(connection, static_cast<unsigned short>(one.events) | POLLRDHUP);
-    }
+    alone &= listening.back().ours() && connection.bell_rings();
+    asleep.emplace_back(connection, static_cast<unsigned short>(one.events) | POLLRDHUP);
   }
   timespec time = left != nullptr ? *left : timespec{};
   const timespec* limit = left;
@@ -156,8 +157,8 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
   int woken = real().ppoll(asked.data(), count_, limit, mask);
   if (woken < 0) return -1;
   for (nfds_t i = 0; i < count_; ++i) fds_[i].revents = asked[i].revents;
-  std::size_t heard = 0;
-  for (Ours& one : ours_) {
+  for (std::size_t i = 0; i < ours_.size(); ++i) {
+    Ours& one = ours_[i];
     const int fd = fds_[one.index].fd;
     const short rung = asked[one.index].revents;
     if (one.object.is(Kind::kSocket)) {
@@ -167,8 +168,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
       if (one.object.awaits_offer()) fds_[one.index].revents = 0;
       if (!one.object.is(Kind::kConnection)) continue;
     } else if (one.object.is(Kind::kConnection)) {
-      const bool ours = !at_once && heard < listening.size() && listening[heard].ours();
-      ++heard;
+      const bool ours = listening[i].ours();
       if ((rung & ~POLLPRI) != 0 || !one.object->connection.bell_rings()) {
         one.object->connection.look_at_kernel(fd, ours);
         if ((rung & (POLLHUP | POLLERR)) != 0) one.object->connection.look_at_kernel(fd, ours);
@@ -187,7 +187,7 @@ int Poll::run(const timespec* timeout, const sigset_t* mask) {
     deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
   const bool at_once = timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_nsec == 0;
   bool found = !at_once && ready_now() != 0;
-  if (!at_once && !found && mask == nullptr) found = spin();
+  if (!at_once && !found && mask == nullptr) found = spin(deadline);
   if (interrupted_) {
     errno = EINTR;
     return -1;
@@ -209,7 +209,16 @@ int Poll::run(const timespec* timeout, const sigset_t* mask) {
 
 }  // namespace
 
+bool is_bad_time(const timespec* time) noexcept {
+  return time != nullptr &&
+         (time->tv_sec < 0 || time->tv_nsec < 0 || time->tv_nsec >= 1'000'000'000);
+}
+
 int poll_all(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+  if (is_bad_time(timeout)) {
+    errno = EINVAL;
+    return -1;
+  }
   if (highest_known() < 0) return real().ppoll(fds, count, timeout, mask);
   Poll poll(fds, count);
   if (poll.nothing_ours()) return real().ppoll(fds, count, timeout, mask);
@@ -227,9 +236,10 @@ int select_all(int count, fd_set* reads, fd_set* writes, fd_set* excepts, timesp
   int bits = 0;
   do {
     ready = poll_all(sets.fds().data(), sets.fds().size(), timeout, mask);
-    if (ready < 0) return -1;
-    if (timeout != nullptr)
+    // Also where a signal ended it: programs go on with what is left.
+    if (timeout != nullptr && !is_bad_time(timeout))
       *timeout = to_timespec(std::max(nanoseconds(0), nanoseconds(whole - (Clock::now() - start))));
+    if (ready < 0) return -1;
     bits = sets.count();
   } while (bits == 0 && ready > 0);
   if (bits < 0) {

@@ -5,9 +5,12 @@
 #include <sys/select.h>
 
 #include <csignal>
+#include <ctime>
 
 namespace leat::preload {
 
+// One that the kernel refuses (EINVAL).
+bool is_bad_time(const timespec* time) noexcept;
 // As ppoll(2); null for no timeout. Cancellation points.
 int poll_all(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask);
 // As pselect(2); `timeout` becomes what is left of it, as Linux does for select().

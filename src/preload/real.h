@@ -22,12 +22,12 @@ using LeatIoctlCall = int (*)(int, unsigned long, void*);
 
 // clang-format off
 #define LEAT_REAL_FUNCTIONS(X) \
-  X(socket) X(listen) X(accept) X(accept4) X(connect) X(shutdown) X(close) X(getsockopt) X(setsockopt) \
-  X(read) X(write) X(readv) X(writev) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) \
+  X(socket) X(listen) X(accept) X(accept4) X(connect) X(shutdown) X(close) X(getpeername) X(getsockopt) X(setsockopt) \
+  X(read) X(write) X(readv) X(writev) X(preadv64v2) X(pwritev64v2) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) \
   X(send) X(sendto) X(sendmsg) X(sendmmsg) X(poll) X(ppoll) X(select) X(pselect) \
   X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
   X(dup) X(dup2) X(dup3) X(close_range) X(sendfile) X(sendfile64) X(splice) X(fdopen) X(fileno) X(fileno_unlocked) \
-  X(fork) X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
+  X(fork) X(_Fork) X(clone) X(daemon) X(execve) X(execveat) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
 // clang-format on
 
 namespace leat::preload {

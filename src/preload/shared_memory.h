@@ -13,7 +13,7 @@
 namespace leat::preload {
 
 inline constexpr std::uint32_t kMemoryMagic = 0x7461656c;
-inline constexpr std::uint32_t kMemoryVersion = 3;
+inline constexpr std::uint32_t kMemoryVersion = 4;
 inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMemoryBytes = kHeaderBytes + 2 * kRingBytes;
@@ -106,6 +106,10 @@ struct SharedMemory {
   std::uint32_t version;
   Address connector;
   Address acceptor;
+  // The sizes of buffers that the program of each side has set, as the kernel tells them; 0: none.
+  // Relaxed: whoever finds less room than there is now waits, and is woken as for room.
+  std::atomic<std::uint32_t> send_buffer[2];
+  std::atomic<std::uint32_t> receive_buffer[2];
   Side sides[2];            // 0 connected, 1 accepted
   Direction directions[2];  // 0 is what side 0 sends
 };

@@ -22,6 +22,27 @@ inline std::uint32_t thread_id() noexcept {
   return kept_thread_id;
 }
 
+// Of this process; forget_process_id() after a fork, in the child.
+inline std::atomic<std::uint32_t> kept_process_id{0};
+inline void forget_process_id() noexcept { kept_process_id.store(0, std::memory_order_relaxed); }
+inline std::uint32_t process_id() noexcept {
+  // Relaxed: whoever finds none asks the kernel for the same.
+  std::uint32_t id = kept_process_id.load(std::memory_order_relaxed);
+  if (id == 0) [[unlikely]] {
+    id = static_cast<std::uint32_t>(getpid());
+    kept_process_id.store(id, std::memory_order_relaxed);
+  }
+  return id;
+}
+
+// Whether this is the handler of a signal that came while this thread held the lock, for which it
+// would wait for ever.
+inline bool held_here(const std::atomic<std::uint32_t>& word) noexcept {
+  // Relaxed: what this thread wrote itself.
+  const std::uint32_t holder = word.load(std::memory_order_relaxed);
+  return holder != 0 && holder == thread_id();
+}
+
 // Held for a copy of bytes, never while sleeping. A holder that was killed is found out by its
 // thread id, which is why this is no pthread mutex: a robust one keeps pointers in the memory that
 // the peer can write.

@@ -5,6 +5,14 @@
 #include <initializer_list>
 
 namespace leat::preload {
+namespace {
+
+// Without a handler.
+bool does_nothing(int signal) {
+  return signal == SIGCHLD || signal == SIGURG || signal == SIGWINCH || signal == SIGCONT;
+}
+
+}  // namespace
 
 SignalWatch::SignalWatch() noexcept {
   sigset_t all;
@@ -25,6 +33,8 @@ SignalWatch::Came SignalWatch::look() const noexcept {
     if (sigismember(&pending, signal) != 1 || sigismember(&before_, signal) == 1) continue;
     struct sigaction action {};
     if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    // The kernel lets them pass unless they are held back.
+    if (action.sa_handler == SIG_DFL && does_nothing(signal)) continue;
     if (action.sa_handler != SIG_DFL && (action.sa_flags & SA_RESTART) == 0)
       return Came::kInterrupts;
     came = Came::kRestarts;

@@ -1,7 +1,10 @@
 #include "preload/socket_facts.h"
 
+#include <linux/socket.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+
+#include <algorithm>
 
 #include "preload/real.h"
 #include "preload/undisturbed.h"
@@ -19,6 +22,16 @@ void set_option(int fd, int level, int name, int value) noexcept {
   real().setsockopt(fd, level, name, &value, sizeof(value));
 }
 
+Buffers program_buffers(int fd) noexcept {
+  const int locks = option(fd, SOL_SOCKET, SO_BUF_LOCK);
+  const auto size = [&](int lock, int name) {
+    return locks > 0 && (locks & lock) != 0
+               ? static_cast<std::uint32_t>(std::max(option(fd, SOL_SOCKET, name), 0))
+               : 0U;
+  };
+  return {size(SOCK_SNDBUF_LOCK, SO_SNDBUF), size(SOCK_RCVBUF_LOCK, SO_RCVBUF)};
+}
+
 Address local_address(int fd) noexcept {
   sockaddr_storage storage{};
   socklen_t bytes = sizeof(storage);
@@ -29,7 +42,7 @@ Address local_address(int fd) noexcept {
 Address peer_address(int fd) noexcept {
   sockaddr_storage storage{};
   socklen_t bytes = sizeof(storage);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return {};
+  if (real().getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return {};
   return Address::from(storage);
 }
 

@@ -13,6 +13,14 @@ namespace leat::preload {
 int option(int fd, int level, int name) noexcept;
 void set_option(int fd, int level, int name, int value) noexcept;
 
+// The sizes of its buffers that the program has set, as the kernel tells them; 0: the kernel
+// chooses.
+struct Buffers {
+  std::uint32_t send;
+  std::uint32_t receive;
+};
+Buffers program_buffers(int fd) noexcept;
+
 // Port 0 if it has none (any more).
 Address local_address(int fd) noexcept;
 Address peer_address(int fd) noexcept;

@@ -11,6 +11,7 @@
 #include <csignal>
 
 #include "preload/real.h"
+#include "preload/side_lock.h"
 #include "preload/waiting.h"
 
 namespace leat::preload {
@@ -84,13 +85,16 @@ ssize_t receive(int fd, Connection& connection, const iovec* vectors, std::size_
     message.msg_iovlen = count;
     return real().recvmsg(fd, &message, flags);
   }
+  if (held_here(connection.own().receive_lock)) return fail(EAGAIN);
   const bool peek = (flags & MSG_PEEK) != 0;
   const bool discard = (flags & MSG_TRUNC) != 0;
   Rest rest(vectors, count);
   // Peeking at all of it takes place once all is there: nothing is taken that could be added to.
-  std::size_t least =
-      peek && (flags & MSG_WAITALL) != 0 ? std::clamp<std::size_t>(rest.bytes(), 1, kRingBytes) : 1;
+  std::size_t least = peek && (flags & MSG_WAITALL) != 0
+                          ? std::clamp<std::size_t>(rest.bytes(), 1, connection.most_unread())
+                          : 1;
   ssize_t done = 0;
+  Patience patience(fd, Want::kData);
   std::array<iovec, 64> part;
   for (;;) {
     int state = 0;
@@ -100,8 +104,10 @@ ssize_t receive(int fd, Connection& connection, const iovec* vectors, std::size_
     if (enough && rest.bytes() == 0) return 0;
     int error = 0;
     if (!enough && state == 0)
-      error = (flags & MSG_DONTWAIT) != 0 ? EAGAIN : wait_for(fd, connection, Want::kData, least);
+      error = (flags & MSG_DONTWAIT) != 0 ? EAGAIN
+                                          : wait_for(fd, connection, patience, least, done > 0);
     if (!enough && state == 0 && error == 0) continue;
+    if (error == EAGAIN && connection.is_found_gone(fd)) continue;
     const std::size_t got = connection.take(fd, part.data(), rest.next(part), peek, discard);
     if (got != 0) {
       done += static_cast<ssize_t>(got);
@@ -124,10 +130,12 @@ ssize_t send(int fd, Connection& connection, const iovec* vectors, std::size_t c
     message.msg_iovlen = count;
     return real().sendmsg(fd, &message, flags);
   }
+  if (held_here(connection.own().send_lock)) return fail(EAGAIN);
   Rest rest(vectors, count);
   const std::size_t wanted = rest.bytes();
   if (wanted > SSIZE_MAX) return fail(EINVAL);
   ssize_t done = 0;
+  Patience patience(fd, Want::kRoom);
   std::array<iovec, 64> part;
   do {
     const int state = connection.send_state(fd);
@@ -144,7 +152,7 @@ ssize_t send(int fd, Connection& connection, const iovec* vectors, std::size_t c
     rest.advance(put);
     if (rest.bytes() == 0 || put != 0) continue;
     if ((flags & MSG_DONTWAIT) != 0) return done > 0 ? done : fail(EAGAIN);
-    const int error = wait_for(fd, connection, Want::kRoom, rest.bytes());
+    const int error = wait_for(fd, connection, patience, rest.bytes(), done > 0);
     if (error != 0) return done > 0 ? done : fail(error);
   } while (rest.bytes() != 0);
   return done;

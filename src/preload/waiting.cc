@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -56,10 +57,29 @@ bool ready(Connection& connection, Want want, std::size_t bytes) {
   return connection.room(bytes) || (connection.poll_mask() & POLLOUT) != 0;
 }
 
+// A sleep that is not the kernel's recv(): `sleep` with signals held back, so that it can be told
+// what came. A cancellation point.
+template <typename Sleep>
+SignalWatch::Came nap(const Sleep& sleep) {
+  auto came = SignalWatch::Came::kNothing;
+  {
+    const SignalWatch watch;
+    sleep();
+    came = watch.look();
+  }
+  pthread_testcancel();
+  return came;
+}
+
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value) {
-  const timespec nap{.tv_sec = 0, .tv_nsec = nanoseconds(kNap).count()};
+  const timespec time{.tv_sec = 0, .tv_nsec = nanoseconds(kNap).count()};
   // Not FUTEX_PRIVATE: processes of this end may share it.
-  syscall(SYS_futex, &word, FUTEX_WAIT, value, &nap, nullptr, 0);
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
+}
+
+bool interrupts(SignalWatch::Came came, bool restarts) {
+  return came == SignalWatch::Came::kInterrupts ||
+         (came == SignalWatch::Came::kRestarts && !restarts);
 }
 
 // Sleeps in the kernel's recv() itself, which takes the ring of the bell at the same time, and
@@ -74,22 +94,21 @@ int sleep_in_receive(int fd, Connection& connection, Want want) {
   if (got < 0 && errno == EINTR) return EINTR;
   if (got < 0 && errno == EAGAIN) return want == Want::kData ? EAGAIN : 0;
   if (got < 0 && errno == EBADF) return EBADF;
-  // The end, or our own shutdown, after which the kernel sleeps no more.
-  if (got == 0 && !connection.bell_rings()) {
-    connection.look_at_kernel(fd, true);
-    return usleep(500) != 0 && errno == EINTR ? EINTR : 0;
-  }
-  connection.peer_gone();
+  // Our own shutdown, after which the kernel sleeps no more, or the end.
+  if (got == 0 && !connection.bell_rings()) return 0;
+  connection.peer_gone(got < 0 ? errno : 0);
   return 0;
 }
 
 int sleep_in_poll(int fd, Connection& connection, Clock::time_point deadline) {
-  const auto left = std::max(nanoseconds(0), nanoseconds(deadline - Clock::now()));
+  const bool ends = deadline != Clock::time_point::max();
+  const auto left =
+      ends ? std::max(nanoseconds(0), nanoseconds(deadline - Clock::now())) : nanoseconds(1);
   if (left == nanoseconds(0)) return EAGAIN;
   const timespec time{.tv_sec = left.count() / 1'000'000'000,
                       .tv_nsec = left.count() % 1'000'000'000};
   pollfd wait{.fd = fd, .events = POLLIN};
-  const int woken = real().ppoll(&wait, 1, &time, nullptr);
+  const int woken = real().ppoll(&wait, 1, ends ? &time : nullptr, nullptr);
   if (woken < 0) return errno;
   if (woken == 0) return EAGAIN;
   connection.look_at_kernel(fd, true);
@@ -145,13 +164,26 @@ void Spin::found() noexcept {
   spin_limit = limit_ >= most / 4 ? most : limit_ * 4;
 }
 
-Clock::time_point socket_deadline(int fd, int option) noexcept {
+Clock::time_point socket_deadline(int fd, int option, Clock::time_point start) noexcept {
   timeval time{};
   socklen_t bytes = sizeof(time);
   if (real().getsockopt(fd, SOL_SOCKET, option, &time, &bytes) != 0 ||
       (time.tv_sec == 0 && time.tv_usec == 0))
     return Clock::time_point::max();
-  return Clock::now() + std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+  return start + std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+}
+
+bool Patience::begin() noexcept {
+  if (start_) return false;
+  start_ = Clock::now();
+  return true;
+}
+
+Clock::time_point Patience::end() noexcept {
+  if (!end_)
+    end_ = socket_deadline(fd_, want_ == Want::kData ? SO_RCVTIMEO : SO_SNDTIMEO,
+                           start_ ? *start_ : Clock::now());
+  return *end_;
 }
 
 bool is_nonblocking(int fd) noexcept {
@@ -159,8 +191,10 @@ bool is_nonblocking(int fd) noexcept {
   return flags >= 0 && (flags & O_NONBLOCK) != 0;
 }
 
-int wait_for(int fd, Connection& connection, Want want, std::size_t bytes) {
+int wait_for(int fd, Connection& connection, Patience& patience, std::size_t bytes, bool some) {
   if (is_nonblocking(fd)) return EAGAIN;
+  const bool first = patience.begin();
+  const Want want = patience.want();
   Spin spin;
   while (spin.again()) {
     if (ready(connection, want, bytes)) {
@@ -168,36 +202,40 @@ int wait_for(int fd, Connection& connection, Want want, std::size_t bytes) {
       return 0;
     }
     if (connection.peer().note.load(std::memory_order_relaxed) != kNotClosed) break;
+    if (spin.look_further() && spin.is_long() && Clock::now() >= patience.end()) break;
   }
+  bool kernel_times = first && want == Want::kData && !spin.is_long();
   const SignalWatch::Came came = spin.signal();
   Side& own = connection.own();
   own.sleeps.store(own.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   std::optional<Counted> sending;
   if (want == Want::kRoom) sending.emplace(own.senders_asleep);
   // Who sleeps in the kernel's recv() need not know its timeout.
-  std::optional<Clock::time_point> known;
-  const auto deadline = [&] {
-    if (!known) known = socket_deadline(fd, want == Want::kData ? SO_RCVTIMEO : SO_SNDTIMEO);
-    return *known;
-  };
-  if (came == SignalWatch::Came::kInterrupts ||
-      (came == SignalWatch::Came::kRestarts && deadline() != Clock::time_point::max()))
+  if (came != SignalWatch::Came::kNothing && interrupts(came, !some && !patience.ends()))
     return EINTR;
   for (;;) {
     const Listening listening(&own);
-    const std::uint32_t turn = own.turn.load(std::memory_order_seq_cst);
     const Counted counted(own.others);
     const Asleep asleep(connection, want == Want::kData ? POLLIN : POLLOUT);
     if (ready(connection, want, bytes)) return 0;
+    fd = connection.alive(fd);
+    if (fd < 0) return EBADF;
+    if (listening.ours() && !connection.bell_rings()) {
+      connection.look_at_kernel(fd, true);
+      if (interrupts(nap([] { usleep(500); }), !some && !patience.ends())) return EINTR;
+      return Clock::now() >= patience.end() ? EAGAIN : 0;
+    }
     if (listening.ours()) {
-      if (want == Want::kRoom && deadline() != Clock::time_point::max())
-        return sleep_in_poll(fd, connection, deadline());
+      // Which ends for every signal, and at that time.
+      if (some || (!kernel_times && patience.ends()))
+        return sleep_in_poll(fd, connection, patience.end());
       return sleep_in_receive(fd, connection, want);
     }
-    deadline();  // counts from now
-    futex_wait(own.turn, turn);
+    kernel_times = false;
+    const bool restarts = !some && !patience.ends();
+    if (interrupts(nap([&] { futex_wait(own.turn, listening.turn()); }), restarts)) return EINTR;
     if (ready(connection, want, bytes)) return 0;
-    if (Clock::now() >= deadline()) return EAGAIN;
+    if (Clock::now() >= patience.end()) return EAGAIN;
   }
 }
 

@@ -22,6 +22,8 @@ class Spin {
   void found() noexcept;
   // Whether it is time to look also at what takes a system call.
   bool look_further() const noexcept { return further_; }
+  // Whether it took so long by now that timeouts count.
+  bool is_long() const noexcept { return watch_.has_value(); }
   // What ended it, if it was a signal; afterwards its handler has run.
   SignalWatch::Came signal() noexcept;
 
@@ -50,15 +52,37 @@ class Counted {
   std::atomic<std::uint32_t>& count_;
 };
 
+// When a socket timeout (SO_RCVTIMEO, SO_SNDTIMEO) that runs from `start` passes;
+// time_point::max(): never.
+std::chrono::steady_clock::time_point socket_deadline(
+    int fd, int option,
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now()) noexcept;
+
 enum class Want { kData, kRoom };
 
-// Blocks until there may be `bytes` of data, or room for them (or part). Returns 0: look again; or
-// an errno: EINTR, EAGAIN (the descriptor does not block, or its timeout has passed). A
-// cancellation point.
-int wait_for(int fd, Connection& connection, Want want, std::size_t bytes);
+// How long one call may wait in all, however often it has to.
+class Patience {
+ public:
+  Patience(int fd, Want want) noexcept : fd_(fd), want_(want) {}
+  Want want() const noexcept { return want_; }
+  // Before each wait. True: it is the first, which the kernel's own recv() times as it should.
+  bool begin() noexcept;
+  // When the socket's timeout passes. Asks the kernel, once.
+  std::chrono::steady_clock::time_point end() noexcept;
+  bool ends() noexcept { return end() != std::chrono::steady_clock::time_point::max(); }
 
-// When a socket timeout (SO_RCVTIMEO, SO_SNDTIMEO) passes; time_point::max(): never.
-std::chrono::steady_clock::time_point socket_deadline(int fd, int option) noexcept;
+ private:
+  const int fd_;
+  const Want want_;
+  std::optional<std::chrono::steady_clock::time_point> start_;
+  std::optional<std::chrono::steady_clock::time_point> end_;
+};
+
+// Blocks until there may be `bytes` of data, or room for them (or part). Returns 0: look again; or
+// an errno: EINTR, EAGAIN (the descriptor does not block, or its timeout has passed). A signal
+// whose handler wants calls to go on (SA_RESTART) does not end it, unless the call has `some` bytes
+// already, or a timeout. A cancellation point.
+int wait_for(int fd, Connection& connection, Patience& patience, std::size_t bytes, bool some);
 
 // Milliseconds after which who waits for an offer looks again.
 inline constexpr int kDecisionNap = 5;

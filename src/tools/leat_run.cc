@@ -33,6 +33,7 @@ Options:
   -s, --spin US       look for data so many microseconds before sleeping; 0 sleeps at once, inf never
                       (LEAT_SPIN_US, default 50)
   -l, --log LEVEL     error, warn, info (one line per connection), debug (LEAT_LOG_LEVEL, default warn)
+  -a, --all           carry also connections that end too soon to be worth it (LEAT_PRELOAD_ALL=1)
   -d, --debug         say which descriptors escape to the kernel, where leat cannot see what is done with them
                       (LEAT_PRELOAD_DEBUG=1)
   -v, --version       print the version
@@ -103,11 +104,14 @@ Parsed parse(int argc, char** argv) {
       return {i, 0};
     }
     if (option == "-v" || option == "--version") {
-      std::cout << "leat-run " << LEAT_VERSION_STRING << "\n";
+      std::cout << "leat " << LEAT_VERSION_STRING << "\n";
       return {i, 0};
     }
-    if (option == "-d" || option == "--debug") {
-      setenv("LEAT_PRELOAD_DEBUG", "1", 1);  // NOLINT(concurrency-mt-unsafe): no threads here
+    const char* flag = nullptr;
+    if (option == "-a" || option == "--all") flag = "LEAT_PRELOAD_ALL";
+    if (option == "-d" || option == "--debug") flag = "LEAT_PRELOAD_DEBUG";
+    if (flag != nullptr) {
+      setenv(flag, "1", 1);  // NOLINT(concurrency-mt-unsafe): no threads here
       continue;
     }
     const auto* known = std::find_if(

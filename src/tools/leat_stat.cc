@@ -121,7 +121,7 @@ void print_table(const ordered_json& list) {
 int run(int argc, char** argv) {
   CLI::App app{"Shows the connections of a process that leat-run carries.", "leat-stat"};
   app.footer(kFooter);
-  app.set_version_flag("-v,--version", std::string("leat-stat ") + LEAT_VERSION_STRING);
+  app.set_version_flag("-v,--version", std::string("leat ") + LEAT_VERSION_STRING);
   pid_t pid = 0;
   bool json = false;
   app.add_option("PID", pid, "The process")

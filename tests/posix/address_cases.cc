@@ -56,20 +56,20 @@ void say_names(const Side& side, int fd, int own_port, int peer_port) {
   }
 }
 
-// Listens on `host`, whose family it has; accepts, says all names, and answers.
-void serve_at(Side& side, const char* host, bool both_families) {
+// Listens on `at`, whose family it has; accepts, says all names, and answers.
+void serve_at(Side& side, const char* at, bool both_families) {
   sockaddr_storage address{};
   socklen_t length = 0;
   int family = AF_INET;
-  if (std::strchr(host, ':') == nullptr) {
+  if (std::strchr(at, ':') == nullptr) {
     auto& four = reinterpret_cast<sockaddr_in&>(address);
     four.sin_family = AF_INET;
-    inet_pton(AF_INET, host, &four.sin_addr);
+    inet_pton(AF_INET, at, &four.sin_addr);
     length = sizeof(four);
   } else {
     auto& six = reinterpret_cast<sockaddr_in6&>(address);
     six.sin6_family = AF_INET6;
-    inet_pton(AF_INET6, host, &six.sin6_addr);
+    inet_pton(AF_INET6, at, &six.sin6_addr);
     length = sizeof(six);
     family = AF_INET6;
   }
@@ -90,14 +90,15 @@ void serve_at(Side& side, const char* host, bool both_families) {
   side.say_data("rest", recv_to_end(side, fd));
 }
 
-// Connects to `host` with the port that it hears; from `source` if that is given.
-void connect_to(Side& side, const char* host, const char* source = nullptr) {
+// Connects to `to` with the port that it hears; from `source` if that is given.
+void connect_to(Side& side, const std::string& to, const char* source = nullptr) {
   const int port = side.hear();
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST;
   addrinfo* found = nullptr;
-  require(getaddrinfo(host, std::to_string(port).c_str(), &hints, &found) == 0, "getaddrinfo");
+  require(getaddrinfo(to.c_str(), std::to_string(port).c_str(), &hints, &found) == 0,
+          "getaddrinfo");
   const int fd = socket(found->ai_family, SOCK_STREAM, 0);
   say_names(side, fd, 0, 0);
   if (source != nullptr) {
@@ -117,11 +118,11 @@ void connect_to(Side& side, const char* host, const char* source = nullptr) {
 
 Cases address_cases() {
   return {
-      {"address.ipv4", [](Side& side) { serve_at(side, "127.0.0.1", false); },
-       [](Side& side) { connect_to(side, "127.0.0.1"); }},
+      {"address.ipv4", [](Side& side) { serve_at(side, host(), false); },
+       [](Side& side) { connect_to(side, host()); }},
 
       {"address.any", [](Side& side) { serve_at(side, "0.0.0.0", false); },
-       [](Side& side) { connect_to(side, "127.0.0.1"); }},
+       [](Side& side) { connect_to(side, host()); }},
 
       {"address.to_any", [](Side& side) { serve_at(side, "0.0.0.0", false); },
        [](Side& side) { connect_to(side, "0.0.0.0"); }},
@@ -129,8 +130,8 @@ Cases address_cases() {
       {"address.other_loopback", [](Side& side) { serve_at(side, "127.0.0.7", false); },
        [](Side& side) { connect_to(side, "127.0.0.7"); }},
 
-      {"address.bound_source", [](Side& side) { serve_at(side, "127.0.0.1", false); },
-       [](Side& side) { connect_to(side, "127.0.0.1", "127.0.0.9"); }},
+      {"address.bound_source", [](Side& side) { serve_at(side, host(), false); },
+       [](Side& side) { connect_to(side, host(), "127.0.0.9"); }},
 
       {"address.ipv6", [](Side& side) { serve_at(side, "::1", false); },
        [](Side& side) { connect_to(side, "::1"); }},
@@ -139,13 +140,13 @@ Cases address_cases() {
        [](Side& side) { connect_to(side, "::1"); }},
 
       {"address.both_families_ipv4", [](Side& side) { serve_at(side, "::", true); },
-       [](Side& side) { connect_to(side, "127.0.0.1"); }},
+       [](Side& side) { connect_to(side, host()); }},
 
       {"address.both_families_ipv6", [](Side& side) { serve_at(side, "::", true); },
        [](Side& side) { connect_to(side, "::1"); }},
 
-      {"address.mapped", [](Side& side) { serve_at(side, "127.0.0.1", false); },
-       [](Side& side) { connect_to(side, "::ffff:127.0.0.1"); }},
+      {"address.mapped", [](Side& side) { serve_at(side, host(), false); },
+       [](Side& side) { connect_to(side, "::ffff:" + std::string(host())); }},
 
       {"address.short_buffers",
        [](Side& side) {

@@ -143,6 +143,52 @@ Cases call_cases() {
          side.say_data("rest", recv_to_end(side, fd));
        }},
 
+      {"call.messages_at_the_end",
+       [](Side& side) {
+         const int fd = side.connected();
+         char buffer[30] = {};
+         iovec parts[] = {{buffer, 10}, {buffer + 10, 10}, {buffer + 20, 10}};
+         mmsghdr messages[3] = {};
+         for (int i = 0; i < 3; ++i) {
+           messages[i].msg_hdr.msg_iov = &parts[i];
+           messages[i].msg_hdr.msg_iovlen = 1;
+         }
+         wait_for(side, fd, POLLRDHUP);
+         SAY(recvmmsg(fd, messages, 3, 0, nullptr));
+         for (const mmsghdr& message : messages) SAY(message.msg_len);
+         SAY(recvmsg(fd, &messages[0].msg_hdr, MSG_CMSG_CLOEXEC));
+         SAY(messages[0].msg_hdr.msg_flags == MSG_CMSG_CLOEXEC);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, "five!");
+         SAY(shutdown(fd, SHUT_WR));
+         side.say_data("rest", recv_to_end(side, fd));
+       }},
+
+      {"call.vectors_with_flags",
+       [](Side& side) {
+         const int fd = side.connected();
+         char buffer[16] = {};
+         iovec parts[] = {{buffer, 3}, {buffer + 3, 10}};
+         wait_bytes(side, fd, 5);
+         SAY(preadv2(fd, parts, 2, 0, 0));
+         SAY(preadv2(fd, parts, 2, -1, 0x4000));
+         SAY(preadv2(fd, parts, 2, -1, 0));
+         side.say_data("received", buffer, 5);
+         SAY(preadv2(fd, parts, 2, -1, RWF_HIPRI));
+         SAY(preadv(fd, parts, 2, 0));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         char text[] = "five!";
+         iovec parts[] = {{text, 2}, {text + 2, 3}};
+         SAY(pwritev2(fd, parts, 2, 0, 0));
+         SAY(pwritev2(fd, parts, 2, -1, 0));
+         SAY(shutdown(fd, SHUT_WR));
+         side.say_data("rest", recv_to_end(side, fd));
+       }},
+
       {"call.sendfile",
        [](Side& side) {
          const int fd = side.connected();

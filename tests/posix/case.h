@@ -39,7 +39,7 @@ class Side {
   void tell(int value = 0) const;
   int hear() const;
 
-  // Server: a listening socket on 127.0.0.1, whose port the client hears of. Not in the transcript
+  // Server: a listening socket on host(), whose port the client hears of. Not in the transcript
   // unless it fails.
   int listen_here(int backlog = 16) const;
   // Client: what listen_here told, connected.
@@ -89,6 +89,9 @@ constexpr int kTranscript = 700;
 constexpr int kTell = 701;
 constexpr int kHear = 702;
 
+// Within which what must happen happens, also on a busy or emulated machine.
+constexpr int kPatienceMs = 60'000;
+
 // Ends the process with a line in the transcript if `good` is false; for what is not under test.
 void require(bool good, const char* what);
 
@@ -131,12 +134,15 @@ void say_poll(const Side& side, int fd);
 // SO_ERROR, which reading clears.
 void say_socket_error(const Side& side, int fd);
 
-sockaddr_in loopback(int port);
+// The IPv4 address at which the processes meet: 127.0.0.1, or what this variable says.
+inline constexpr const char* kHostVariable = "POSIX_CASES_HOST";
+const char* host();
+sockaddr_in meeting_place(int port);
 int connect_to(int fd, int port);
 
 void sleep_ms(int milliseconds);
-// Whether `call` took at least, and not absurdly longer than, that time.
-bool took_about_ms(int milliseconds, const std::function<void()>& call);
+// Whether `call` took that time, but for what timers round.
+bool lasted_ms(int milliseconds, const std::function<void()>& call);
 void set_blocking(int fd, bool blocking);
 
 }  // namespace posix_cases

@@ -12,7 +12,7 @@ namespace posix_cases {
 namespace {
 
 long bind_to(int fd, int port) {
-  const sockaddr_in address = loopback(port);
+  const sockaddr_in address = meeting_place(port);
   return ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
 }
 
@@ -232,7 +232,7 @@ Cases connect_cases() {
          SAY(bind_to(other, port));
          SAY(listen(-1, 5));
          SAY(accept(-1, nullptr, nullptr));
-         sockaddr_in address = loopback(port);
+         sockaddr_in address = meeting_place(port);
          SAY(connect(other, reinterpret_cast<sockaddr*>(&address), 3));
          SAY(connect(-1, reinterpret_cast<sockaddr*>(&address), sizeof(address)));
          SAY(connect(0, reinterpret_cast<sockaddr*>(&address), sizeof(address)));
@@ -282,8 +282,8 @@ Cases connect_cases() {
          pollfd polled{fd, POLLIN, 0};
          SAY(poll(&polled, 1, 20));
          side.tell();
-         SAY(epoll_wait(events, &event, 1, 5000));
-         SAY(poll(&polled, 1, 5000));
+         SAY(epoll_wait(events, &event, 1, kPatienceMs));
+         SAY(poll(&polled, 1, kPatienceMs));
          side.say_data("received", recv_all(side, fd, 5));
          SAY(send(fd, "welcome", 7, 0));
          side.say_data("rest", recv_to_end(side, fd));

@@ -122,6 +122,17 @@ Cases descriptor_cases() {
          SAY(read(0, buffer, sizeof(buffer)));
        }},
 
+      {"descriptor.refused", echo_one,
+       [](Side& side) {
+         // What is refused leaves the connection as it was.
+         const int fd = side.connected();
+         SAY(dup3(0, fd, 0x77));
+         SAY(dup3(fd, 0, 0x77));
+         SAY(dup2(499, fd));
+         SAY(close_range(static_cast<unsigned>(fd), static_cast<unsigned>(fd), 0x70));
+         say_echo(side, fd);
+       }},
+
       {"descriptor.dup2_over_connection",
        [](Side& side) {
          const int listener = side.listen_here();

@@ -111,7 +111,7 @@ Cases epoll_cases() {
            if (now == 0) break;
            if (now > 0) {
              data.insert(data.end(), part.begin(), part.begin() + now);
-           } else if (set.wait(5000) == 0) {
+           } else if (set.wait(kPatienceMs) == 0) {
              side.say("a wake-up is lost");
              break;
            }
@@ -207,12 +207,12 @@ Cases epoll_cases() {
          SAY(epoll_ctl(first, EPOLL_CTL_MOD, fd, &event));
          SAY(epoll_ctl(second, EPOLL_CTL_ADD, fd, &event));
          side.tell();
-         SAY(epoll_wait(second, &event, 1, 5000));
+         SAY(epoll_wait(second, &event, 1, kPatienceMs));
          SAY(epoll_wait(first, &event, 1, 20));
          event.data.u64 = 2;
          SAY(epoll_ctl(first, EPOLL_CTL_ADD, fd, &event));
          SAY(epoll_ctl(first, EPOLL_CTL_ADD, fd, &event));
-         SAY(epoll_wait(first, &event, 1, 5000));
+         SAY(epoll_wait(first, &event, 1, kPatienceMs));
          SAY(event.data.u64);
          // In and out without looking, then with another descriptor of the same number.
          for (int i = 0; i < 10; ++i) {
@@ -220,7 +220,7 @@ Cases epoll_cases() {
            event.events = EPOLLOUT;
            SAY(epoll_ctl(first, EPOLL_CTL_ADD, fd, &event));
          }
-         SAY(epoll_wait(first, &event, 1, 5000));
+         SAY(epoll_wait(first, &event, 1, kPatienceMs));
          side.say(epoll_names(event.events));
          SAY(epoll_ctl(first, EPOLL_CTL_DEL, fd, nullptr));
          const int copy = dup(fd);
@@ -233,7 +233,7 @@ Cases epoll_cases() {
          SAY(epoll_ctl(first, EPOLL_CTL_ADD, ends[0], &event));
          SAY(epoll_wait(first, &event, 1, 20));
          SAY(write(ends[1], "x", 1));
-         SAY(epoll_wait(first, &event, 1, 5000));
+         SAY(epoll_wait(first, &event, 1, kPatienceMs));
          side.say_data("received", recv_all(side, copy, 5));
        },
        [](Side& side) {

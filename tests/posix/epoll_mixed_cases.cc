@@ -131,7 +131,7 @@ Cases epoll_mixed_cases() {
          first.modify(listener, EPOLLIN | EPOLLEXCLUSIVE);
          std::atomic<int> woken{0};
          const auto wait = [&](EpollSet& set) {
-           if (set.wait(5000) > 0) ++woken;
+           if (set.wait(kPatienceMs) > 0) ++woken;
          };
          std::thread one([&] { wait(first); });
          std::thread other([&] { wait(second); });
@@ -158,6 +158,50 @@ Cases epoll_mixed_cases() {
            SAY(connect_to(fd, port));
            if (i == 0) sleep_ms(20);
          }
+       }},
+
+      {"epoll_mixed.exclusive_connection",
+       [](Side& side) {
+         const int fd = side.connected();
+         EpollSet set(side);
+         set.add(fd, EPOLLIN | EPOLLONESHOT | EPOLLEXCLUSIVE);
+         set.add(fd, EPOLLIN | EPOLLRDHUP | EPOLLEXCLUSIVE);
+         set.add(fd, EPOLLIN | EPOLLEXCLUSIVE);
+         set.modify(fd, EPOLLIN);
+         set.modify(fd, EPOLLIN | EPOLLEXCLUSIVE);
+         set.say_events(0);
+         side.tell(1);
+         set.say_events();
+         set.remove(fd);
+         set.add(fd, EPOLLIN);
+         set.modify(fd, EPOLLIN | EPOLLEXCLUSIVE);
+         set.say_events();
+         side.tell(0);
+       },
+       send_when_told},
+
+      {"epoll_mixed.exclusive_while_connecting",
+       [](Side& side) {
+         const int listener = side.listen_here();
+         const int fd = accept(listener, nullptr, nullptr);
+         side.say_data("received", recv_all(side, fd, 5));
+         send_text(side, fd, "answer");
+         side.hear();
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         EpollSet set(side);
+         const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+         SAY(connect_to(fd, port));
+         set.add(fd, EPOLLIN | EPOLLOUT | EPOLLEXCLUSIVE);
+         set.say_events();
+         SAY(send(fd, "hello", 5, 0));
+         wait_bytes(side, fd, 6);
+         set.say_events();
+         char buffer[8];
+         SAY(recv(fd, buffer, sizeof(buffer), 0));
+         set.say_events();
+         side.tell();
        }},
 
       {"epoll_mixed.closed_and_copied",
@@ -227,8 +271,8 @@ Cases epoll_mixed_cases() {
          sigfillset(&all);
          epoll_event event{};
          side.tell(1);
-         SAY(epoll_pwait(set.fd(), &event, 1, 5000, &all));
-         const timespec patience{5, 0};
+         SAY(epoll_pwait(set.fd(), &event, 1, kPatienceMs, &all));
+         const timespec patience{kPatienceMs / 1000, 0};
          SAY(epoll_pwait2(set.fd(), &event, 1, &patience, &all));
          recv_all(side, fd, 1);
          const timespec soon{0, 20000000};
@@ -248,12 +292,12 @@ Cases epoll_mixed_cases() {
            sleep_ms(20);
            epoll_ctl(set.fd(), EPOLL_CTL_ADD, fd, &event);
          });
-         SAY(set.wait(5000));
+         SAY(set.wait(kPatienceMs));
          later.join();
          event.events = EPOLLIN;
          SAY(epoll_ctl(set.fd(), EPOLL_CTL_MOD, fd, &event));
          side.tell(1);
-         SAY(set.wait(5000));
+         SAY(set.wait(kPatienceMs));
          side.tell(0);
        },
        send_when_told},

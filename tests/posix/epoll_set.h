@@ -40,7 +40,7 @@ class EpollSet {
     return count;
   }
 
-  void say_events(int milliseconds = 5000) {
+  void say_events(int milliseconds = kPatienceMs) {
     side_.say_result("epoll_wait", wait(milliseconds));
     for (const epoll_event& event : events_) {
       side_.say("number " + std::to_string(event.data.u64) + ": " + epoll_names(event.events));

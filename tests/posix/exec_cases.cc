@@ -142,6 +142,21 @@ Cases exec_cases() {
        },
        use_echo},
 
+      {"exec.by_directory",
+       [](Side& side) {
+         const int fd = side.connected();
+         const int folder = open("/bin", O_RDONLY | O_DIRECTORY);
+         SAY(dup2(fd, 0));
+         SAY(dup2(fd, 1));
+         char name[] = "cat";
+         char* arguments[] = {name, nullptr};
+         closefrom(folder + 1);
+         close(fd);
+         execveat(folder, "cat", arguments, environ, 0);
+         side.say("not reached");
+       },
+       use_echo},
+
       {"exec.closed_by_it",
        [](Side& side) {
          const int fd = side.connected();

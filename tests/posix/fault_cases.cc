@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,27 @@ void say_reset(const Side& side, int fd) {
   say_socket_error(side, fd);
   SAY(shutdown(fd, SHUT_WR));
   SAY(close(fd));
+}
+
+// Until the client, which has told its number, has ended, without a look at the connection.
+void await_death(const Side& side) {
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, side.hear(), 0));
+  require(process >= 0, "pidfd_open");
+  side.tell();
+  pollfd ended{process, POLLIN, 0};
+  require(poll(&ended, 1, -1) == 1, "the end of the other process");
+}
+
+void die_when_told(const Side& side) {
+  side.tell(getpid());
+  side.hear();
+  raise(SIGKILL);
+}
+
+void connect_and_die(Side& side) {
+  const int fd = side.connected();
+  SAY(fd >= 0);
+  die_when_told(side);
 }
 
 void reset(const Side& side, int fd) {
@@ -190,6 +212,69 @@ Cases fault_cases() {
          side.hear();
          recv_all(side, fd, 1 << 20);
          raise(SIGKILL);
+       }},
+
+      {"fault.killed_then_asked_once",
+       [](Side& side) {
+         // As a pool of connections looks whether one still lives.
+         const int fd = side.connected();
+         char byte = 0;
+         SAY(recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT));
+         await_death(side);
+         SAY(recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT));
+         SAY(recv(fd, &byte, 1, MSG_DONTWAIT));
+         say_socket_error(side, fd);
+       },
+       connect_and_die},
+
+      {"fault.killed_while_peer_only_asks",
+       [](Side& side) {
+         // Neither sleeps nor polls.
+         const int fd = side.connected();
+         set_blocking(fd, false);
+         side.hear();
+         side.tell();
+         char byte = 0;
+         ssize_t got = -1;
+         for (int looks = 0; looks < 5000 && got == -1; ++looks) {
+           got = recv(fd, &byte, 1, 0);
+           if (got == -1 && errno != EAGAIN) break;
+           sleep_ms(1);
+         }
+         SAY(got);
+       },
+       connect_and_die},
+
+      {"fault.killed_then_sent_to",
+       [](Side& side) {
+         // A beat of the heart now and then, and no look at what comes.
+         const int fd = side.connected();
+         SAY(send(fd, "x", 1, MSG_NOSIGNAL));
+         await_death(side);
+         sleep_ms(20);
+         SAY(send(fd, "x", 1, MSG_NOSIGNAL) == 1 || errno == ECONNRESET || errno == EPIPE);
+         sleep_ms(20);
+         SAY(send(fd, "x", 1, MSG_NOSIGNAL));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.say_data("received", recv_all(side, fd, 1));
+         die_when_told(side);
+       }},
+
+      {"fault.killed_with_unread_data_seen_by_option",
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, "unread");
+         await_death(side);
+         say_socket_error(side, fd);
+         say_socket_error(side, fd);
+         SAY(send(fd, "x", 1, MSG_NOSIGNAL));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         wait_bytes(side, fd, 6);
+         die_when_told(side);
        }},
 
       {"fault.double_close",

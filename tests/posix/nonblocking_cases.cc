@@ -151,6 +151,36 @@ Cases nonblocking_cases() {
          SAY(connect_to(fd, port));
        }},
 
+      {"nonblocking.small_buffers",
+       [](Side& side) {
+         const int fd = side.connected();
+         const int size = 8192;
+         SAY(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)));
+         side.tell();
+         const auto bytes = static_cast<std::size_t>(side.hear());
+         const Bytes data = recv_all(side, fd, bytes);
+         SAY(data.size() == bytes);
+         side.tell();
+         side.say_data("rest", recv_to_end(side, fd));
+       },
+       [](Side& side) {
+         // Who makes them small wants to be stopped soon.
+         const int fd = side.connected();
+         const int size = 8192;
+         SAY(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+         side.hear();
+         const std::size_t bytes = fill(side, fd);
+         SAY(bytes > 0 && bytes < 150000);
+         say_poll(side, fd);
+         side.tell(static_cast<int>(bytes));
+         side.hear();
+         wait_for(side, fd, POLLOUT);
+         // More than there is room for, by a call that blocks.
+         set_blocking(fd, true);
+         const Bytes data = pattern(500000);
+         SAY(send(fd, data.data(), data.size(), 0));
+       }},
+
       {"nonblocking.backpressure",
        [](Side& side) {
          const int fd = side.connected();

@@ -228,6 +228,56 @@ Cases option_cases() {
          side.say_data("rest", recv_to_end(side, fd));
        }},
 
+      {"option.deferred_accept",
+       [](Side& side) {
+         // Apache and others: told of a connection once it has sent something.
+         const int listener = socket(AF_INET, SOCK_STREAM, 0);
+         const int seconds = 30;
+         SAY(setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds)));
+         say_option(side, listener, "TCP_DEFER_ACCEPT", IPPROTO_TCP, TCP_DEFER_ACCEPT);
+         SAY(listen(listener, 5));
+         say_option(side, listener, "TCP_DEFER_ACCEPT", IPPROTO_TCP, TCP_DEFER_ACCEPT);
+         sockaddr_in address{};
+         socklen_t length = sizeof(address);
+         getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+         side.tell(ntohs(address.sin_port));
+         for (int i = 0; i < 2; ++i) {
+           wait_for(side, listener, POLLIN);
+           const int fd = accept(listener, nullptr, nullptr);
+           side.say_data("received", recv_to_end(side, fd));
+           send_text(side, fd, "answer");
+           SAY(close(fd));
+           SAY(setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds)));
+           say_option(side, listener, "TCP_DEFER_ACCEPT", IPPROTO_TCP, TCP_DEFER_ACCEPT);
+         }
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         for (int i = 0; i < 2; ++i) {
+           const int fd = socket(AF_INET, SOCK_STREAM, 0);
+           SAY(connect_to(fd, port));
+           send_text(side, fd, "hello");
+           SAY(shutdown(fd, SHUT_WR));
+           side.say_data("answer", recv_to_end(side, fd));
+           close(fd);
+         }
+       }},
+
+      {"option.urgent_in_line",
+       [](Side& side) {
+         const int fd = side.connected();
+         side.say_data("received", recv_to_end(side, fd));
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         const int fd = socket(AF_INET, SOCK_STREAM, 0);
+         const int one = 1;
+         SAY(setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &one, sizeof(one)));
+         SAY(connect_to(fd, port));
+         side.tell();
+         send_text(side, fd, "hello");
+       }},
+
       {"option.low_water",
        [](Side& side) {
          const int fd = side.connected();

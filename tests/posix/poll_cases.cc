@@ -2,9 +2,11 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -103,13 +105,13 @@ Cases poll_cases() {
              {first, POLLIN, 0}, {-1, POLLIN, 99}, {second, POLLIN, 0}, {499, POLLIN, 0}};
          SAY(poll(polled, 3, 0));
          side.tell();
-         SAY(poll(polled, 3, 5000));
+         SAY(poll(polled, 3, kPatienceMs));
          for (const pollfd& one : polled) side.say(poll_names(one.revents));
-         SAY(poll(polled, 4, 5000));
+         SAY(poll(polled, 4, kPatienceMs));
          for (const pollfd& one : polled) side.say(poll_names(one.revents));
          side.tell();
          wait_bytes(side, first, 1);
-         SAY(poll(polled, 3, 5000));
+         SAY(poll(polled, 3, kPatienceMs));
          for (const pollfd& one : polled) side.say(poll_names(one.revents));
          fd_set set;
          FD_ZERO(&set);
@@ -149,7 +151,7 @@ Cases poll_cases() {
          FD_ZERO(&set);
          FD_SET(fd, &set);
          timeval left{0, 30000};
-         SAY(took_about_ms(30, [&] { SAY(select(fd + 1, nullptr, nullptr, &set, &left)); }));
+         SAY(lasted_ms(30, [&] { SAY(select(fd + 1, nullptr, nullptr, &set, &left)); }));
          SAY(FD_ISSET(fd, &set) != 0);
        },
        [](Side& side) {
@@ -174,21 +176,21 @@ Cases poll_cases() {
          };
          say_mixed(0);
          SAY(timerfd_settime(timer, 0, &soon, nullptr));
-         say_mixed(5000);
+         say_mixed(kPatienceMs);
          const itimerspec never{};
          SAY(timerfd_settime(timer, 0, &never, nullptr));
          SAY(write(ends[1], "x", 1));
-         say_mixed(5000);
+         say_mixed(kPatienceMs);
          char byte = 0;
          SAY(read(ends[0], &byte, 1));
          SAY(eventfd_write(event, 1));
-         say_mixed(5000);
+         say_mixed(kPatienceMs);
          eventfd_t count = 0;
          SAY(eventfd_read(event, &count));
          side.tell();
-         say_mixed(5000);
+         say_mixed(kPatienceMs);
          SAY(write(ends[1], "x", 1));
-         say_mixed(5000);
+         say_mixed(kPatienceMs);
          side.tell();
        },
        [](Side& side) {
@@ -221,7 +223,7 @@ Cases poll_cases() {
          SAY(recv(fd, buffer, 1, 0));
          side.tell();
          polled.events = POLLRDHUP;
-         SAY(poll(&polled, 1, 5000));
+         SAY(poll(&polled, 1, kPatienceMs));
          side.say(poll_names(polled.revents));
        },
        [](Side& side) {
@@ -233,6 +235,69 @@ Cases poll_cases() {
          }
          side.hear();
          sleep_ms(20);
+         SAY(close(fd));
+       }},
+
+      {"poll.times",
+       [](Side& side) {
+         const int fd = side.connected();
+         const int listener = socket(AF_INET, SOCK_STREAM, 0);
+         SAY(listen(listener, 1));
+         fd_set set;
+         // More microseconds than a second has are seconds.
+         for (const int one : {fd, listener}) {
+           FD_ZERO(&set);
+           FD_SET(one, &set);
+           timeval time{0, 1'050'000};
+           SAY(lasted_ms(1050, [&] { SAY(select(one + 1, &set, nullptr, nullptr, &time)); }));
+         }
+         const timespec wrong[] = {{0, 1'000'000'000}, {0, -1}, {-1, 0}};
+         pollfd polled{fd, POLLIN, 0};
+         const int events = epoll_create1(0);
+         epoll_event event{};
+         event.events = EPOLLIN;
+         SAY(epoll_ctl(events, EPOLL_CTL_ADD, fd, &event));
+         for (const timespec& time : wrong) {
+           SAY(ppoll(&polled, 1, &time, nullptr));
+           FD_SET(fd, &set);
+           SAY(pselect(fd + 1, &set, nullptr, nullptr, &time, nullptr));
+           SAY(epoll_pwait2(events, &event, 1, &time, nullptr));
+         }
+         for (const timeval& time : {timeval{0, -1}, timeval{-1, 0}}) {
+           timeval given = time;
+           FD_SET(fd, &set);
+           SAY(select(fd + 1, &set, nullptr, nullptr, &given));
+         }
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         SAY(close(fd));
+       }},
+
+      {"poll.time_left_after_signal",
+       [](Side& side) {
+         // Which programs go on with.
+         const int fd = side.connected();
+         struct sigaction action {};
+         action.sa_handler = [](int) {};
+         require(sigaction(SIGALRM, &action, nullptr) == 0, "sigaction");
+         const itimerval soon{{0, 200000}, {0, 200000}};
+         require(setitimer(ITIMER_REAL, &soon, nullptr) == 0, "setitimer");
+         fd_set set;
+         FD_ZERO(&set);
+         FD_SET(fd, &set);
+         timeval time{100, 0};
+         SAY(select(fd + 1, &set, nullptr, nullptr, &time));
+         SAY(time.tv_sec < 100 && time.tv_sec > 50);
+         const itimerval never{};
+         require(setitimer(ITIMER_REAL, &never, nullptr) == 0, "setitimer");
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
          SAY(close(fd));
        }},
 
@@ -255,7 +320,7 @@ Cases poll_cases() {
          say_select(side, fd);
          side.tell();
          side.tell(static_cast<int>(bytes));
-         SAY(poll(&polled, 1, 5000));
+         SAY(poll(&polled, 1, kPatienceMs));
          side.say(poll_names(polled.revents));
          SAY(send(fd, "more", 4, 0));
        }},
@@ -266,10 +331,10 @@ Cases poll_cases() {
          const int fd = side.connected();
          pollfd first{fd, POLLIN, 0};
          pollfd second{fd, POLLIN, 0};
-         std::thread other([&] { poll(&second, 1, 5000); });
+         std::thread other([&] { poll(&second, 1, kPatienceMs); });
          sleep_ms(20);
          side.tell();
-         SAY(poll(&first, 1, 5000));
+         SAY(poll(&first, 1, kPatienceMs));
          other.join();
          side.say(poll_names(first.revents));
          side.say(poll_names(second.revents));

@@ -1,6 +1,7 @@
 // Connections and fork: the connection follows the process that uses it.
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -22,6 +23,19 @@ pid_t in_child(const std::function<void()>& body) {
     body();
     _exit(0);
   }
+  return child;
+}
+
+// As fork, but told to nobody.
+pid_t in_clone(const std::function<void()>& body) {
+  alignas(16) static char stack[1 << 18];
+  const pid_t child = clone(
+      [](void* what) {
+        (*static_cast<const std::function<void()>*>(what))();
+        return 0;
+      },
+      stack + sizeof(stack), SIGCHLD, const_cast<std::function<void()>*>(&body));
+  require(child >= 0, "clone");
   return child;
 }
 
@@ -65,6 +79,48 @@ void ask_often(Side& side, int count) {
   }
 }
 
+// A question of its own and the answer, on a new connection that the server closes first.
+void ask_once(const Side& side, int port, unsigned seed) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  require(connect_to(fd, port) == 0, "connect");
+  const Bytes question = pattern(3000, seed);
+  send_all(side, fd, question);
+  if (recv_all(side, fd, 3000) != question) side.say("another's answer");
+  wait_for(side, fd, POLLRDHUP);
+  close(fd);
+}
+
+// Questions at the same time as another process asks its own.
+void ask_twice(const Side& side, int port, unsigned seed) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  require(connect_to(fd, port) == 0, "connect");
+  for (unsigned i = 0; i < 20; ++i) {
+    const Bytes question = pattern(3000, seed * 100 + i);
+    send_all(side, fd, question);
+    if (recv_all(side, fd, 3000) != question) side.say("another's answer");
+  }
+  shutdown(fd, SHUT_WR);
+  wait_for(side, fd, POLLRDHUP);
+  close(fd);
+}
+
+// The server of those: one, then two at once.
+void serve_pairs(Side& side, int times) {
+  const int listener = side.listen_here();
+  for (int i = 0; i < times; ++i) {
+    int fd = accept(listener, nullptr, nullptr);
+    send_all(side, fd, recv_all(side, fd, 3000));
+    close(fd);
+    pid_t children[2];
+    for (pid_t& child : children) {
+      fd = accept(listener, nullptr, nullptr);
+      child = in_child([&] { echo(side, fd); });
+      close(fd);
+    }
+    for (const pid_t child : children) say_end(side, child);
+  }
+}
+
 }  // namespace
 
 Cases process_cases() {
@@ -78,6 +134,62 @@ Cases process_cases() {
          say_end(side, child);
        },
        use_echo},
+
+      {"process.cloned_serves",
+       [](Side& side) {
+         const int fd = side.connected();
+         const pid_t child = in_clone([&] { echo(side, fd); });
+         SAY(close(fd));
+         say_end(side, child);
+       },
+       use_echo},
+
+      {"process.bare_fork_serves",
+       [](Side& side) {
+         const int fd = side.connected();
+         const pid_t child = _Fork();
+         if (child == 0) {
+           echo(side, fd);
+           _exit(0);
+         }
+         SAY(close(fd));
+         say_end(side, child);
+       },
+       use_echo},
+
+      {"process.clones_connect", [](Side& side) { serve_pairs(side, 4); },
+       [](Side& side) {
+         const int port = side.hear();
+         for (int i = 0; i < 4; ++i) {
+           ask_once(side, port, 1);
+           const pid_t child = i % 2 == 0 ? in_clone([&] { ask_twice(side, port, 2); }) : _Fork();
+           if (child == 0) {
+             ask_twice(side, port, 2);
+             _exit(0);
+           }
+           ask_twice(side, port, 3);
+           say_end(side, child);
+         }
+       }},
+
+      {"process.daemon_without_streams",
+       [](Side& side) {
+         const int fd = side.connected();
+         SAY(dup2(fd, 0));
+         SAY(close(fd));
+         side.tell();
+         if (daemon(1, 0) != 0) side.say("no daemon");
+         char byte = 0;
+         SAY(read(0, &byte, 1));
+         SAY(write(1, "nowhere", 7));
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         side.hear();
+         side.say_data("rest", recv_to_end(side, fd));
+       }},
 
       {"process.parent_serves",
        [](Side& side) {
@@ -230,7 +342,7 @@ Cases process_cases() {
        [](Side& side) {
          const int one = 1;
          int listeners[2];
-         sockaddr_in address = loopback(0);
+         sockaddr_in address = meeting_place(0);
          socklen_t length = sizeof(address);
          for (int& listener : listeners) {
            listener = socket(AF_INET, SOCK_STREAM, 0);

@@ -1,5 +1,6 @@
 // Orderly ends: shutdown in all its ways and orders.
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -129,6 +130,30 @@ Cases shutdown_cases() {
          SAY(recv(fd, buffer, sizeof(buffer), 0));
          SAY(recv(fd, buffer, sizeof(buffer), 0));
          side.hear();
+       }},
+
+      {"shutdown.again",
+       [](Side& side) {
+         // Until the other side has ended too there is something to shut down, and a peer.
+         const int fd = side.connected();
+         sockaddr_in peer{};
+         for (int i = 0; i < 3; ++i) {
+           SAY(shutdown(fd, SHUT_RDWR));
+           socklen_t length = sizeof(peer);
+           SAY(getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length));
+         }
+         side.tell();
+         side.hear();
+         for (const int how : {SHUT_RD, SHUT_WR, SHUT_RDWR}) SAY(shutdown(fd, how));
+         socklen_t length = sizeof(peer);
+         SAY(getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length));
+         SAY(getsockname(fd, reinterpret_cast<sockaddr*>(&peer), &length));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         SAY(close(fd));
+         side.tell();
        }},
 
       {"shutdown.one_after_the_other",

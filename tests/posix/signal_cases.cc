@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "case.h"
@@ -68,8 +69,8 @@ void say_interrupted(const Side& side, int fd) {
 // Every call that waits for events.
 void say_waits_interrupted(const Side& side, int fd) {
   pollfd polled{fd, POLLIN, 0};
-  const timespec patience{5, 0};
-  timeval time{5, 0};
+  const timespec patience{kPatienceMs / 1000, 0};
+  timeval time{kPatienceMs / 1000, 0};
   fd_set set;
   FD_ZERO(&set);
   FD_SET(fd, &set);
@@ -77,12 +78,12 @@ void say_waits_interrupted(const Side& side, int fd) {
   event.events = EPOLLIN;
   const int events = epoll_create1(0);
   SAY(epoll_ctl(events, EPOLL_CTL_ADD, fd, &event));
-  interrupt(side, [&] { SAY(poll(&polled, 1, 5000)); });
+  interrupt(side, [&] { SAY(poll(&polled, 1, kPatienceMs)); });
   interrupt(side, [&] { SAY(ppoll(&polled, 1, &patience, nullptr)); });
   interrupt(side, [&] { SAY(select(fd + 1, &set, nullptr, nullptr, &time)); });
   interrupt(side, [&] { SAY(pselect(fd + 1, &set, nullptr, nullptr, &patience, nullptr)); });
-  interrupt(side, [&] { SAY(epoll_wait(events, &event, 1, 5000)); });
-  interrupt(side, [&] { SAY(epoll_pwait(events, &event, 1, 5000, nullptr)); });
+  interrupt(side, [&] { SAY(epoll_wait(events, &event, 1, kPatienceMs)); });
+  interrupt(side, [&] { SAY(epoll_pwait(events, &event, 1, kPatienceMs, nullptr)); });
   SAY(close(events));
 }
 
@@ -185,7 +186,7 @@ Cases signal_cases() {
        [](Side& side) {
          const int fd = side.connected();
          handle(SIGALRM, SA_RESTART);
-         const timeval patience{5, 0};
+         const timeval patience{kPatienceMs / 1000, 0};
          SAY(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)));
          char buffer[16];
          interrupt(side, [&] { SAY(recv(fd, buffer, 4, 0)); });
@@ -211,6 +212,56 @@ Cases signal_cases() {
          side.hear();
        }},
 
+      {"signal.restarts_nothing_after_some",
+       [](Side& side) {
+         // Nor does SA_RESTART go on with what has begun.
+         const int fd = side.connected();
+         handle(SIGALRM, SA_RESTART);
+         char buffer[16] = {};
+         wait_bytes(side, fd, 3);
+         interrupt(side, [&] { SAY(recv(fd, buffer, 10, MSG_WAITALL)); });
+         side.say_data("received", buffer, 3);
+         const Bytes data(64U << 20U);
+         ssize_t sent = 0;
+         interrupt(side, [&] { sent = send(fd, data.data(), data.size(), 0); });
+         SAY(sent > 0 && sent < std::ssize(data));
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, "abc");
+         side.hear();
+       }},
+
+      {"signal.handler_sends_within_send",
+       [](Side& side) {
+         const int fd = side.connected();
+         Bytes part(1 << 16);
+         long got = 0;
+         for (ssize_t now = 1; now > 0; got += now) now = recv(fd, part.data(), part.size(), 0);
+         SAY(got == side.hear());
+       },
+       [](Side& side) {
+         static int connection = -1;
+         static volatile sig_atomic_t sent = 0;
+         connection = side.connected();
+         struct sigaction action {};
+         action.sa_handler = [](int) {
+           const int kept = errno;
+           sent = sent + (send(connection, "x", 1, MSG_DONTWAIT) == 1 ? 1 : 0);
+           errno = kept;
+         };
+         action.sa_flags = SA_RESTART;
+         SAY(sigaction(SIGALRM, &action, nullptr));
+         const itimerval often{{0, 200}, {0, 200}};
+         require(setitimer(ITIMER_REAL, &often, nullptr) == 0, "setitimer");
+         const Bytes data = pattern(1U << 20U);
+         for (int i = 0; i < 40; ++i) send_all(side, connection, data);
+         stop_alarm();
+         SAY(shutdown(connection, SHUT_WR));
+         side.tell(static_cast<int>(sent) + 40 * static_cast<int>(data.size()));
+       }},
+
       {"signal.handler_uses_connection",
        [](Side& side) {
          // send and recv are safe in handlers of signals.
@@ -233,6 +284,48 @@ Cases signal_cases() {
          SAY(recv(fd, &byte, 1, 0));
          send_text(side, fd, "answer");
          side.say_data("rest", recv_to_end(side, fd));
+       }},
+
+      {"signal.handler_uses_new_connections",
+       [](Side& side) {
+         const int listener = side.listen_here(64);
+         int good = 0;
+         for (int i = 0; i < 50; ++i) {
+           const int fd = accept(listener, nullptr, nullptr);
+           char bytes[64];
+           bool same = true;
+           ssize_t got = 0;
+           while ((got = recv(fd, bytes, sizeof(bytes), 0)) > 0)
+             same = same && std::all_of(bytes, bytes + got, [](char one) { return one == 'x'; });
+           if (same && got == 0) ++good;
+           close(fd);
+         }
+         SAY(good);
+       },
+       [](Side& side) {
+         // Its handler may find it half made.
+         static volatile int connection = -1;
+         struct sigaction action {};
+         action.sa_handler = [](int) {
+           const int kept_errno = errno;
+           if (connection >= 0) send(connection, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+           errno = kept_errno;
+         };
+         action.sa_flags = SA_RESTART;
+         SAY(sigaction(SIGALRM, &action, nullptr));
+         const int port = side.hear();
+         const itimerval often{{0, 200}, {0, 200}};
+         require(setitimer(ITIMER_REAL, &often, nullptr) == 0, "setitimer");
+         int connected = 0;
+         for (int i = 0; i < 50; ++i) {
+           const int fd = socket(AF_INET, SOCK_STREAM, 0);
+           connection = fd;
+           if (connect_to(fd, port) == 0) ++connected;
+           connection = -1;
+           close(fd);
+         }
+         stop_alarm();
+         SAY(connected);
        }},
 
       {"signal.storm",
@@ -298,7 +391,7 @@ Cases signal_cases() {
          SAY(raise(SIGUSR1));
          SAY(signals);
          pollfd polled{fd, POLLIN, 0};
-         const timespec patience{5, 0};
+         const timespec patience{kPatienceMs / 1000, 0};
          SAY(poll(&polled, 1, 20));
          SAY(ppoll(&polled, 1, &patience, &none));
          SAY(signals);
@@ -308,7 +401,7 @@ Cases signal_cases() {
          SAY(raise(SIGUSR1));
          epoll_event event{};
          const int events = epoll_create1(0);
-         SAY(epoll_pwait(events, &event, 1, 5000, &none));
+         SAY(epoll_pwait(events, &event, 1, kPatienceMs, &none));
          SAY(signals);
          side.tell();
        },

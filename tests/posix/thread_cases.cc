@@ -2,6 +2,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -64,7 +65,7 @@ void share_set(Side& side, unsigned events) {
     require(epoll_wait(set, &happened, 1, -1) == 1, "epoll_wait");
     recv_all(side, fd, 4);
     if (++got == 1) side.tell();
-    for (int looks = 0; got < 2 && looks < 5000; ++looks) sleep_ms(1);
+    for (int looks = 0; got < 2 && looks < kPatienceMs; ++looks) sleep_ms(1);
   };
   std::thread one([&] { wait(numbers[0]); });
   std::thread other([&] { wait(numbers[1]); });
@@ -214,7 +215,7 @@ Cases thread_cases() {
          std::atomic<int> number{0};
          std::thread poller([&] {
            number = gettid();
-           SAY(poll(&polled, 1, 5000));
+           SAY(poll(&polled, 1, kPatienceMs));
          });
          wait_asleep(number);
          const int result = shutdown(fd, SHUT_RD);
@@ -300,7 +301,7 @@ Cases thread_cases() {
          });
          say_cancelled(side, fd, [](int descriptor) {
            pollfd polled{descriptor, POLLIN, 0};
-           poll(&polled, 1, 5000);
+           poll(&polled, 1, kPatienceMs);
          });
          side.tell();
          // The connection is as good as before.
@@ -328,6 +329,121 @@ Cases thread_cases() {
          const int fd = side.connected();
          side.hear();
          SAY(close(fd));
+       }},
+
+      {"thread.number_used_again_while_receiving",
+       [](Side& side) {
+         // Who still wakes from a connection that was closed takes nothing of the next one, which
+         // has its number.
+         const int listener = side.listen_here();
+         int whole = 0;
+         for (int i = 0; i < 20; ++i) {
+           const int fd = accept(listener, nullptr, nullptr);
+           std::atomic<int> number{0};
+           std::thread receiver([&, fd] {
+             number = gettid();
+             char byte = 0;
+             recv(fd, &byte, 1, 0);
+           });
+           wait_asleep(number);
+           side.tell();
+           side.hear();
+           shutdown(fd, SHUT_RDWR);
+           close(fd);
+           const int next = accept(listener, nullptr, nullptr);
+           receiver.join();
+           whole += recv_to_end(side, next) == pattern(1000) ? 1 : 0;
+           close(next);
+         }
+         SAY(whole);
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         for (int i = 0; i < 20; ++i) {
+           const int first = socket(AF_INET, SOCK_STREAM, 0);
+           require(connect_to(first, port) == 0, "connect");
+           side.hear();
+           // Of which nothing is carried (docs/sockets.md).
+           const int next = socket(AF_INET, SOCK_STREAM, 0);
+           const int mark = 2;
+           require(setsockopt(next, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)) == 0, "option");
+           require(connect_to(next, port) == 0, "connect");
+           send_all(side, next, pattern(1000));
+           shutdown(next, SHUT_WR);
+           side.tell();
+           char byte = 0;
+           recv(next, &byte, 1, 0);
+           close(next);
+           close(first);
+         }
+       }},
+
+      {"thread.interrupted_beside_another",
+       [](Side& side) {
+         // Two wait at one connection, and a signal is for the second of them.
+         const int fd = side.connected();
+         fill(side, fd);
+         struct sigaction action {};
+         action.sa_handler = [](int) {};
+         require(sigaction(SIGUSR1, &action, nullptr) == 0, "sigaction");
+         std::atomic<int> receives{0};
+         char buffer[8] = {};
+         std::thread receiver([&] {
+           receives = gettid();
+           side.say_result("recv", recv(fd, buffer, 4, MSG_WAITALL));
+         });
+         wait_asleep(receives);
+         std::atomic<int> sends{0};
+         std::atomic<bool> over{false};
+         std::thread sender([&] {
+           sends = gettid();
+           SAY(until_failure([&] { return send(fd, "x", 1, 0); }));
+           over = true;
+         });
+         wait_asleep(sends);
+         // Again, in case that it had not begun to wait.
+         for (int i = 0; i < 500 && !over; ++i) {
+           pthread_kill(sender.native_handle(), SIGUSR1);
+           sleep_ms(10);
+         }
+         SAY(over.load());
+         if (over) sender.join();
+         side.tell();
+         receiver.join();
+         side.tell();
+         if (sender.joinable()) sender.detach();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         send_text(side, fd, "four");
+         side.hear();
+       }},
+
+      {"thread.cancelled_beside_another",
+       [](Side& side) {
+         const int fd = side.connected();
+         fill(side, fd);
+         std::atomic<int> receives{0};
+         char buffer[8] = {};
+         std::thread receiver([&] {
+           receives = gettid();
+           side.say_result("recv", recv(fd, buffer, 4, MSG_WAITALL));
+         });
+         wait_asleep(receives);
+         say_cancelled(side, fd, [](int descriptor) {
+           while (send(descriptor, "x", 1, 0) == 1) {
+           }
+         });
+         side.tell();
+         receiver.join();
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         send_text(side, fd, "four");
+         side.hear();
        }},
 
       {"thread.cancelled_in_accept",

@@ -10,9 +10,11 @@
 
 #include <cerrno>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "preload/listening.h"
 #include "preload/stream.h"
 
 namespace leat::preload {
@@ -156,6 +158,36 @@ TEST_F(CarriedConnection, AfterAnOrderlyCloseOneSendVanishesAndTheNextFails) {
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
 }
 
+// Another thread may close a descriptor while a call goes on, and the kernel give its number away.
+TEST_F(CarriedConnection, ADescriptorThatMeansSomethingElseByNowIsLeftAlone) {
+  ends_[0].is_in_table();  // where no number means it
+  const Asleep reader(ends_[1], POLLIN);
+  put(0, {'a'});
+  EXPECT_EQ(rings(1), 0U);
+  ASSERT_EQ(::send(fds_[1], "mine", 4, 0), 4);
+  ends_[0].look_at_kernel(fds_[0]);
+  EXPECT_EQ(rings(0), 4U);
+}
+
+TEST_F(CarriedConnection, TheProgramsBuffersLimitWhatIsUnderWay) {
+  ends_[0].set_buffers(20'000, 0);
+  EXPECT_EQ(put(0, std::vector<char>(50'000)), 50'000U) << "only one program has set its own";
+  take(1, 50'000);
+  ends_[1].set_buffers(0, 12'000);
+  EXPECT_EQ(put(0, std::vector<char>(50'000)), 32'000U);
+  EXPECT_EQ(ends_[0].poll_mask() & POLLOUT, 0U);
+  const Asleep sender(ends_[0], POLLOUT);
+  take(1, 7'999);
+  EXPECT_EQ(rings(0), 0U);
+  EXPECT_EQ(ends_[0].poll_mask() & POLLOUT, 0U);
+  take(1, 1);
+  EXPECT_EQ(rings(0), 1U);
+  EXPECT_NE(ends_[0].poll_mask() & POLLOUT, 0U);
+  ends_[1].set_buffers(0, 1);
+  EXPECT_EQ(put(0, {'a'}), 0U) << "more is under way than may be";
+  EXPECT_EQ(put(1, std::vector<char>(50'000)), 50'000U);
+}
+
 // What waits for the next room is not woken by every message that is taken.
 TEST_F(CarriedConnection, TheNextRoomIsOneAfterThereWasNone) {
   ends_[0].leave(ends_[0].arm(POLLOUT, 0));
@@ -172,6 +204,18 @@ TEST_F(CarriedConnection, TheNextRoomIsOneAfterThereWasNone) {
   take(1, kRingBytes / 2);
   EXPECT_EQ(rings(0), 1U);
   ends_[0].leave(bells);
+}
+
+// Else it would sleep with nobody there who hears the bell for it.
+TEST_F(CarriedConnection, WhoCannotListenSleepsOnlyWhileTheOtherDoes) {
+  Side& side = ends_[0].own();
+  std::optional<Listening> one(&side);
+  const Listening other(&side);
+  EXPECT_TRUE(one->ours());
+  EXPECT_FALSE(other.ours());
+  EXPECT_EQ(side.turn.load(), other.turn());
+  one.reset();
+  EXPECT_NE(side.turn.load(), other.turn());
 }
 
 // Each message is the answer to the last, so a wake-up that is lost hangs.

@@ -2,6 +2,7 @@
 
 Both ends are in one process. LEAT_PROGRAMS_LONG=1 adds asyncio's, which take minutes.
 """
+import os
 import re
 import time
 
@@ -15,6 +16,8 @@ TESTS += ["test_asyncio"] if harness.LONG else []
 
 
 def start(run, test, *options):
+    # Each test makes connections of its own, most of them short.
+    os.environ["LEAT_PRELOAD_ALL"] = "1"
     return run.start_client([PYTHON, "-m", "test", "-v", "-u", "network", "-i", "*VSOCK*", *options, test])
 
 

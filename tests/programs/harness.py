@@ -80,8 +80,8 @@ def die_with_us():
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def descendants():
-    """All processes below this one."""
+def descendants(of=None):
+    """All processes below that one, or this one."""
     children = {}
     for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -89,7 +89,7 @@ def descendants():
         except OSError:
             continue
         children.setdefault(int(fields[1]), []).append(int(status.parent.name))
-    found, left = [], [os.getpid()]
+    found, left = [], [of or os.getpid()]
     while left:
         below = children.get(left.pop(), [])
         found += below
@@ -252,16 +252,39 @@ class Run:
         end_descendants()
 
     def check_statistics(self, process, live):
-        """Fails unless leat-stat shows so many live connections of a process as are carried."""
+        """Fails unless leat-stat comes to show so many live connections of a process, with those that it has forked, as are
+        carried."""
         if not self.server_runner and not self.client_runner:
             return
         tool = pathlib.Path((self.server_runner or self.client_runner)[0]).with_name("leat-stat")
         if not tool.exists():
             return
-        shown = subprocess.run([tool, "--json", str(process.pid)], capture_output=True, timeout=20, check=False).stdout or b"[]"
-        found = [one for one in json.loads(shown) if one["sent_bytes"] > 0 and one["received_bytes"] > 0]
-        if len(found) != (live if self.server_runner and self.client_runner else 0):
-            raise Failure(f"{process.name}: leat-stat shows {shown.decode()}")
+        wanted = live if self.server_runner and self.client_runner else 0
+        deadline = time.monotonic() + 20
+        while True:
+            shown = []
+            for one in (process.pid, *descendants(process.pid)):
+                output = subprocess.run([tool, "--json", str(one)], capture_output=True, timeout=20, check=False).stdout
+                shown += json.loads(output or b"[]")
+            if sum(one["sent_bytes"] > 0 and one["received_bytes"] > 0 for one in shown) == wanted:
+                return
+            if time.monotonic() > deadline:
+                raise Failure(f"{process.name}: leat-stat shows {shown}")
+            time.sleep(0.02)
+
+    def check_live(self, server, command, question, answer, **options):
+        """Fails unless leat-stat shows, of a client that stays, its connection, if it is carried."""
+        client = self.start_client(command, stdin=subprocess.PIPE, **options)
+        client.stdin.write(question)
+        client.stdin.flush()
+        deadline = time.monotonic() + PATIENCE
+        while answer not in client.out.read_bytes():
+            if client.poll() is not None or time.monotonic() > deadline:
+                raise Failure(f"{client.name}: no {answer!r}: {self.errors_of(client)}")
+            time.sleep(0.02)
+        self.check_statistics(server, live=1)
+        client.stdin.close()
+        self.stop(client)
 
     # What must be the same
 

@@ -3,7 +3,7 @@ import re
 
 import harness
 
-NEEDS = ["/usr/sbin/nginx", "curl", "wrk"]
+NEEDS = ["/usr/sbin/nginx", "curl", "wrk", "nc.openbsd"]
 
 CONFIGURATION = """\
 user root;
@@ -68,4 +68,6 @@ def run(run):
                 run.result(f"wrk {what}", re.findall(r"connect [1-9]\d*|read [1-9]\d*|write [1-9]\d*|Non-2xx.*", text), True)
                 run.result(f"wrk {what} served", int(re.search(r"(\d+) requests in", text).group(1)) > 0, True)
                 run.speed(f"64 clients {what}", re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
+        run.check_live(server, ["nc.openbsd", "127.0.0.1", address.rpartition(":")[2]],
+                       b"GET /answer HTTP/1.1\r\nHost: here\r\n\r\n", b"an answer\n")
         run.stop(server)

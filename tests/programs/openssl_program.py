@@ -35,6 +35,7 @@ def run(run):
         deadline = time.monotonic() + 20
         while client.out.read_bytes().count(b"\n") < 200 and time.monotonic() < deadline:
             time.sleep(0.02)
+        run.check_statistics(server, live=1)
         run.stop(client)
         run.result(f"reversed {version}", harness.digest(client.out))
         run.stop(server)

@@ -43,6 +43,8 @@ def run(run):
     script = run.file("script.sql", SCRIPT.encode())
     run.result("script", harness.digest(client("psql", "-X", "-q", "postgres", stdin=script.open("rb"))))
     run.result("rows", client("psql", "-X", "-Atc", "SELECT i, i * i FROM generate_series(1, 5) i", "postgres"))
+    run.check_live(server, [f"{BIN}/psql", "-h", "127.0.0.1", "-p", port, "-U", "leat", "-X", "-At", "postgres"],
+                   b"SELECT 6 * 7;\n", b"42", before=user)
     if run.both():
         measure(run, client)
     run.stop(server)

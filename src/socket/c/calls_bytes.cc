@@ -63,7 +63,8 @@ long send_to(Handle& handle, std::span<const iovec> parts, int flags) {
     if (left.left() == 0 && (!waits || connection->flushed())) return total;
     if (connection->sending_ended()) continue;
     if (!waits) return or_sent(-EAGAIN);
-    if (const int waited = wait_for(handle, POLLOUT, deadline); waited < 0) return or_sent(waited);
+    if (const int waited = wait_for(handle, POLLOUT, deadline, sent() > 0); waited < 0)
+      return or_sent(waited);
   }
 }
 
@@ -119,7 +120,7 @@ long receive_from(Handle& handle, std::span<const iovec> parts, int flags) {
       return or_total(-EAGAIN);
     }
     const int waited = peek && total != 0 ? wait_for_more(handle, *connection, total, deadline)
-                                          : wait_for(handle, POLLIN, deadline);
+                                          : wait_for(handle, POLLIN, deadline, total != 0);
     if (waited < 0) return or_total(waited);
   }
 }

@@ -172,7 +172,9 @@ int leat_getpeername(int number, sockaddr* address, socklen_t* bytes) {
   return with_handle(
       "leat_getpeername", number,
       [&](Handle& handle) -> long {
-        if (handle.connection() == nullptr) return -ENOTCONN;
+        StreamEnd* connection = handle.connection();
+        if (connection == nullptr) return -ENOTCONN;
+        if (connection->mask(false); connection->is_over()) return -ENOTCONN;
         return result_of(::getpeername(handle.socket(), address, bytes));
       },
       [&] { return ::getpeername(number, address, bytes); });

@@ -40,7 +40,11 @@ std::optional<Deadline> deadline_of_spec(const timespec* time) {
   return deadline_of_time(time, time == nullptr ? 0 : time->tv_nsec, 1'000'000'000);
 }
 std::optional<Deadline> deadline_of_val(const timeval* time) {
-  return deadline_of_time(time, time == nullptr ? 0 : time->tv_usec, 1'000'000);
+  if (time == nullptr || time->tv_usec < 1'000'000)
+    return deadline_of_time(time, time == nullptr ? 0 : time->tv_usec, 1'000'000);
+  // More microseconds than a second has are seconds.
+  const timeval whole{time->tv_sec + time->tv_usec / 1'000'000, time->tv_usec % 1'000'000};
+  return deadline_of_time(&whole, whole.tv_usec, 1'000'000);
 }
 
 long poll_described(std::span<pollfd> fds, Deadline deadline, const sigset_t* signals) {

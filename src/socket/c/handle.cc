@@ -255,8 +255,7 @@ std::unique_ptr<ChannelCore> Handle::accept(int& error) {
 int Handle::shutdown(int how) {
   if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) return -EINVAL;
   if (StreamEnd* connected = connection(); connected != nullptr) {
-    // After a reset there is nothing to shut down.
-    if ((connected->mask(false) & POLLHUP) != 0 && connected->dissolved()) return -ENOTCONN;
+    if (connected->mask(false); connected->is_over()) return -ENOTCONN;
     connected->shutdown(how);
     return 0;
   }

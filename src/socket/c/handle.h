@@ -104,6 +104,7 @@ class Handle final : public Pollable {
   int tell_error();
 
   const Fd socket_;
+  const NotInherited socket_stays_{socket_.get()};
   std::atomic<bool> nonblocking_;
   std::atomic<int> no_delay_{0};
   Timeout send_timeout_;

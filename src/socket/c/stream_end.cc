@@ -20,8 +20,6 @@ namespace {
 // What transport chunked takes at once; larger messages it takes in parts, over several calls.
 constexpr std::size_t kChunkedPartBytes = std::size_t{32} << 10;
 constexpr std::size_t kMostRoomBytes = 4096;
-// Where room cannot be asked for, a sender that found none is told to try again after this.
-constexpr auto kRetryInterval = std::chrono::milliseconds(1);
 
 std::size_t part_bytes(const ChannelCore& core) {
   const std::size_t in_place = core.connection().transport->max_in_place_bytes(0);
@@ -146,20 +144,30 @@ void StreamEnd::pull_all() {
 
 std::size_t StreamEnd::take(Buffers& to, bool peek, bool discard) {
   const std::lock_guard lock(receive_mutex_);
+  const std::uint64_t before = edges();
+  std::size_t total = 0;
   if (peek) {
     while (arrivals_.bytes() < to.left() && !arrivals_.full() && next()) {
     }
-    return arrivals_.peek(to, discard);
+    total = arrivals_.peek(to, discard);
+  } else {
+    while (to.left() != 0 && pull()) total += arrivals_.take(to, discard);
+    taken_bytes_ += total;
   }
-  std::size_t total = 0;
-  while (to.left() != 0 && pull()) total += arrivals_.take(to, discard);
-  taken_bytes_ += total;
+  if (edges() != before) show_the_rest();
   return total;
+}
+
+// What was taken in and left is there for who polls fd() from now on, though the event that told of
+// it may still be on its way.
+void StreamEnd::show_the_rest() {
+  if (prepared_ && !arrivals_.empty()) kick();
 }
 
 std::size_t StreamEnd::readable_bytes() {
   const std::lock_guard lock(receive_mutex_);
   pull_all();
+  show_the_rest();
   return arrivals_.bytes();
 }
 
@@ -196,6 +204,7 @@ void StreamEnd::prepare() {
 int StreamEnd::receive_state() {
   if (flag(kEnded | kFailed)) look_at_lifeline();
   const std::lock_guard lock(receive_mutex_);
+  if (core_->may_be_gone()) look_at_lifeline();
   if (pull()) return 0;
   if (flag(kEnded)) return 1;
   if (flag(kPeerGone | kReset)) {
@@ -250,140 +259,6 @@ void StreamEnd::peer_gone() {
   if (flag(kEnded) && error == ECONNRESET) error = EPIPE;
   if (!flag(kReset)) error_.store(error, std::memory_order_release);
   raise(kPeerGone | kReset);
-}
-
-// --- sending
-
-int StreamEnd::send_state(bool begun) {
-  // Whether the peer has ended shows where it is received.
-  if (!flag(kPeerGone)) {
-    if (!flag(kEnded)) {
-      const std::unique_lock lock(receive_mutex_, std::try_to_lock);
-      if (lock) next();
-    }
-    if (flag(kEnded | kFailed)) look_at_lifeline();
-  }
-  if (const int error = begun ? error_.load(std::memory_order_acquire) : take_error(); error != 0)
-    return -error;
-  if (flag(kWriteShut | kReset)) return -EPIPE;
-  if (!flag(kPeerGone)) return 0;
-  // TCP takes this, is told by a reset that nobody is there, and refuses what follows.
-  error_.store(EPIPE, std::memory_order_release);
-  raise(kReset);
-  return 1;
-}
-
-std::size_t StreamEnd::put(Buffers& from) {
-  std::size_t total = 0;
-  {
-    const std::lock_guard lock(send_mutex_);
-    const bool was_full = full_;
-    total = put_some(from);
-    if (!full_ || was_full) return total;
-  }
-  // Edge-triggered waiters look again, and again after a while, from now on.
-  const std::lock_guard lock(receive_mutex_);
-  kicked_ = true;
-  core_->kick();
-  return total;
-}
-
-std::size_t StreamEnd::put_some(Buffers& from) {
-  std::size_t total = 0;
-  try {
-    while (from.left() != 0 && !flag(kWriteShut | kFailed)) {
-      std::size_t part = std::min(part_bytes_, from.front().size());
-      if (whole_parts_ && refused_bytes_ != 0) part = std::min(part, refused_bytes_);
-      while (!core_->offer(from.front().first(part))) {
-        // A part of it may fit.
-        if (whole_parts_ || part == 1) {
-          full_ = true;
-          full_since_ = Clock::now();
-          if (whole_parts_) refused_bytes_ = part;
-          return total;
-        }
-        part = std::max<std::size_t>(part / 2, 1);
-      }
-      refused_bytes_ = 0;
-      from.advance(part);
-      total += part;
-      sent_bytes_.add(part);
-    }
-    if (keeps_output_ && !core_->try_flush()) full_ = true;
-  } catch (const Error& error) {
-    transport_failed(error);
-  }
-  return total;
-}
-
-bool StreamEnd::flushed() {
-  if (!keeps_output_) return true;
-  const std::lock_guard lock(send_mutex_);
-  try {
-    return flag(kWriteShut | kPeerGone) || core_->try_flush();
-  } catch (const Error&) {
-    return true;  // the next call says it
-  }
-}
-
-bool StreamEnd::room() {
-  const std::lock_guard lock(send_mutex_);
-  if (flag(kFailed)) return flag(kPeerGone);
-  const bool was_full = full_;
-  try {
-    if (probes_room_) {
-      full_ = !core_->has_room(room_bytes_);
-    } else if (full_ && Clock::now() - full_since_ >= kRetryInterval) {
-      full_ = keeps_output_ && !core_->try_flush();
-    }
-  } catch (const Error& error) {
-    transport_failed(error);
-    return flag(kPeerGone);
-  }
-  if (was_full && !full_) edges_.fetch_add(1, std::memory_order_relaxed);
-  return !full_;
-}
-
-void StreamEnd::shutdown(int how) {
-  if (how != SHUT_RD && !flag(kWriteShut)) {
-    raise(kWriteShut);
-    const std::lock_guard lock(send_mutex_);
-    end_wanted_ = true;
-    try_to_end();
-  }
-  if (how != SHUT_WR && !flag(kReadShut)) raise(kReadShut);
-  const std::lock_guard lock(receive_mutex_);
-  // Wakes who sleeps here.
-  kicked_ = true;
-  core_->kick();
-}
-
-void StreamEnd::dissolve() {
-  const std::scoped_lock lock(receive_mutex_, send_mutex_, end_mutex_);
-  if (flag(kPeerGone)) return;
-  core_->reset();
-  receive_over_ = true;
-  error_.store(ECONNRESET, std::memory_order_release);
-  raise(kPeerGone | kReset);
-}
-
-// With the lock. The end has its place after what was sent: it may have to wait for room.
-void StreamEnd::try_to_end() {
-  try {
-    if (end_wanted_) end_wanted_ = !core_->try_shutdown();
-  } catch (const Error&) {
-    end_wanted_ = false;  // nobody is there to be told
-  }
-}
-
-void StreamEnd::linger(std::chrono::milliseconds limit) {
-  const std::lock_guard lock(send_mutex_);
-  try {
-    core_->set_send_timeout(limit);
-    core_->flush();
-  } catch (const Error& error) {
-    log(LogLevel::kDebug, std::string("lingering over a handle: ") + error.what());
-  }
 }
 
 // --- waiting

@@ -62,8 +62,8 @@ class StreamEnd {
   bool ended() const { return flag(kEnded | kReadShut | kPeerGone | kReset); }
   // send_state() has something to say.
   bool sending_ended() const { return flag(kWriteShut | kPeerGone | kReset); }
-  // A reset has ended it.
-  bool dissolved() const { return flag(kReset); }
+  // Both directions have ended, or it was reset: as TCP's state CLOSE. After mask().
+  bool is_over() const { return flag(kReset) || (flag(kWriteShut) && flag(kEnded | kPeerGone)); }
   // connect() to AF_UNSPEC: both ends have a reset.
   void dissolve();
   // The end comes as a reset.
@@ -93,6 +93,7 @@ class StreamEnd {
   void pull_all();
   void prepare();
   void kick();
+  void show_the_rest();
   void keep(Message message);
   unsigned hear_closing_statement();
   void transport_failed(const Error& error);
@@ -119,6 +120,8 @@ class StreamEnd {
   bool receive_over_ = false;      // the transport has no more
   bool prepared_ = false;
   bool kicked_ = false;
+
+  std::atomic<std::int64_t> asked_{0};  // when a sender last looked at the lifeline
 
   std::mutex send_mutex_;
   Counter sent_bytes_;  // read also by who receives the peer's last word

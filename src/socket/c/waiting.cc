@@ -160,14 +160,14 @@ long poll_all(std::span<pollfd> fds, std::span<Pollable* const> objects, Deadlin
   }
 }
 
-int wait_for(Handle& handle, unsigned events, Deadline deadline) {
+int wait_for(Handle& handle, unsigned events, Deadline deadline, bool some) {
   pollfd entry{0, static_cast<short>(events), 0};
   Pollable* const object = &handle;
   for (;;) {
     const long result = poll_all({&entry, 1}, {&object, 1}, deadline, nullptr);
     if (result > 0) return 1;
     if (result == 0) return -EAGAIN;
-    if (result != -EINTR || deadline != kNoDeadline || !handlers_restart())
+    if (result != -EINTR || some || deadline != kNoDeadline || !handlers_restart())
       return static_cast<int>(result);
   }
 }

@@ -18,8 +18,9 @@ long poll_all(std::span<pollfd> fds, std::span<Pollable* const> objects, Deadlin
               const sigset_t* signals);
 
 // For a blocking call at a handle: 1 once it has one of `events`, -EAGAIN at the deadline, or
-// -EINTR. A signal handler with SA_RESTART is no reason to return, unless there is a deadline.
-int wait_for(Handle& handle, unsigned events, Deadline deadline);
+// -EINTR. A signal handler with SA_RESTART is no reason to return, unless there is a deadline, or
+// the call has `some` bytes already.
+int wait_for(Handle& handle, unsigned events, Deadline deadline, bool some = false);
 
 // What is left until then, at least 0.
 timespec time_left(Deadline deadline);

@@ -1,0 +1,86 @@
+#include "preload/short_connections.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+
+#include "base/spin_lock.h"
+#include "preload/configuration.h"
+#include "preload/kept_memory.h"
+
+namespace leat::preload {
+namespace {
+
+// So many in a row are no accident.
+constexpr unsigned kEnoughShort = 8;
+// How many stay with TCP until the next look: at first, doubled by each look that finds a short
+// one.
+constexpr unsigned kFirstPause = 16;
+constexpr unsigned kLongestPause = 1024;
+// What is shorter has not won back its meeting.
+constexpr std::uint64_t kFewSends = 16;
+constexpr std::uint64_t kFewBytes = 65536;
+
+struct Place {
+  Address to;
+  unsigned in_a_row = 0;
+  unsigned pause = 0;  // the last one's length
+  unsigned left = 0;   // of the pause
+};
+
+// By a hash of the address: two that share a place push each other out, and are carried.
+class Places {
+ public:
+  bool next(const Address& to) {
+    const std::lock_guard guard(lock_);
+    Place& place = find(to);
+    if (!(place.to == to) || place.left == 0) return true;
+    --place.left;
+    return false;
+  }
+
+  void ended(const Address& to, bool was_short) {
+    const std::lock_guard guard(lock_);
+    Place& place = find(to);
+    if (!(place.to == to) || !was_short) place = {.to = to};
+    if (!was_short || ++place.in_a_row < kEnoughShort || place.left != 0) return;
+    place.pause = std::clamp(place.pause * 2, kFirstPause, kLongestPause);
+    place.left = place.pause;
+  }
+
+  void forget_lock() { lock_.unlock(); }
+
+ private:
+  Place& find(const Address& to) {
+    std::size_t hash = to.port;
+    for (const std::uint8_t byte : to.bytes) hash = hash * 31 + byte;
+    return places_[hash % places_.size()];
+  }
+
+  detail::SpinLock lock_;
+  std::array<Place, 64> places_{};
+};
+
+constinit Places places;
+
+}  // namespace
+
+bool worth_carrying(const Address& to) noexcept { return carries_all() || places.next(to); }
+
+void note_ended(const Object& object) noexcept {
+  // Where another process may have it, what is counted so far is not all.
+  if (object.connection.side() != 0 || object.made_at != memory_generation()) return;
+  const SharedMemory& memory = *object.connection.memory();
+  const Side& own = object.connection.own();
+  // Relaxed: counters, whose last values are no news any more.
+  const bool was_short = own.sends.load(std::memory_order_relaxed) < kFewSends &&
+                         own.sent_bytes.load(std::memory_order_relaxed) < kFewBytes &&
+                         own.received_bytes.load(std::memory_order_relaxed) < kFewBytes;
+  places.ended(memory.acceptor, was_short);
+}
+
+void forget_lock_of_short_connections() noexcept { places.forget_lock(); }
+
+}  // namespace leat::preload

@@ -1,0 +1,36 @@
+// The scenarios of sockets_program: each prints what a program sees.
+#pragma once
+
+namespace sockets {
+
+// --- Bytes both ways, and how a connection ends.
+void bulk();
+void half_close();
+void closing();
+void killed();
+void flags();
+void signals();
+void waking();
+void streams();
+void files();
+
+// --- poll, select and epoll.
+void epoll();
+void selecting();
+
+// --- Several processes with the same connections, and what gets out of sight.
+void following(const char* self);
+void executed();
+void escaping();
+void prefork();
+void reconnecting();
+void standing();
+void standing_child();
+void children();
+
+// --- Connecting, in vain too.
+void connecting();
+void refused();
+void elsewhere();
+
+}  // namespace sockets
