@@ -1,31 +1,20 @@
 #include "arguments.h"
 
 #include <chrono>
+#include <optional>
+
+#include "tools/allowed.h"
 
 namespace leat::bench {
 namespace {
 
-// "4096", "4K", "1M", "1G".
 std::size_t parse_size(const std::string& text, std::size_t least) {
-  std::size_t end = 0;
-  std::size_t value = 0;
-  try {
-    if (!text.empty() && text.front() >= '0' && text.front() <= '9')
-      value = std::stoull(text, &end);
-  } catch (const std::out_of_range&) {
-    end = 0;
-  }
-  const std::string unit = end == 0 ? "?" : text.substr(end);
-  unsigned shift = 0;
-  if (unit == "K" || unit == "k") shift = 10;
-  if (unit == "M" || unit == "m") shift = 20;
-  if (unit == "G" || unit == "g") shift = 30;
-  if ((shift == 0 && !unit.empty()) || value > (SIZE_MAX >> shift) || value << shift < least) {
+  const std::optional<std::uint64_t> bytes = tools::size_of(text);
+  if (!bytes || *bytes < least)
     throw CLI::ValidationError("-s", "'" + text + "' is no message size. Give bytes, at least " +
                                          std::to_string(least) +
                                          ", such as 64, 4K or 1M; several as 64,4K,1M.");
-  }
-  return value << shift;
+  return *bytes;
 }
 
 std::vector<std::size_t> all_sizes() {
@@ -35,16 +24,6 @@ std::vector<std::size_t> all_sizes() {
 }
 
 }  // namespace
-
-std::string size_name(std::size_t bytes) {
-  constexpr const char* kUnits[] = {"", "K", "M", "G"};
-  unsigned unit = 0;
-  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return std::to_string(bytes) + kUnits[unit];
-}
 
 std::chrono::microseconds parse_spin(const std::string& text) {
   if (text == "inf") return std::chrono::microseconds(-1);
@@ -68,7 +47,7 @@ CLI::Option* add_sizes_argument(CLI::App& command, std::vector<std::size_t>& siz
   std::string defaults;
   for (const std::size_t bytes : sizes)
     defaults += (defaults.empty() ? "" : ",") +
-                (sizes.size() == 1 ? std::to_string(bytes) : size_name(bytes));
+                (sizes.size() == 1 ? std::to_string(bytes) : tools::size_text(bytes));
   return command
       .add_option_function<std::vector<std::string>>(
           "-s,--size", set_sizes, "Bytes of a message: 64, 4K, 1M, or several: 8,64,4K")
@@ -111,6 +90,7 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command
       .add_option("--warmup", arguments.length.warmup,
                   "Iterations before the counted ones (default: as many as 100 ms allow)")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 32).description(""))
       ->type_name("N");
   add_cpus_argument(command, arguments.cpus,
                     "Cores to run on: this side,its peer (default: two cores if there are two)");
@@ -157,6 +137,7 @@ void add_channel_arguments(CLI::App& command, ChannelArguments& arguments) {
       ->type_name("HOST[:PORT]");
   command.add_option("-p,--port", arguments.port, "Port of --listen and --connect")
       ->capture_default_str()
+      ->check(CLI::Range(0, 65535).description(""))
       ->type_name("PORT");
 }
 

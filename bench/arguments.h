@@ -41,9 +41,6 @@ struct ChannelArguments : RunArguments {
 std::chrono::microseconds parse_spin(const std::string& text);
 void add_spin_argument(CLI::App& command, std::string& spin_us);
 
-// A size as add_sizes_argument reads it: "64", "4K", "1M".
-std::string size_name(std::size_t bytes);
-
 // Add the arguments to `command`. The values given by the caller in `arguments` are the defaults.
 CLI::Option* add_sizes_argument(CLI::App& command, std::vector<std::size_t>& sizes,
                                 std::size_t least = 1);

@@ -19,6 +19,7 @@
 #include "report.h"
 #include "steps_bar.h"
 #include "subcommand.h"
+#include "tools/allowed.h"
 
 namespace leat::bench {
 namespace {
@@ -228,7 +229,7 @@ class AttestBench {
     BareMac bare(row);
     std::vector<std::byte> record(bytes + kRecordOverheadBytes, std::byte{1});
     const std::string name = row.name;
-    const std::string ending = "_" + size_name(bytes) + "_" + name;
+    const std::string ending = "_" + tools::size_text(bytes) + "_" + name;
     report_.begin_part(name,
                        name + ": attest and ordered verify together, the bytes of one payload");
     const Bandwidth both = measure(bytes, [&] {
@@ -267,7 +268,7 @@ class AttestBench {
           report_.add(stream);
           report_.add(latency);
           const std::string ending =
-              size_name(stream.bytes) + "_us_" + (name.empty() ? transport : name);
+              tools::size_text(stream.bytes) + "_us_" + (name.empty() ? transport : name);
           report_.add_ratio(home + "send_" + ending, latency.distribution
                                                          ? latency.distribution->typical_us
                                                          : latency.average_us);
@@ -298,7 +299,8 @@ Run declare_attest(CLI::App& command) {
       .add_option("--kernel", arguments->kernel,
                   "Where keys and counters are: in-process, or isolated in a leat-attestd")
       ->capture_default_str()
-      ->check(CLI::IsMember({"in-process", "isolated"}));
+      ->check(tools::one_of({"in-process", "isolated"}))
+      ->type_name("WHERE");
   add_run_arguments(command, *arguments);
   return [arguments] { AttestBench(*arguments).run(); };
 }

@@ -15,6 +15,7 @@
 #include "star.h"
 #include "steps_bar.h"
 #include "subcommand.h"
+#include "tools/allowed.h"
 
 namespace leat::bench {
 namespace {
@@ -345,7 +346,7 @@ Run declare_confirm(CLI::App& command) {
           },
           "one-to-one: one process to another; broadcast: a master to its workers; gather: the "
           "workers to their master; or all")
-      ->check(CLI::IsMember(patterns).description(""))
+      ->check(tools::one_of({"one-to-one", "broadcast", "gather", "all"}))
       ->default_str("one-to-one")
       ->type_name("PATTERN");
   command.add_option("--workers", arguments->workers, "Of broadcast and gather; each is a process")
@@ -377,12 +378,12 @@ Run declare_confirm(CLI::App& command) {
   command
       .add_option("--slot-bytes", arguments->slot_bytes,
                   "Bytes of message in a slot, of both transports (K, M; default: leat's)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->transform(tools::size_between(64, 16 << 20))
       ->type_name("BYTES");
   command
       .add_option("--slot-count", arguments->slot_count,
                   "Slots of each connection and direction, of both transports (default: leat's)")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(CLI::Range(16, 1024).description("16 to 1024"))
       ->type_name("N");
   add_cpus_argument(command, arguments->cpus,
                     "Cores of one-to-one: sender,receiver (default: two cores if there are two)");

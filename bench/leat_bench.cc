@@ -70,7 +70,7 @@ constexpr int kUsage = 2;
 int run(int argc, char** argv) {
   CLI::App app("Measures leat. Latency, bandwidth, and the limits they can be compared with.",
                "leat-bench");
-  app.set_version_flag("-V,--version", std::string("leat-bench ") + leat::version());
+  app.set_version_flag("-v,-V,--version", std::string("leat ") + leat::version());
   app.require_subcommand(1);
   app.footer(kFooter);
 

@@ -14,6 +14,7 @@
 #include "report.h"
 #include "steps_bar.h"
 #include "subcommand.h"
+#include "tools/allowed.h"
 
 namespace leat::bench {
 namespace {
@@ -123,7 +124,7 @@ Run declare_limits(CLI::App& command) {
       .add_option("--window", arguments->window_bytes,
                   "memcpy to places that cycle over so many bytes, as in a ring (K, M, G; default: "
                   "one place)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->transform(tools::size_between(1))
       ->type_name("BYTES");
   return [arguments] { run(*arguments); };
 }

@@ -17,6 +17,7 @@
 #include "replay.h"
 #include "steps_bar.h"
 #include "subcommand.h"
+#include "tools/allowed.h"
 
 namespace leat::bench {
 namespace {
@@ -242,7 +243,7 @@ Run declare_scml(CLI::App& command) {
   command
       .add_option("--pass", arguments->task.train,
                   "infer: forward only (default); train: with the backward pass")
-      ->transform(CLI::CheckedTransformer(passes).description(""))
+      ->transform(tools::one_of(passes))
       ->type_name("infer|train");
   command
       .add_option("-r,--repetitions", arguments->repetitions,
@@ -253,6 +254,7 @@ Run declare_scml(CLI::App& command) {
   command
       .add_option("-n,--iters", arguments->batches,
                   "Batches of a run, after one that does not count (default: by their size)")
+      ->check(CLI::Range(0, 1'000'000).description(""))
       ->type_name("N");
   command
       .add_option("-d,--device", arguments->device,

@@ -209,16 +209,20 @@ Message Star::receive_any(unsigned lane, unsigned& worker) {
     worker = 0;
     return channels.front()->receive();
   }
-  std::optional<Message> message;
   const auto try_each = [&] {
-    for (std::size_t i = 0; i < channels.size() && !message; ++i) {
+    for (std::size_t i = 1;; ++i) {
       worker = next_;
       next_ = next_ + 1 == channels.size() ? 0 : next_ + 1;
-      message = channels[worker]->try_receive();
+      std::optional<Message> message = channels[worker]->try_receive();
+      if (message || i == channels.size()) return message;
     }
+  };
+  std::optional<Message> message = try_each();
+  const auto done = [&] {
+    message = try_each();
     return message.has_value();
   };
-  if (!try_each() && wait_any(channels, WaitFor::kMessages, "gather", try_each) != nullptr)
+  if (!message && wait_any(channels, WaitFor::kMessages, "gather", done) != nullptr)
     throw std::runtime_error("a worker's process ended early");
   return std::move(*message);
 }

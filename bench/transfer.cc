@@ -9,6 +9,7 @@
 #include "machine.h"
 #include "steps_bar.h"
 #include "subcommand.h"
+#include "tools/allowed.h"
 #include "transfer_remote.h"
 #include "transfer_report.h"
 
@@ -167,14 +168,14 @@ Run declare_transfer(CLI::App& command) {
       .add_option("--chunk-bytes", arguments->chunks,
                   "The longest chunk, or several: 64K,1M (K, M)")
       ->delimiter(',')
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->transform(tools::size_between(4 << 10, 1 << 30))
       ->default_str("4M")
       ->type_name("BYTES");
   command
       .add_option("--carriers", arguments->carriers,
                   "raw, header, inplace, auto, tcp, grpc, or several (default: all)")
       ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(carriers_by_name()).description(""))
+      ->transform(tools::one_of(carriers_by_name()))
       ->type_name("NAMES");
   command.add_option("-r,--repeat", arguments->repeat, "Runs of each")
       ->check(CLI::Range(1, 1000))
@@ -192,7 +193,7 @@ Run declare_transfer(CLI::App& command) {
       ->capture_default_str()
       ->type_name("SECONDS");
   command.add_option("--link-enable", arguments->link_enable, "As the setting: on, off or auto")
-      ->check(CLI::IsMember({"on", "off", "auto"}).description(""))
+      ->check(tools::one_of({"on", "off", "auto"}))
       ->capture_default_str()
       ->type_name("HOW");
   command

@@ -6,6 +6,7 @@
 
 #include "machine.h"
 #include "subcommand.h"
+#include "tools/allowed.h"
 
 namespace leat::bench {
 namespace {
@@ -38,14 +39,16 @@ Run declare_trusted(CLI::App& command) {
   command
       .add_option("--system", arguments->system,
                   "What to measure: a2m, counter, chain, peer-review")
-      ->check(CLI::IsMember({"a2m", "counter", "chain", "peer-review"}))
-      ->capture_default_str();
+      ->check(tools::one_of({"a2m", "counter", "chain", "peer-review"}))
+      ->capture_default_str()
+      ->type_name("SYSTEM");
   command
       .add_option("--kernel", arguments->kernel,
                   "Where keys and counters are: in-process, or isolated, a leat-attestd for each "
                   "party that attests")
-      ->check(CLI::IsMember({"in-process", "isolated"}))
-      ->capture_default_str();
+      ->check(tools::one_of({"in-process", "isolated"}))
+      ->capture_default_str()
+      ->type_name("WHERE");
   command
       .add_option("--entries", arguments->entries,
                   "a2m: of 64 bytes, to be appended and looked up; the paper has 100 million")

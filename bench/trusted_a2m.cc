@@ -1,6 +1,7 @@
 // Attested append-only memory: appends, lookups, verified lookups.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <random>
@@ -14,6 +15,7 @@
 #include "measure.h"
 #include "steps_bar.h"
 #include "trusted.h"
+#include "trusted/a2m_file.h"
 
 namespace leat::bench {
 namespace {
@@ -24,6 +26,17 @@ constexpr std::uint32_t kManifest = 1, kLog = 2;
 constexpr std::size_t kContextBytes = 64;
 constexpr std::uint64_t kTimed = 200'000;  // appends of which each is timed
 constexpr std::uint64_t kVerified = 200'000;
+
+// A log of an earlier run cannot go on: its keys went with that run.
+void check_is_new(const std::string& folder) {
+  if (folder.empty()) return;
+  for (const std::uint32_t session : {kManifest, kLog}) {
+    const std::string path = trusted::detail::path_of_log(folder, session);
+    if (std::filesystem::exists(path))
+      throw std::runtime_error("--folder " + folder + " has a log already: " + path +
+                               ". Name a folder without one, or remove it.");
+  }
+}
 
 // TNIC, ASPLOS 2025, table 3: million operations per second, with 100 million entries of 100 bytes.
 // Its lookups copy 16 bytes of an entry; only those of SGX-lib are inside the enclave.
@@ -89,6 +102,7 @@ TrustedResult measure_a2m(const TrustedArguments& arguments) {
   const auto own_kernel = homes.open(1);
   AttestationKernel& kernel = *own_kernel;
   const std::uint64_t entries = arguments.entries;
+  check_is_new(arguments.folder);
   AttestedMemory memory(kernel, {.folder = arguments.folder,
                                  .manifest = kManifest,
                                  .logs = {{.session = kLog,

@@ -16,6 +16,7 @@
 #include "base/system_error.h"
 #include "leat/error.h"
 #include "leat/version.h"
+#include "tools/allowed.h"
 #include "trusted/remote/kernel_process.h"
 
 namespace leat::attestd {
@@ -60,7 +61,8 @@ std::optional<Arguments> parse(int argc, char** argv, int& exit_code) {
       ->type_name("PATH");
   app.add_option("--mode", mode, "The socket's permissions: who may connect")
       ->capture_default_str()
-      ->check(CLI::IsMember({"600", "660", "666"}));
+      ->check(tools::one_of({"600", "660", "666"}))
+      ->type_name("600|660|666");
   auto* keys = app.add_option_group("keys");
   keys->add_option("--key-file", arguments.key_file,
                    "The key of connections' sessions: one line of 64 to 128 hexadecimal digits")

@@ -40,6 +40,20 @@ constexpr int kNobody = -1;
 constexpr unsigned kAcceptsPerLook = 16;
 constexpr auto kWhenOutOfDescriptors = std::chrono::milliseconds(1);
 
+Error cannot_bind(const std::string& path, int failure) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (failure == ENOENT || failure == ENOTDIR)
+    return {ErrorCode::kInvalidArgument, "--socket " + path + ": there is no folder " + folder,
+            "Make it, for the user that leat-attestd runs as: install -d -o USER " + folder,
+            failure};
+  if (failure == EACCES)
+    return {ErrorCode::kInvalidArgument,
+            "--socket " + path + ": this user may make no socket in " + folder,
+            "Choose another folder, or make it this user's: install -d -o USER " + folder, failure};
+  return leat::detail::system_error("bind(" + path + ")", failure);
+}
+
 Fd listen_at(const std::string& path, unsigned mode) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -66,7 +80,7 @@ Fd listen_at(const std::string& path, unsigned mode) {
   const int bound = bind(listener.get(), where, sizeof address);
   const int failure = errno;
   umask(before);
-  if (bound != 0) throw leat::detail::system_error("bind(" + path + ")", failure);
+  if (bound != 0) throw cannot_bind(path, failure);
   check(chmod(path.c_str(), mode), "chmod(socket)");
   check(listen(listener.get(), 64), "listen");
   return listener;

@@ -14,6 +14,7 @@
 #include "leat/error.h"
 #include "leat/scml/planner.h"
 #include "leat/version.h"
+#include "tools/allowed.h"
 #include "tools/plan_svg.h"
 
 namespace leat::tools {
@@ -148,7 +149,7 @@ void print_step(const scml::Plan& plan, const scml::Step& step, int name_width) 
                 static_cast<unsigned long long>(placement.base_bytes),
                 static_cast<unsigned long long>(array.message_count()),
                 static_cast<unsigned long long>(array.message_bytes),
-                size_text(array.bytes()).c_str(), array.rounds(), name_width, freed.c_str(),
+                rounded_size(array.bytes()).c_str(), array.rounds(), name_width, freed.c_str(),
                 flows_text(array.flows).c_str());
   }
 }
@@ -166,11 +167,11 @@ void print_table(const scml::Plan& plan) {
   for (const scml::Step& step : plan.steps) print_step(plan, step, name_width);
   const scml::Totals totals = total_of(plan);
   std::printf("\n%llu messages, %s, are sent in %llu rounds by all parties together.\n",
-              static_cast<unsigned long long>(totals.messages), size_text(totals.bytes).c_str(),
+              static_cast<unsigned long long>(totals.messages), rounded_size(totals.bytes).c_str(),
               static_cast<unsigned long long>(totals.rounds));
   std::printf("A region of %llu bytes (%s) suffices, with %u contexts at a time.\n",
-              static_cast<unsigned long long>(plan.peak_bytes), size_text(plan.peak_bytes).c_str(),
-              plan.peak_contexts);
+              static_cast<unsigned long long>(plan.peak_bytes),
+              rounded_size(plan.peak_bytes).c_str(), plan.peak_contexts);
   std::printf("Digest: %s\n", scml::digest_text(plan.digest).c_str());
 }
 
@@ -217,14 +218,6 @@ int show(const Arguments& arguments) {
   return 0;
 }
 
-// CLI11's sizes alone would take -1 for the largest of all.
-CLI::Validator not_negative() {
-  return {[](const std::string& text) {
-            return std::string(text.starts_with('-') ? "must not be negative" : "");
-          },
-          "BYTES"};
-}
-
 int run(int argc, char** argv) {
   CLI::App app(
       "Prints which messages a secure machine learning task exchanges, and the memory and protocol "
@@ -246,31 +239,29 @@ int run(int argc, char** argv) {
   const std::map<std::string, bool> passes{{"infer", false}, {"train", true}};
   app.add_option("--pass", arguments.task.train,
                  "infer: forward only (default); train: with the backward pass")
-      ->transform(CLI::CheckedTransformer(passes).description(""))
+      ->transform(one_of(passes))
       ->type_name("infer|train");
   const std::map<std::string, scml::Form> forms{{"matrix", scml::Form::kMatrix},
                                                 {"inner", scml::Form::kInnerProducts}};
   app.add_option("--form", arguments.task.form,
                  "Products of whole matrices (default), or each product of two numbers by itself")
-      ->transform(CLI::CheckedTransformer(forms).description(""))
+      ->transform(one_of(forms))
       ->type_name("matrix|inner");
   const std::map<std::string, scml::Triples> sources{
       {"none", scml::Triples::kNone}, {"ot", scml::Triples::kOt}, {"he", scml::Triples::kHe}};
   app.add_option("--triples", arguments.task.triples,
                  "How two parties make Beaver triples first: not (default), by oblivious transfer, "
                  "by homomorphic encryption")
-      ->transform(CLI::CheckedTransformer(sources).description(""))
+      ->transform(one_of(sources))
       ->type_name("none|ot|he");
   app.add_option("--memory", arguments.plan.memory_bytes,
                  "Size of the region for messages (default: 16GiB)")
-      ->transform(CLI::AsSizeValue(false))
-      ->transform(not_negative())
-      ->type_name("");
+      ->transform(size_between(0))
+      ->type_name("BYTES");
   app.add_option("--offline-memory", arguments.plan.offline_bytes,
                  "At most this much of it for making triples (default: 64MiB)")
-      ->transform(CLI::AsSizeValue(false))
-      ->transform(not_negative())
-      ->type_name("");
+      ->transform(size_between(0))
+      ->type_name("BYTES");
   app.add_option("--svg", arguments.svg_path, "Draw memory over steps into this file")
       ->type_name("FILE");
   app.add_flag("--time", arguments.time, "Say how long planning takes (median of 21)");

@@ -184,7 +184,7 @@ class Drawing {
           x, y_of(base + bytes), x_of(placement.last_step + 1) - x, y_of(base) - y_of(base + bytes),
           colour_of(step.protocol));
       svg_ += escaped(step.name + ", " + placement.messages.content) + ": context " +
-              std::to_string(placement.context) + ", " + size_text(placement.messages.bytes()) +
+              std::to_string(placement.context) + ", " + rounded_size(placement.messages.bytes()) +
               "</title></rect>\n";
     }
   }
@@ -222,7 +222,7 @@ class Drawing {
 
 }  // namespace
 
-std::string size_text(std::uint64_t bytes) {
+std::string rounded_size(std::uint64_t bytes) {
   const Unit& unit = unit_of(bytes);
   char text[32];
   std::snprintf(text, sizeof text, unit.bytes == 1 ? "%.0f %s" : "%.1f %s",

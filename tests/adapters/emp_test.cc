@@ -157,6 +157,27 @@ TEST_P(EmpTest, BothSidesMaySendAnyAmountBeforeTheyReceive) {
   run<Modern>(flood, flood);
 }
 
+TEST_P(EmpTest, ASendWithoutRoomKeepsTheTimeout) {
+  const int port = free_port();
+  const std::string host = server_host(kind());
+  run_pair(
+      mode(),
+      [&](Peer& peer) {
+        Modern io(nullptr, port, true, channel_options(kind()));
+        peer.hear("timed out");  // without reading
+      },
+      [&](Peer& peer) {
+        Options options = channel_options(kind());
+        options.timeout = std::chrono::milliseconds(100);
+        Modern io(host.c_str(), port, true, options);
+        const std::vector<std::byte> data(1'000'000);
+        expect_error(ErrorCode::kTimeout, [&] {
+          for (int i = 0; i < 10'000; ++i) io.send_data(data.data(), 1'000'000);
+        });
+        peer.tell("timed out");
+      });
+}
+
 TEST_P(EmpTest, EverySizeArrives) {
   constexpr std::size_t kSizes[] = {0,      1,       15,      16,        32'767,    32'768,
                                     32'769, 131'072, 131'073, 1'048'575, 4'194'305, 16'777'216};

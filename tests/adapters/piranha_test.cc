@@ -172,11 +172,52 @@ TEST_P(PiranhaTest, StrangersAreTurnedAway) {
       });
 }
 
+TEST_P(PiranhaTest, BothMayConnectAgain) {
+  run(
+      [](Peer& peer, BmrNet& net) {
+        expect_pattern(net, 100, 1, 0);
+        peer.tell("again");
+        ASSERT_TRUE(net.listenNow());
+        for (int connection = 0; connection < BmrNet::kConnections; ++connection)
+          expect_pattern(net, 100, 2, connection);
+        peer.tell("done");
+      },
+      [](Peer& peer, BmrNet& net) {
+        send_pattern(net, 100, 1, 0);
+        peer.hear("again");
+        ASSERT_TRUE(net.connectNow());
+        for (int connection = 0; connection < BmrNet::kConnections; ++connection)
+          send_pattern(net, 100, 2, connection);
+        peer.hear("done");
+      });
+}
+
 LEAT_INSTANTIATE_CHANNEL_SUITE(PiranhaTest);
 INSTANTIATE_TEST_SUITE_P(Channels, PiranhaDeath,
                          testing::Combine(testing::ValuesIn(channel_kinds()),
                                           testing::Values(PeerMode::kProcesses)),
                          channel_test_name);
+
+TEST(PiranhaFailureTest, WhoSaysNothingKeepsNobodyWaiting) {
+  const int port = free_port();
+  const std::string address = "127.0.0.1:" + std::to_string(port);
+  Options limited;
+  limited.handshake_timeout = std::chrono::seconds(5);
+  std::thread server([&] {
+    BmrNet net(port, limited);
+    ASSERT_TRUE(net.listenNow());
+    expect_pattern(net, 100, 1, 2);
+  });
+  Options patient;
+  patient.connect_retry = true;
+  patient.timeout = hang_limit();
+  Channel silent = Channel::connect(address, patient);
+  EXPECT_FALSE(silent.receive());  // turned away
+  BmrNet net("127.0.0.1", port);
+  EXPECT_TRUE(net.connectNow());
+  send_pattern(net, 100, 1, 2);
+  server.join();
+}
 
 TEST(PiranhaFailureTest, WrongAddressesAreFalse) {
   Options impatient;

@@ -22,12 +22,14 @@
 #include "leat/trusted/isolated_kernel.h"
 #include "support/errors.h"
 #include "support/peer_pair.h"
+#include "trusted/kernel_connection.h"
 
 namespace leat::attestd {
 namespace {
 
 using leat::detail::error_of;
 using leat::detail::scaled;
+using testing::AllOf;
 using testing::HasSubstr;
 using trusted::Verdict;
 
@@ -302,6 +304,44 @@ TEST(Attestd, ends_when_asked_and_takes_its_socket_with_it) {
   EXPECT_NE(access(daemon.path().c_str(), F_OK), 0);
   EXPECT_THAT(error_of(ErrorCode::kUnavailable, [&] { Session session(daemon); }),
               HasSubstr("leat-attestd at"));
+}
+
+TEST(Attestd, a_folder_that_is_missing_is_told_with_advice) {
+  const leat::detail::ScratchFolder folder;
+  const std::string missing = folder.path() + "/missing/";
+  std::vector<std::string> arguments{"--socket", missing + "socket", "--key-file",
+                                     folder.write("key", std::string(64, 'a'))};
+  if (geteuid() == 0) arguments.insert(arguments.end(), {"--user", "root"});
+  const auto result = leat::detail::run_program("src/attestd/leat-attestd", arguments);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("there is no folder " + missing),
+                                HasSubstr("install -d -o USER " + missing)));
+}
+
+TEST(Attestd, of_another_version_is_told) {
+  const leat::detail::ScratchFolder folder;
+  const std::string path = folder.path() + "/socket";
+  const Fd listener(
+      leat::detail::check(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket"));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  leat::detail::check(
+      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), "bind");
+  leat::detail::check(listen(listener.get(), 1), "listen");
+  std::thread old([&] {
+    const Fd client(accept(listener.get(), nullptr, nullptr));
+    auto welcome = trusted::detail::encode({});
+    welcome[3] = std::byte{'1'};  // as before requests of several
+    leat::detail::send_message(client.get(), welcome, {});
+  });
+  EXPECT_THAT(error_of(ErrorCode::kVersion,
+                       [&] {
+                         trusted::detail::KernelConnection connection(path,
+                                                                      std::chrono::microseconds(0));
+                       }),
+              AllOf(HasSubstr(path), HasSubstr("the same release")));
+  old.join();
 }
 
 // --- case 35: its secrets

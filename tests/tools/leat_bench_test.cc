@@ -14,6 +14,7 @@ namespace leat::detail {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 
 using Words = std::vector<std::string>;
@@ -459,7 +460,21 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"stream", "--spin-us", "soon"}, "inf (never)"},
       {{"stream", "-a", "-s", "8"}, "excludes"},
       {{"pingpong", "--cpus", "x"}, "not in range 0 to 65535"},
-      {{"confirm", "--pattern", "scatter"}, "one-to-one"},
+      {{"pingpong", "--warmup", "-1"}, "not in range 0 to 4294967296"},
+      {{"pingpong", "-p", "99999"}, "not in range 0 to 65535"},
+      {{"limits", "--window", "-1"}, "'-1' is no size that is allowed. Give bytes, at least 1;"},
+      {{"limits", "--window", "1X"}, "K, M, G and T stand for powers of 1024"},
+      {{"attest", "--kernel", "x"}, "'x' is not allowed. Allowed: in-process or isolated."},
+      {{"scml", "--pass", "x"}, "'x' is not allowed. Allowed: infer or train."},
+      {{"scml", "-n", "-1"}, "not in range"},
+      {{"trusted", "--system", "x"}, "Allowed: a2m, counter, chain or peer-review."},
+      {{"transfer", "--carriers", "raw,x"},
+       "'x' is not allowed. Allowed: auto, grpc, header, inplace, raw or tcp."},
+      {{"transfer", "--chunk-bytes", "1K"}, "Give bytes, 4K to 1G;"},
+      {{"confirm", "--pattern", "scatter"},
+       "'scatter' is not allowed. Allowed: one-to-one, broadcast, gather or all."},
+      {{"confirm", "--slot-count", "0"}, "Value 0 not in range 16 to 1024"},
+      {{"confirm", "--slot-bytes", "32M"}, "Give bytes, 64 to 16M;"},
       {{"confirm", "-s", "64,7"}, "at least 8"},
       {{"confirm", "--workers", "0"}, "not in range"},
       {{"confirm", "--seconds", "0"}, "not in range"},
@@ -473,6 +488,16 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
     EXPECT_EQ(result.exit_code, 2) << testing::PrintToString(wrong.words);
     EXPECT_THAT(result.err, HasSubstr(wrong.hint));
   }
+}
+
+TEST(LeatBench, TheSecondLogInAFolderIsRefusedWithAdvice) {
+  const ScratchFolder folder;
+  const Words words{"trusted", "--entries", "1000", "--folder", folder.path(), "--json"};
+  EXPECT_EQ(bench(words).exit_code, 0);
+  const ProgramResult again = bench(words);
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, AllOf(HasSubstr("--folder " + folder.path() + " has a log already"),
+                               HasSubstr("Name a folder without one")));
 }
 
 TEST(LeatBench, WhatCannotRunExitsWithOneAndSaysWhy) {

@@ -172,6 +172,13 @@ TEST(LeatPlan, WrongArgumentsExitWithTwo) {
   }
 }
 
+TEST(LeatPlan, WrongWordsAndSizesAreToldWhatIsAllowed) {
+  EXPECT_THAT(plan_program({kLenet, "--triples", "x"}).err,
+              HasSubstr("--triples: 'x' is not allowed. Allowed: he, none or ot."));
+  EXPECT_THAT(plan_program({kLenet, "--memory", "much"}).err,
+              HasSubstr("--memory: 'much' is no size that is allowed. Give bytes; K, M, G"));
+}
+
 TEST(LeatPlan, HelpTeachesWithExamples) {
   const ProgramResult result = plan_program({"--help"});
   EXPECT_EQ(result.exit_code, 0);

@@ -9,7 +9,6 @@
 #include <exception>
 #include <optional>
 #include <span>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "leat/error.h"
 #include "leat/listener.h"
 #include "leat/options.h"
+#include "leat/wait.h"
 
 namespace leat::adapters {
 
@@ -26,10 +26,13 @@ namespace leat::adapters {
 // more: a send that finds no room takes in what arrives meanwhile, so two sides that both send any
 // amount before they receive never wait for each other.
 // Owner: whoever constructed it. Threads: one at a time, as for NetIO.
-// Errors: leat::Error; kPeerDied if the peer ends while bytes are wanted from it.
+// Errors: leat::Error; kPeerDied if the peer ends while bytes are wanted from it; kTimeout after
+// the option `timeout` without room for the next kPieceBytes, or without a byte to receive: what a
+// send had taken is then sent in part, so make another stream.
 class EmpStream {
  public:
   static constexpr std::size_t kGatherBytes = std::size_t{32} << 10;
+  static constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
   // At the longest, unless options say otherwise, a client waits for its server.
   static constexpr std::chrono::seconds kConnectLimit{60};
 
@@ -97,10 +100,6 @@ class EmpStream {
   Channel& channel() { return channel_; }
 
  private:
-  static constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
-  static constexpr int kYields = 100;  // before the first nap
-  static constexpr std::chrono::microseconds kNap{50};
-
   static Channel accept_one(int port, const Options& options) {
     return Listener(endpoint("", port), options).accept();
   }
@@ -112,15 +111,21 @@ class EmpStream {
   void push(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       const auto piece = bytes.first(std::min(bytes.size(), piece_bytes_));
-      for (int tries = 0; !channel_.try_send(piece);) {
-        if (take_in()) continue;
-        if (++tries < kYields) {
-          std::this_thread::yield();
-        } else {
-          std::this_thread::sleep_for(kNap);
-        }
-      }
+      if (!channel_.try_send(piece)) wait_for_room(piece);
       bytes = bytes.subspan(piece.size());
+    }
+  }
+
+  void wait_for_room(std::span<const std::byte> piece) {
+    Channel* const channel = &channel_;
+    const auto sent = [&] {
+      do {
+        if (channel_.try_send(piece)) return true;
+      } while (take_in());
+      return false;
+    };
+    // A peer that went away is an error of try_send, unless it is being connected again.
+    while (wait_any({&channel, 1}, WaitFor::kRoom, "send", sent) != nullptr) {
     }
   }
 

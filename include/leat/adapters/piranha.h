@@ -5,6 +5,8 @@
 // docs/integration.md says more.
 #pragma once
 
+#include <poll.h>
+
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -34,6 +36,9 @@ template <auto& kCounter>
 class BmrNet {
  public:
   static constexpr int kConnections = 3;
+  // At the longest, unless the option `handshake_timeout` says otherwise, a server waits for a
+  // newcomer to say which connection it is.
+  static constexpr std::chrono::seconds kNumberLimit{10};
 
   // For connectNow.
   BmrNet(const char* host, int port, const Options& options = {})
@@ -47,36 +52,41 @@ class BmrNet {
   // BmrNet's names.
   // NOLINTBEGIN(readability-identifier-naming)
 
-  // Waits for the client.
+  // Waits for the client, all of whose connections replace those of an earlier call. A connection
+  // that comes twice replaces the first one: a client may have died and been started again.
   bool listenNow() {
     return done("listen", [&] {
       Listener listener(endpoint("", port_), options_);
+      Sockets sockets;
       for (int missing = kConnections; missing != 0;) {
         Socket socket = Socket::accept(listener);
         std::uint32_t number = 0;
         // Those that have no number are strangers.
-        if (!done("accept", [&] { return socket.recv_all(bytes_of(&number, sizeof number)); }) ||
-            number >= kConnections)
+        if (!done("accept", [&] { return hear_number(socket, number); }) || number >= kConnections)
           continue;
-        if (!sockets_[number]) --missing;
-        sockets_[number] = std::move(socket);
+        if (!sockets[number]) --missing;
+        sockets[number] = std::move(socket);
       }
+      sockets_ = std::move(sockets);
       return true;
     });
   }
 
-  // Waits for the server, without end unless the options say otherwise.
+  // Waits for the server, without end unless the options say otherwise. Its connections replace
+  // those of an earlier call.
   bool connectNow() {
     return done("connect", [&] {
       if (!host_)
         throw Error(ErrorCode::kInvalidArgument, "connectNow: this BmrNet was made without a host");
+      Sockets sockets;
       for (std::uint32_t number = 0; number < kConnections; ++number) {
         Socket socket = Socket::connect(endpoint(*host_, port_),
                                         patient(options_, std::chrono::milliseconds(-1)));
         // Connections may arrive in another order than they were made.
         socket.send_all(bytes_of(&number, sizeof number));
-        sockets_[number] = std::move(socket);
+        sockets[number] = std::move(socket);
       }
+      sockets_ = std::move(sockets);
       return true;
     });
   }
@@ -102,6 +112,29 @@ class BmrNet {
   // NOLINTEND(readability-identifier-naming)
 
  private:
+  using Sockets = std::array<std::optional<Socket>, kConnections>;
+
+  // Not for longer than the limit, because who says nothing keeps others waiting. False: it ended.
+  bool hear_number(Socket& socket, std::uint32_t& number) const {
+    using Clock = std::chrono::steady_clock;
+    const std::chrono::milliseconds limit = options_.handshake_timeout.value_or(kNumberLimit);
+    const Clock::time_point start = Clock::now();
+    for (std::span<std::byte> left = bytes_of(&number, sizeof number); !left.empty();) {
+      if (const auto got = socket.try_recv(left)) {
+        if (*got == 0) return false;
+        left = left.subspan(*got);
+        continue;
+      }
+      pollfd news{socket.fd(), POLLIN, 0};
+      if (limit.count() >= 0 && Clock::now() - start >= limit)
+        throw Error(ErrorCode::kTimeout, "the newcomer from " + socket.peer_address() +
+                                             " does not say which connection it is");
+      ::poll(&news, 1, kPollMilliseconds);
+    }
+    return true;
+  }
+  static constexpr int kPollMilliseconds = 100;  // between two looks at the clock
+
   static std::span<std::byte> bytes_of(void* data, std::size_t bytes) {
     return {static_cast<std::byte*>(data), bytes};
   }
@@ -130,7 +163,7 @@ class BmrNet {
   const std::optional<std::string> host_;
   const int port_;
   const Options options_;
-  std::array<std::optional<Socket>, kConnections> sockets_;
+  Sockets sockets_;
 };
 
 }  // namespace leat::adapters
