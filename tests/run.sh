@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds leat in every way that its tests need, and runs all of them in one ctest, whose summary
-# closes the output.
+# Installs what is missing, builds leat in every way that its tests need, and runs all of them in one ctest. Its summary closes the
+# output, and what the tests said that failed.
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -53,6 +53,21 @@ headline() {
 headline "tests/run.sh: presets ${presets[*]}, $(nproc) jobs; guest: $([[ " ${excluded[*]} " == *" vm "* ]] && echo no || echo yes)"
 printf 'skipped: %s\n' "${skipped[@]}"
 
+# Prints a few lines of each test that failed, from ctest's log: a long output is read from its end.
+what_failed() {
+  awk '
+    /^[0-9]+\/[0-9]+ Testing: / { name = $3; count = more = 0; last = "" }
+    /: Failure$|\[  FAILED  \] .*[(]|^==== failed|[Ee]rror: |Sanitizer: / { more = 5 }
+    more > 0 && count < 30 { lines[count++] = $0; --more }
+    /^<end of output>$/ { end = last }
+    { last = $0 }
+    /^Test Failed[.]$/ {
+      if (count == 0) lines[count++] = end
+      for (i = 0; i < count; ++i) print name ": " lines[i]
+    }
+  ' build/tests/Testing/Temporary/LastTest.log
+}
+
 packages=(build test)
 for group in vm programs; do
   [[ " ${excluded[*]} " == *" $group "* ]] || packages+=("$group")
@@ -73,5 +88,9 @@ done
 
 headline "test"
 # One more than processors: many tests sleep most of their time.
-exec ctest --test-dir build/tests --parallel "$(($(nproc) + 1))" --output-on-failure --no-tests=error --no-label-summary \
-  "${ctest_options[@]}" "$@"
+ctest --test-dir build/tests --parallel "$(($(nproc) + 1))" --output-on-failure --no-tests=error --no-label-summary \
+  "${ctest_options[@]}" "$@" || {
+  headline "what failed"
+  what_failed
+  exit 1
+}

@@ -47,7 +47,10 @@ SocketAddress name_of(int socket) {
 
 SocketAddress peer_of(int socket) {
   SocketAddress address;
-  check(getpeername(socket, address.get(), &address.bytes), "getpeername");
+  if (getpeername(socket, address.get(), &address.bytes) < 0) {
+    // A peer that resets the connection takes its name with it.
+    throw system_error("getpeername", errno == ENOTCONN ? ECONNRESET : errno);
+  }
   return address;
 }
 
@@ -96,9 +99,12 @@ int connect_one(int socket, const ResolvedAddress& address, Deadline deadline) {
   return failure;
 }
 
+// The errno of a connection that is none, 0 if it is one: the peer may have reset it at once, and
 // TCP lets a socket that tries its own ephemeral port connect to itself.
-bool connected_to_itself(int socket) {
-  return text_of(name_of(socket)) == text_of(peer_of(socket));
+int check_connection(int socket) {
+  SocketAddress peer;
+  if (getpeername(socket, peer.get(), &peer.bytes) < 0) return ECONNRESET;
+  return text_of(name_of(socket)) == text_of(peer) ? ECONNREFUSED : 0;
 }
 
 // Each address gets its share of the time, so that one that swallows packets leaves some to the
@@ -120,7 +126,7 @@ Fd try_addresses(const std::vector<ResolvedAddress>& addresses, Deadline deadlin
       continue;
     }
     failure = connect_one(socket.get(), address, share_of(deadline, addresses.size() - i));
-    if (failure == 0 && connected_to_itself(socket.get())) failure = ECONNREFUSED;
+    if (failure == 0) failure = check_connection(socket.get());
     if (failure == 0) return socket;
   }
   return {};

@@ -66,6 +66,19 @@ TEST(TcpTest, ConnectsByNumberAndByName) {
   }
 }
 
+TEST(TcpTest, PeerThatHasResetTheConnectionIsDead) {
+  const Fd listener = listen_tcp(uri_of("127.0.0.1", 0));
+  const Fd client =
+      connect_tcp(uri_of("127.0.0.1", bound_port(listener.get())), hang_deadline(), false);
+  wait_ready(listener.get(), POLLIN, hang_deadline(), "nobody came");
+  Fd newcomer(check(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC), "accept4"));
+  const linger at_once{1, 0};
+  check(setsockopt(newcomer.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), "setsockopt");
+  newcomer.reset();
+  wait_ready(client.get(), POLLIN, hang_deadline(), "no reset came");
+  EXPECT_EQ(error_of([&] { (void)peer_address(client.get()); }).code(), ErrorCode::kPeerDied);
+}
+
 TEST(TcpTest, EmptyHostListensOnAllAddresses) {
   const Fd listener = listen_tcp(uri_of("", 0));
   const Fd client =
