@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds leat in every way that its tests need, and runs all of them in one ctest. Its summary closes the
-# output, and what the tests said that failed.
+# output, and what the tests that failed said.
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
