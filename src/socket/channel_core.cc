@@ -249,7 +249,9 @@ void ChannelCore::check_not_gone(const char* what) {
 }
 
 void ChannelCore::kick() noexcept {
-  if (kick_) eventfd_write(kick_.get(), 1);
+  if (!kick_) return;
+  kicked_ = true;
+  eventfd_write(kick_.get(), 1);
 }
 
 // Nothing is there now: sees to it that fd() tells about the next message, or finds it after all.
@@ -262,8 +264,8 @@ ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
   // the peer waits for.
   eventfd_t kicks = 0;
   if (transport_.pending() || transport_.receiving_waits_for_room()) {
-    eventfd_write(kick_.get(), 1);
-  } else {
+    kick();
+  } else if (std::exchange(kicked_, false)) {
     eventfd_read(kick_.get(), &kicks);
   }
   return result;
@@ -426,6 +428,7 @@ int ChannelCore::fd() {
     check(epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, closing_.get(), &wanted), "epoll_ctl");
     // Readable until the first try_receive without result: something may be here already.
     kick_ = Fd(check(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"));
+    kicked_ = true;
     check(epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, kick_.get(), &wanted), "epoll_ctl");
   }
   return poll_fd_.get();

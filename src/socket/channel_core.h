@@ -51,8 +51,10 @@ class ChannelCore {
   std::optional<Message> try_receive(unsigned context);
   // try_receive for who spins: looks neither at the lifeline nor after fd().
   std::optional<Message> glance(unsigned context = 0);
-  // Makes fd() readable until the next try_receive without result. Receive side.
+  // Makes fd(), which begins so, readable until the next try_receive without result, and wakes its
+  // edge-triggered waiters. Receive side.
   void kick() noexcept;
+  bool kicked() const { return kicked_; }
   // A receiver must not trust fd() alone now, but look again after a short while. Receive side.
   bool receives_silently() const { return transport_.receiving_waits_for_room(); }
 
@@ -162,6 +164,7 @@ class ChannelCore {
   bool orphaned_ = false;
   Fd poll_fd_;  // for fd(), once that was called
   Fd kick_;     // makes poll_fd_ readable by itself
+  bool kicked_ = false;
 
   alignas(64) std::atomic<bool> sending_{false};
   Counter sent_bytes_;

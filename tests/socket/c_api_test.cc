@@ -289,7 +289,7 @@ TEST_P(CApi, PollDescriptorTellsWhenToReceive) {
       [](Peer&, int handle) {
         for (int i = 0; i < 100; ++i) {
           send_text(handle, "ping");
-          EXPECT_EQ(recv_text(handle, 4), "pong");
+          ASSERT_EQ(recv_text(handle, 4), "pong") << "after " << i;
         }
       },
       [](Peer&, int handle) {
@@ -297,8 +297,10 @@ TEST_P(CApi, PollDescriptorTellsWhenToReceive) {
         ASSERT_GE(fd, 0) << leat_last_error();
         for (int count = 0; count < 100;) {
           pollfd wait{fd, POLLIN, 0};
-          ASSERT_EQ(::poll(&wait, 1, poll_timeout_ms(hang_deadline())), 1);
           char bytes[4];
+          ASSERT_EQ(::poll(&wait, 1, poll_timeout_ms(hang_deadline())), 1)
+              << "after " << count << "; there is one: "
+              << leat_recv(handle, bytes, sizeof(bytes), MSG_DONTWAIT);
           while (leat_recv(handle, bytes, sizeof(bytes), MSG_DONTWAIT) == 4) {
             send_text(handle, "pong");
             ++count;

@@ -54,7 +54,6 @@ StreamEnd::StreamEnd(std::unique_ptr<ChannelCore> core)
       keeps_output_(core_->connection().transport_name.ends_with("tcp")) {
   core_->set_send_timeout(std::chrono::milliseconds(-1));
   core_->fd();
-  kicked_ = true;  // as fd() begins
 }
 
 StreamEnd::~StreamEnd() {
@@ -178,7 +177,7 @@ void StreamEnd::drain() {
 }
 
 void StreamEnd::kick() {
-  if (!std::exchange(kicked_, true)) core_->kick();
+  if (!core_->kicked()) core_->kick();
 }
 
 // fd() becomes readable by what comes next; it stays so while there is something.
@@ -192,7 +191,6 @@ void StreamEnd::prepare() {
       keep(std::move(*message));
       return kick();
     }
-    kicked_ = false;  // that took it back
     prepared_ = true;
   } catch (const Error& error) {
     transport_failed(error);

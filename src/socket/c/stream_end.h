@@ -119,7 +119,6 @@ class StreamEnd {
   std::uint64_t taken_bytes_ = 0;  // by the program
   bool receive_over_ = false;      // the transport has no more
   bool prepared_ = false;
-  bool kicked_ = false;
 
   std::atomic<std::int64_t> asked_{0};  // when a sender last looked at the lifeline
 

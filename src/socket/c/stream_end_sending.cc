@@ -53,7 +53,6 @@ std::size_t StreamEnd::put(Buffers& from) {
   }
   // Edge-triggered waiters look again, and again after a while, from now on.
   const std::lock_guard lock(receive_mutex_);
-  kicked_ = true;
   core_->kick();
   return total;
 }
@@ -124,7 +123,6 @@ void StreamEnd::shutdown(int how) {
   if (how != SHUT_WR && !flag(kReadShut)) raise(kReadShut);
   const std::lock_guard lock(receive_mutex_);
   // Wakes who sleeps here.
-  kicked_ = true;
   core_->kick();
 }
 
