@@ -184,16 +184,18 @@ Bytes recv_to_end(const Side& side, int fd) {
 std::size_t fill(const Side& side, int fd) {
   const Bytes data = pattern(1 << 16);
   std::size_t sent = 0;
-  // What the peer's kernel takes over makes room again.
-  for (int quiet = 0; quiet < 4;) {
+  // What the peer's kernel takes over makes room again, also when it answers the probe of a window
+  // that was closed, after 200 ms.
+  constexpr int kQuiet = 20;
+  for (int quiet = 0; quiet < kQuiet;) {
     const ssize_t now = ::send(fd, data.data() + sent % data.size(),
                                data.size() - sent % data.size(), MSG_DONTWAIT);
     if (now > 0) {
       sent += static_cast<std::size_t>(now);
       quiet = 0;
     } else if (now == -1 && errno == EAGAIN) {
-      ++quiet;
-      sleep_ms(15);
+      // Full when it returns: not after another sleep.
+      if (++quiet < kQuiet) sleep_ms(15);
     } else {
       side.say_result("fill: send", now);
       return sent;

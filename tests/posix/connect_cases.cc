@@ -354,6 +354,7 @@ Cases connect_cases() {
        [](Side& side) {
          const int fd = side.connected();
          side.say_data("received", recv_all(side, fd, 5));
+         side.tell();
          wait_for(side, fd, POLLHUP);
          char buffer[8];
          SAY(recv(fd, buffer, sizeof(buffer), 0));
@@ -361,6 +362,7 @@ Cases connect_cases() {
        [](Side& side) {
          const int fd = side.connected();
          send_text(side, fd, "hello");
+         side.hear();
          sockaddr nothing{};
          nothing.sa_family = AF_UNSPEC;
          SAY(connect(fd, &nothing, sizeof(nothing)));

@@ -169,6 +169,8 @@ Cases fault_cases() {
       {"fault.killed",
        [](Side& side) {
          const int fd = side.connected();
+         wait_bytes(side, fd, 10);
+         side.tell();
          side.say_data("received", recv_to_end(side, fd));
          wait_for(side, fd, POLLRDHUP);
          say_poll(side, fd);
@@ -176,6 +178,7 @@ Cases fault_cases() {
        [](Side& side) {
          const int fd = side.connected();
          send_text(side, fd, "last words");
+         side.hear();  // a device loses what it has not sent yet
          raise(SIGKILL);
        }},
 
@@ -236,7 +239,7 @@ Cases fault_cases() {
          side.tell();
          char byte = 0;
          ssize_t got = -1;
-         for (int looks = 0; looks < 5000 && got == -1; ++looks) {
+         for (int looks = 0; looks < kPatienceMs && got == -1; ++looks) {
            got = recv(fd, &byte, 1, 0);
            if (got == -1 && errno != EAGAIN) break;
            sleep_ms(1);
@@ -253,8 +256,10 @@ Cases fault_cases() {
          await_death(side);
          sleep_ms(20);
          SAY(send(fd, "x", 1, MSG_NOSIGNAL) == 1 || errno == ECONNRESET || errno == EPIPE);
-         sleep_ms(20);
-         SAY(send(fd, "x", 1, MSG_NOSIGNAL));
+         SAY(until_failure([&] {
+           sleep_ms(20);
+           return static_cast<long>(send(fd, "x", 1, MSG_NOSIGNAL));
+         }));
        },
        [](Side& side) {
          const int fd = side.connected();

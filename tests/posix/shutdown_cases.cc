@@ -144,6 +144,12 @@ Cases shutdown_cases() {
          }
          side.tell();
          side.hear();
+         // The end may still be on its way.
+         for (int i = 0; i < kPatienceMs; ++i) {
+           socklen_t length = sizeof(peer);
+           if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) break;
+           sleep_ms(1);
+         }
          for (const int how : {SHUT_RD, SHUT_WR, SHUT_RDWR}) SAY(shutdown(fd, how));
          socklen_t length = sizeof(peer);
          SAY(getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length));
@@ -212,11 +218,14 @@ Cases shutdown_cases() {
       {"shutdown.end_of_process",
        [](Side& side) {
          const int fd = side.connected();
-         side.say_data("received", recv_to_end(side, fd));
+         side.say_data("received", recv_all(side, fd, 200000));
+         side.tell();
+         side.say_data("rest", recv_to_end(side, fd));
        },
        [](Side& side) {
          const int fd = side.connected();
          send_all(side, fd, pattern(200000));
+         side.hear();  // a device loses what it has not sent yet
          // Neither shutdown nor close, nor any handler of exit.
          _exit(0);
        }},

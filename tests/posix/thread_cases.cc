@@ -402,7 +402,7 @@ Cases thread_cases() {
          });
          wait_asleep(sends);
          // Again, in case that it had not begun to wait.
-         for (int i = 0; i < 500 && !over; ++i) {
+         for (int i = 0; i < kPatienceMs / 10 && !over; ++i) {
            pthread_kill(sender.native_handle(), SIGUSR1);
            sleep_ms(10);
          }

@@ -88,19 +88,23 @@ Cases timeout_cases() {
          const int fd = side.connected();
          constexpr timeval kTime{0, 300000};
          SAY(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kTime, sizeof(kTime)));
-         char buffer[100];
+         char buffer[1000];
          ssize_t got = 0;
          side.tell();
+         wait_bytes(side, fd, 1);
          SAY(lasted_ms(300, [&] { got = recv(fd, buffer, sizeof(buffer), MSG_WAITALL); }));
-         SAY(got > 0 && got < 30);  // of the 60 that come
+         SAY(got > 0 && got < 300);  // of the 600 that come
          side.tell();
        },
        [](Side& side) {
          const int fd = side.connected();
          side.hear();
          // Longer than lasted_ms() allows for.
+         int bytes = 600;
          pollfd told{kHear, POLLIN, 0};
-         for (int i = 0; i < 60 && poll(&told, 1, 100) == 0; ++i) send(fd, "x", 1, MSG_NOSIGNAL);
+         do {
+           send(fd, "x", 1, MSG_NOSIGNAL);
+         } while (--bytes != 0 && poll(&told, 1, 100) == 0);
        }},
 
       {"timeout.send_in_all",

@@ -299,8 +299,8 @@ TEST_P(CApi, PollDescriptorTellsWhenToReceive) {
           pollfd wait{fd, POLLIN, 0};
           char bytes[4];
           ASSERT_EQ(::poll(&wait, 1, poll_timeout_ms(hang_deadline())), 1)
-              << "after " << count << "; there is one: "
-              << leat_recv(handle, bytes, sizeof(bytes), MSG_DONTWAIT);
+              << "after " << count
+              << "; there is one: " << leat_recv(handle, bytes, sizeof(bytes), MSG_DONTWAIT);
           while (leat_recv(handle, bytes, sizeof(bytes), MSG_DONTWAIT) == 4) {
             send_text(handle, "pong");
             ++count;

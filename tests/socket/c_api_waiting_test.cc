@@ -195,7 +195,7 @@ TEST_P(CApiPairs, UnreadBytesHoldUpTheSender) {
     int readable = 0;
     EXPECT_EQ(leat_ioctl(made.far, FIONREAD, &readable), 0);
     EXPECT_LE(readable, sent);
-    EXPECT_EQ(poll_one(made.far, POLLIN | POLLRDHUP, 0), POLLIN);
+    EXPECT_EQ(poll_one(made.far, POLLIN | POLLRDHUP, patience_ms()), POLLIN);
   }
   EXPECT_LT(sent, kMost);
   // Nothing of it waits for more than that the sender waits for the answer.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -42,6 +43,7 @@ void echo_until(GroupWorker& worker, unsigned dying, std::size_t rounds) {
     if (!message) return;
     worker.send(message.bytes());
   }
+  worker.channel().flush();
   die();
 }
 
@@ -206,7 +208,8 @@ TEST_P(GroupFaultsTest, MasterDeathIsSeenByAllWorkers) {
   run(
       3,
       [](GroupMaster& master) {
-        for (unsigned i = 0; i < 3; ++i) (void)master.receive();
+        std::set<unsigned> heard;
+        while (heard.size() < 3) heard.insert(master.receive().worker);
         die();
       },
       [](GroupWorker& worker) {

@@ -29,17 +29,6 @@ std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
 
 void short_timeout(Options& options) { options.timeout = std::chrono::milliseconds(200); }
 
-// Calls it again as long as it times out, which it may on a busy machine.
-void patiently(const std::function<void()>& call) {
-  for (const Deadline deadline = hang_deadline();;) {
-    try {
-      return call();
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kTimeout || passed(deadline)) throw;
-    }
-  }
-}
-
 std::size_t broadcast(GroupMaster& master, std::string_view text) {
   try {
     return master.broadcast(text);
@@ -268,7 +257,7 @@ TEST_P(GroupTest, GatherNamesWhoIsMissingInTimeAndGoesOn) {
         for (const GroupMessage& arrival : gathered)
           expect_message(arrival.message, arrival.worker == early.worker ? 400 : 300,
                          arrival.worker);
-        master.shutdown();
+        patiently([&] { master.shutdown(); });
         unsigned rest = 0;
         while (const GroupMessage arrival = receive(master)) {
           if (arrival.end != nullptr) continue;

@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kShort{50};
 
 // The timeout of handshakes where strangers must run into it and friends must not, also on an
 // emulated machine whose processors are busy with the strangers.
-constexpr std::chrono::seconds kHandshake{3};
+constexpr std::chrono::seconds kHandshake{10};
 
 // A TCP connection to 127.0.0.1 that speaks no leat.
 Fd knock(unsigned port) {

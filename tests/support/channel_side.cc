@@ -71,6 +71,7 @@ Options channel_options(const ChannelKind& kind) {
   options.connect_timeout = hang_limit();
   options.handshake_timeout = hang_limit();
   options.timeout = hang_limit();
+  options.linger = hang_limit();
   return options;
 }
 
@@ -93,6 +94,16 @@ void expect_message(const Message& message, std::size_t bytes, std::uint64_t see
   ASSERT_EQ(pattern_mismatch(message.bytes(), seed), bytes) << "pattern of seed " << seed;
 }
 
+void patiently(const std::function<void()>& call) {
+  for (const Deadline deadline = hang_deadline();;) {
+    try {
+      return call();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout || passed(deadline)) throw;
+    }
+  }
+}
+
 Message receive_patiently(Channel& channel, unsigned context) {
   const Deadline deadline = hang_deadline();
   while (!passed(deadline)) {
@@ -106,6 +117,7 @@ std::size_t fill_up(Channel& channel, std::size_t bytes, unsigned context) {
   constexpr std::size_t kEnough = std::size_t{1} << 30;
   std::vector<std::byte> message(bytes);
   std::size_t count = 0;
+  const Deadline deadline = hang_deadline();
   // Refused often in a row: the sockets of a kernel hand their bytes over little by little.
   for (int refusals = 0; refusals < 100;) {
     fill_pattern(message, count);
@@ -113,6 +125,9 @@ std::size_t fill_up(Channel& channel, std::size_t bytes, unsigned context) {
       refusals = 0;
       if (++count * bytes > kEnough)
         throw std::runtime_error("a peer that does not read takes 1 GiB");
+    } else if (channel.transport() != "tcp" && !channel.try_flush() && !passed(deadline)) {
+      // A slow device has not done yet what it has.
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     } else {
       // At last with time between them: a kernel may take a window's growth that long.
       if (++refusals > 50) {

@@ -53,6 +53,9 @@ struct ChannelSide {
 void send_pattern(Channel& channel, std::size_t bytes, std::uint64_t seed, unsigned context = 0);
 // EXPECTs a message with exactly that content.
 void expect_message(const Message& message, std::size_t bytes, std::uint64_t seed);
+// Calls it again as long as it times out, until hang_deadline(): with a short timeout it may, on a
+// busy machine.
+void patiently(const std::function<void()>& call);
 // The next message, waited for by trying until hang_deadline(), whatever the timeout option says.
 Message receive_patiently(Channel& channel, unsigned context = 0);
 // Sends messages of `bytes` with the patterns 0, 1, ... until no more is taken; returns how many.

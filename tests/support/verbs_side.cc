@@ -167,6 +167,7 @@ void VerbsTest::run(const VerbsBody& first, const VerbsBody& second,
         const std::vector<std::byte> blob = offer->blob();
         peer.tell({reinterpret_cast<const char*>(blob.data()), blob.size()});
         side.queue_pair = offer->accept(hang_deadline(), -1);
+        peer.barrier();
         first(side);
         if (second_returns) peer.barrier();
       },
@@ -175,6 +176,7 @@ void VerbsTest::run(const VerbsBody& first, const VerbsBody& second,
         const std::string blob = peer.hear();
         side.queue_pair =
             side.device->connect(std::as_bytes(std::span(blob)), options.depths, hang_deadline());
+        peer.barrier();  // who goes at once would end the connection before the other has it
         second(side);
         if (second_returns) peer.barrier();
       },

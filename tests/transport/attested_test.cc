@@ -310,7 +310,9 @@ class AttestedSettings : public testing::Test {
           listener_options(options);
           Listener listener("127.0.0.1:0", options);
           peer.tell(listener.address());
-          EXPECT_THROW((void)listener.accept(), Error);
+          do {
+            EXPECT_THROW((void)listener.accept(), Error);
+          } while (!peer.has_word());
         },
         [&](Peer& peer) {
           Options options = channel_options({"attested+ring", "shm"});
@@ -320,6 +322,7 @@ class AttestedSettings : public testing::Test {
           } catch (const Error& error) {
             said = error.what();
           }
+          peer.tell("done");
         });
     return said;
   }

@@ -56,10 +56,11 @@ TEST_P(ChunkedErrors, ReceiverThatNeverReleasesHoldsUpItsOwnContextUntilItDoes) 
         });
         side.peer.tell_value(count);
         side.peer.hear("kept");
-        for (std::size_t i = 0; i < 20; ++i) send_pattern(side.channel, 1000, i, 3);
+        for (std::size_t i = 0; i < 20; ++i)
+          patiently([&] { send_pattern(side.channel, 1000, i, 3); });
         side.peer.tell("went on");
         for (std::size_t i = count; i < count + 20; ++i)
-          send_pattern(side.channel, kMessageBytes, i);
+          patiently([&] { send_pattern(side.channel, kMessageBytes, i); });
       },
       {.first_options = small_regions, .second_options = [](Options& options) {
          small_regions(options);

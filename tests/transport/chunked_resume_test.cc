@@ -239,6 +239,7 @@ TEST(ChunkedNotResumed, NonsenseOnTheLifelineIsAnError) {
   run_transports(
       PeerMode::kThreads, failing_once(),
       [](TransportSide& side) {
+        side.peer.hear("said");
         const Error error = send_until_error(side);
         EXPECT_EQ(to_string(error.code()), to_string(ErrorCode::kProtocol)) << error.what();
         side.peer.tell("failed");
@@ -246,6 +247,7 @@ TEST(ChunkedNotResumed, NonsenseOnTheLifelineIsAnError) {
       [](TransportSide& side) {
         const std::vector<std::byte> nonsense(4096, std::byte{0x5a});
         write_all(*side.stream, nonsense, hang_deadline());
+        side.peer.tell("said");
         side.peer.hear("failed");
       });
 }

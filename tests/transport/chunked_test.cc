@@ -115,6 +115,7 @@ TEST_P(Chunked, ReservedTransfersArriveIntact) {
         Channel channel = listener.accept();
         for (std::size_t i = 0; i < 8; ++i)
           ASSERT_NO_FATAL_FAILURE(expect_message(channel.receive(2), 400'000 >> (i % 4), i));
+        EXPECT_FALSE(channel.receive(2));
       },
       [&](Peer&, const std::string& address) {
         Options varied = options(true);
@@ -129,7 +130,7 @@ TEST_P(Chunked, ReservedTransfersArriveIntact) {
           fill_pattern(channel.reserve(bytes, 2), i);
           channel.commit(bytes);
         }
-        channel.flush();
+        channel.shutdown();
       });
 }
 

@@ -118,7 +118,7 @@ TEST_P(ChannelFlow, BothSidesOnlySendingAreHeldBackAndLoseNothing) {
         side.peer.barrier();
         EXPECT_FALSE(side.channel.try_receive()) << "a message whose send timed out";
         side.peer.barrier();
-        send_pattern(side.channel, 1000, 5);
+        patiently([&] { send_pattern(side.channel, 1000, 5); });
         expect_message(receive_patiently(side.channel), 1000, 5);
         EXPECT_GE(side.channel.stats().credit_waits, 1u);
       },
@@ -181,7 +181,7 @@ TEST_P(ChannelFlow, LargeMessageThatTimedOutIsFinishedByTheNextSend) {
         side.peer.tell("timed out");
         const Deadline deadline = hang_deadline();
         while (!side.channel.try_send(message, 2)) ASSERT_FALSE(passed(deadline));
-        side.channel.shutdown();
+        patiently([&] { side.channel.shutdown(); });
       },
       [](ChannelSide& side) {
         side.peer.hear("timed out");

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <shared_mutex>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/system_error.h"
 
@@ -22,15 +24,38 @@ struct Table {
   std::unordered_map<int, Described> entries;
 };
 
-// Outlives exit handlers. A forked child finds it whole, whatever its parent's threads were doing;
-// the lock is made anew there, because its owner was the parent.
+void flush_at_exit();
+
+// Outlives exit handlers, of which one is its own. A forked child finds it whole, whatever its
+// parent's threads were doing; the lock is made anew there, because its owner was the parent.
 Table& table() {
   static Table* const made = [] {
     pthread_atfork([] { table().mutex.lock(); }, [] { table().mutex.unlock(); },
                    [] { new (&table().mutex) std::shared_mutex; });
+    std::atexit(flush_at_exit);
     return new Table;
   }();
   return *made;
+}
+
+// A program may exit without closing: the kernel sends what TCP sockets still had, but takes what
+// an RDMA device still had with the process. Whatever exits within a call or beside one, it waits
+// for no lock.
+void flush_at_exit() {
+  std::vector<std::shared_ptr<Handle>> handles;
+  if (const std::shared_lock lock(table().mutex, std::try_to_lock); lock) {
+    for (const auto& [number, described] : table().entries)
+      if (described.handle != nullptr && described.handle->made_here())
+        handles.push_back(described.handle);
+  }
+  Deadline deadline = kNoDeadline;
+  for (const auto& handle : handles) {
+    StreamEnd* const connected = handle->connected();
+    if (connected == nullptr) continue;
+    const Deadline limit = deadline_after(connected->core().settings().linger);
+    deadline = std::min(deadline, limit);  // for all of them together
+    connected->flush_until(deadline);
+  }
 }
 
 void put(int number, Described described) {

@@ -120,8 +120,7 @@ void Handle::adopt(std::unique_ptr<ListenerCore> listener) {
 }
 
 StreamEnd* Handle::connection() {
-  StreamEnd* connection = connected_.load(std::memory_order_acquire);
-  if (connection != nullptr) [[likely]]
+  if (StreamEnd* const connection = connected(); connection != nullptr) [[likely]]
     return connection;
   const std::lock_guard lock(mutex_);
   settle();
