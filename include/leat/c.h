@@ -55,7 +55,7 @@ LEAT_EXPORT int leat_connect_uri(const char* uri);
 LEAT_EXPORT int leat_listen_uri(const char* uri);
 LEAT_EXPORT int leat_shutdown(int handle, int how);
 /* What was sent goes on in the background, for the setting linger_ms; with SO_LINGER, and with
- * unread bytes, as TCP. exit() waits as long for what handles that are open still have to send. */
+ * unread bytes, as TCP. exit() closes what is open, and waits for what goes on. */
 LEAT_EXPORT int leat_close(int handle);
 
 /* --- Bytes. Flags: MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE (ignored); for receiving MSG_PEEK,

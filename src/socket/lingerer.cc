@@ -1,5 +1,6 @@
 #include "socket/lingerer.h"
 
+#include <openssl/crypto.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@ Lingerer& Lingerer::instance() {
   static Lingerer* current = nullptr;
   std::call_once(once, [] {
     current = new Lingerer(nullptr);
+    OPENSSL_init_crypto(0, nullptr);  // its exit handler comes after ours, which may use TLS
     pthread_atfork(nullptr, nullptr, [] { current = new Lingerer(current); });
     std::atexit([] { current->wait_for_all(); });
   });

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/system_error.h"
+#include "socket/lingerer.h"
 
 namespace leat::detail::c {
 namespace {
@@ -24,7 +25,7 @@ struct Table {
   std::unordered_map<int, Described> entries;
 };
 
-void flush_at_exit();
+void close_at_exit();
 
 // Outlives exit handlers, of which one is its own. A forked child finds it whole, whatever its
 // parent's threads were doing; the lock is made anew there, because its owner was the parent.
@@ -32,29 +33,25 @@ Table& table() {
   static Table* const made = [] {
     pthread_atfork([] { table().mutex.lock(); }, [] { table().mutex.unlock(); },
                    [] { new (&table().mutex) std::shared_mutex; });
-    std::atexit(flush_at_exit);
+    Lingerer::prepare();
+    std::atexit(close_at_exit);  // runs before the lingerer's
     return new Table;
   }();
   return *made;
 }
 
-// A program may exit without closing: the kernel sends what TCP sockets still had, but takes what
-// an RDMA device still had with the process. Whatever exits within a call or beside one, it waits
-// for no lock.
-void flush_at_exit() {
-  std::vector<std::shared_ptr<Handle>> handles;
-  if (const std::shared_lock lock(table().mutex, std::try_to_lock); lock) {
-    for (const auto& [number, described] : table().entries)
-      if (described.handle != nullptr && described.handle->made_here())
-        handles.push_back(described.handle);
-  }
-  Deadline deadline = kNoDeadline;
-  for (const auto& handle : handles) {
-    StreamEnd* const connected = handle->connected();
-    if (connected == nullptr) continue;
-    const Deadline limit = deadline_after(connected->core().settings().linger);
-    deadline = std::min(deadline, limit);  // for all of them together
-    connected->flush_until(deadline);
+// As the kernel closes what a program that exits has not: what was sent goes out, and the peer has
+// the end. A handle that a call works on stays, and nothing waits for a lock: exit() may have come
+// within that call, or beside it.
+void close_at_exit() {
+  std::vector<std::shared_ptr<Handle>> closed;
+  if (const std::unique_lock lock(table().mutex, std::try_to_lock); lock) {
+    std::erase_if(table().entries, [&](auto& entry) {
+      auto& handle = entry.second.handle;
+      if (handle == nullptr || !handle->made_here() || handle->connected() == nullptr) return false;
+      closed.push_back(std::move(handle));
+      return true;
+    });
   }
 }
 

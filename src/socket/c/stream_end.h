@@ -70,8 +70,6 @@ class StreamEnd {
   void abort() { abort_.store(true, std::memory_order_relaxed); }
   // Waits until all that was sent is in the peer's memory, for SO_LINGER.
   void linger(std::chrono::milliseconds limit);
-  // The same when the program exits; not if another call is within.
-  void flush_until(Deadline deadline) noexcept;
 
   int fd() { return core_->fd(); }
   ChannelCore& core() { return *core_; }
@@ -103,7 +101,6 @@ class StreamEnd {
   void peer_gone();
   bool room();
   void try_to_end();
-  void flush(std::chrono::milliseconds limit);
 
   ChannelCore* const core_;  // orphaned at the end
   const std::size_t part_bytes_;

@@ -147,27 +147,11 @@ void StreamEnd::try_to_end() {
 void StreamEnd::linger(std::chrono::milliseconds limit) {
   const std::lock_guard lock(send_mutex_);
   try {
-    flush(limit);
+    core_->set_send_timeout(limit);
+    core_->flush();
   } catch (const Error& error) {
     log(LogLevel::kDebug, std::string("lingering over a handle: ") + error.what());
   }
-}
-
-void StreamEnd::flush_until(Deadline deadline) noexcept {
-  const std::unique_lock lock(send_mutex_, std::try_to_lock);
-  if (!lock || flag(kFailed | kPeerGone | kReset)) return;
-  try {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    flush(std::max(left, std::chrono::milliseconds::zero()));
-  } catch (const std::exception&) {
-    // Nobody is there any more, or takes it in time.
-  }
-}
-
-// With the lock.
-void StreamEnd::flush(std::chrono::milliseconds limit) {
-  core_->set_send_timeout(limit);
-  core_->flush();
 }
 
 }  // namespace leat::detail::c
