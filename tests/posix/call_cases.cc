@@ -26,6 +26,22 @@ int file_of(const Bytes& content) {
   return file;
 }
 
+// For recvmmsg: of ten bytes each, which come to stand one after the other.
+struct ThreeMessages {
+  char buffer[30] = {};
+  iovec parts[3] = {{buffer, 10}, {buffer + 10, 10}, {buffer + 20, 10}};
+  mmsghdr messages[3] = {};
+
+  ThreeMessages() {
+    for (int i = 0; i < 3; ++i) {
+      messages[i].msg_hdr.msg_iov = &parts[i];
+      messages[i].msg_hdr.msg_iovlen = 1;
+    }
+  }
+  ThreeMessages(const ThreeMessages&) = delete;
+  ThreeMessages& operator=(const ThreeMessages&) = delete;
+};
+
 }  // namespace
 
 Cases call_cases() {
@@ -109,17 +125,12 @@ Cases call_cases() {
       {"call.many_messages",
        [](Side& side) {
          const int fd = side.connected();
-         char buffer[30] = {};
-         iovec parts[] = {{buffer, 10}, {buffer + 10, 10}, {buffer + 20, 10}};
-         mmsghdr messages[3] = {};
-         for (int i = 0; i < 3; ++i) {
-           messages[i].msg_hdr.msg_iov = &parts[i];
-           messages[i].msg_hdr.msg_iovlen = 1;
-         }
+         ThreeMessages three;
+         mmsghdr* const messages = three.messages;
          wait_bytes(side, fd, 25);
          SAY(recvmmsg(fd, messages, 3, MSG_DONTWAIT, nullptr));
-         for (const mmsghdr& message : messages) SAY(message.msg_len);
-         side.say_data("received", buffer, 25);
+         for (const mmsghdr& message : three.messages) SAY(message.msg_len);
+         side.say_data("received", three.buffer, 25);
          SAY(recvmmsg(fd, messages, 3, MSG_DONTWAIT, nullptr));
          side.tell();
          SAY(recvmmsg(fd, messages, 1, MSG_WAITFORONE, nullptr));
@@ -146,16 +157,11 @@ Cases call_cases() {
       {"call.messages_at_the_end",
        [](Side& side) {
          const int fd = side.connected();
-         char buffer[30] = {};
-         iovec parts[] = {{buffer, 10}, {buffer + 10, 10}, {buffer + 20, 10}};
-         mmsghdr messages[3] = {};
-         for (int i = 0; i < 3; ++i) {
-           messages[i].msg_hdr.msg_iov = &parts[i];
-           messages[i].msg_hdr.msg_iovlen = 1;
-         }
+         ThreeMessages three;
+         mmsghdr* const messages = three.messages;
          wait_for(side, fd, POLLRDHUP);
          SAY(recvmmsg(fd, messages, 3, 0, nullptr));
-         for (const mmsghdr& message : messages) SAY(message.msg_len);
+         for (const mmsghdr& message : three.messages) SAY(message.msg_len);
          SAY(recvmsg(fd, &messages[0].msg_hdr, MSG_CMSG_CLOEXEC));
          SAY(messages[0].msg_hdr.msg_flags == MSG_CMSG_CLOEXEC);
        },

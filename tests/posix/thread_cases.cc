@@ -38,6 +38,31 @@ void say_cancelled(const Side& side, int fd, void (*call)(int)) {
   SAY(result == PTHREAD_CANCELED);
 }
 
+// A thread that sleeps in recv(), for four bytes, from when this is made.
+class SleepingReceiver {
+ public:
+  SleepingReceiver(const Side& side, int fd)
+      : thread_([this, &side, fd] {
+          number_ = gettid();
+          char buffer[4];
+          side.say_result("recv", recv(fd, buffer, sizeof(buffer), MSG_WAITALL));
+        }) {
+    wait_asleep(number_);
+  }
+  void join() { thread_.join(); }
+
+ private:
+  std::atomic<int> number_{0};
+  std::thread thread_;
+};
+
+void send_four_when_told(Side& side) {
+  const int fd = side.connected();
+  side.hear();
+  send_text(side, fd, "four");
+  side.hear();
+}
+
 // Both directions at once, each by a thread of its own.
 void exchange(Side& side, unsigned seed) {
   const int fd = side.connected();
@@ -386,13 +411,7 @@ Cases thread_cases() {
          struct sigaction action {};
          action.sa_handler = [](int) {};
          require(sigaction(SIGUSR1, &action, nullptr) == 0, "sigaction");
-         std::atomic<int> receives{0};
-         char buffer[8] = {};
-         std::thread receiver([&] {
-           receives = gettid();
-           side.say_result("recv", recv(fd, buffer, 4, MSG_WAITALL));
-         });
-         wait_asleep(receives);
+         SleepingReceiver receiver(side, fd);
          std::atomic<int> sends{0};
          std::atomic<bool> over{false};
          std::thread sender([&] {
@@ -413,24 +432,13 @@ Cases thread_cases() {
          side.tell();
          if (sender.joinable()) sender.detach();
        },
-       [](Side& side) {
-         const int fd = side.connected();
-         side.hear();
-         send_text(side, fd, "four");
-         side.hear();
-       }},
+       send_four_when_told},
 
       {"thread.cancelled_beside_another",
        [](Side& side) {
          const int fd = side.connected();
          fill(side, fd);
-         std::atomic<int> receives{0};
-         char buffer[8] = {};
-         std::thread receiver([&] {
-           receives = gettid();
-           side.say_result("recv", recv(fd, buffer, 4, MSG_WAITALL));
-         });
-         wait_asleep(receives);
+         SleepingReceiver receiver(side, fd);
          say_cancelled(side, fd, [](int descriptor) {
            while (send(descriptor, "x", 1, 0) == 1) {
            }
@@ -439,12 +447,7 @@ Cases thread_cases() {
          receiver.join();
          side.tell();
        },
-       [](Side& side) {
-         const int fd = side.connected();
-         side.hear();
-         send_text(side, fd, "four");
-         side.hear();
-       }},
+       send_four_when_told},
 
       {"thread.cancelled_in_accept",
        [](Side& side) {
