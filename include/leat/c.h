@@ -54,8 +54,9 @@ LEAT_EXPORT int leat_connect(int handle, const struct sockaddr* address, socklen
 LEAT_EXPORT int leat_connect_uri(const char* uri);
 LEAT_EXPORT int leat_listen_uri(const char* uri);
 LEAT_EXPORT int leat_shutdown(int handle, int how);
-/* What was sent goes on in the background, for the setting linger_ms; with SO_LINGER, and with
- * unread bytes, as TCP. exit() closes what is open, and waits for what goes on. */
+/* What was sent goes on in the background, for the setting linger_ms, also while the program exits;
+ * with SO_LINGER, and with unread bytes, as TCP. Of a handle that is open when the program ends,
+ * what the device has not sent yet is lost. */
 LEAT_EXPORT int leat_close(int handle);
 
 /* --- Bytes. Flags: MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE (ignored); for receiving MSG_PEEK,

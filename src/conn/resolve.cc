@@ -2,7 +2,6 @@
 
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 
 #include <cerrno>
 #include <condition_variable>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/quote.h"
+#include "base/signals_held.h"
 #include "base/system_error.h"
 #include "leat/error.h"
 
@@ -70,18 +70,12 @@ struct Pending {
 
 // In a thread of its own that takes none of the program's signals.
 void start_look_up(std::function<void()> work) {
-  sigset_t all{};
-  sigset_t before{};
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failure = 0;
+  const SignalsHeld not_for_the_thread;
   try {
     std::thread(std::move(work)).detach();
   } catch (const std::system_error& error) {
-    failure = error.code().value();
+    throw system_error("creating a thread for the name look-up", error.code().value());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failure != 0) throw system_error("creating a thread for the name look-up", failure);
 }
 
 }  // namespace

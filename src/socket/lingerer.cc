@@ -1,6 +1,5 @@
 #include "socket/lingerer.h"
 
-#include <openssl/crypto.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <exception>
 
 #include "base/log.h"
+#include "base/signals_held.h"
 #include "socket/channel_core.h"
 
 namespace leat::detail {
@@ -24,7 +24,6 @@ Lingerer& Lingerer::instance() {
   static Lingerer* current = nullptr;
   std::call_once(once, [] {
     current = new Lingerer(nullptr);
-    OPENSSL_init_crypto(0, nullptr);  // its exit handler comes after ours, which may use TLS
     pthread_atfork(nullptr, nullptr, [] { current = new Lingerer(current); });
     std::atexit([] { current->wait_for_all(); });
   });
@@ -67,6 +66,7 @@ void Lingerer::add(ChannelCore& core) {
   if (running_) return;
   try {
     if (thread_.joinable()) thread_.join();  // it no longer needs the mutex
+    const SignalsHeld not_for_the_thread;
     thread_ = std::thread([this] { run(); });
   } catch (...) {
     guests_.pop_back();

@@ -18,9 +18,6 @@ class Lingerer {
   // Ends the stream of a closed core once the peer has all; at once, or from here on the send side
   // is the lingerer's. Any thread.
   static void finish(ChannelCore& core) noexcept;
-  // A program that exits waits for it from now on; also for what exit handlers close that are
-  // registered later.
-  static void prepare() { instance(); }
   // Frees a closed core that nobody uses any more; once it is finished. Any thread.
   static void free(ChannelCore* core) noexcept;
 

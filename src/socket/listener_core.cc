@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "base/signals_held.h"
 #include "base/system_error.h"
 #include "conn/link.h"
 
@@ -156,6 +157,7 @@ bool ListenerCore::start_handshake() {
   Handshake& handshake = handshakes_.emplace_back();
   handshake.socket = socket.get();
   try {
+    const SignalsHeld not_for_the_thread;
     handshake.thread = std::make_unique<std::thread>(
         [this, &handshake, fd = socket.get()] { run(Fd(fd), handshake); });
     socket.release();

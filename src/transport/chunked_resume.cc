@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/log.h"
+#include "base/signals_held.h"
 #include "base/system_error.h"
 #include "transport/chunked.h"
 
@@ -89,6 +90,7 @@ bool ChunkedTransport::break_off(const std::string& why) {
   why_broken_ = why;
   resuming_.store(true, std::memory_order_release);
   try {
+    const SignalsHeld not_for_the_thread;
     resumer_thread_ = std::thread([this] { resume(); });
   } catch (const std::system_error& error) {
     log(LogLevel::kError, std::string("transport chunked: no thread to resume: ") + error.what());

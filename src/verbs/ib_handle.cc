@@ -25,7 +25,8 @@ IbContext open_ib_context(ibv_device* device) {
     std::weak_ptr<ibv_context> context;
   };
   static std::mutex mutex;
-  static std::map<std::string, Opened> all;
+  // Never destroyed: a thread may connect as the program ends.
+  static auto& all = *new std::map<std::string, Opened>;
 
   initialize_fork_support();
   const std::string name = ibv_get_device_name(device);

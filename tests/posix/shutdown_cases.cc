@@ -242,19 +242,6 @@ Cases shutdown_cases() {
          SAY(close(fd));
          side.tell();
        }},
-
-      {"shutdown.exit_keeps_what_was_sent",
-       [](Side& side) {
-         const int fd = side.connected();
-         const auto bytes = static_cast<std::size_t>(side.hear());
-         SAY(recv_all(side, fd, bytes).size() == bytes);
-         side.say_data("rest", recv_to_end(side, fd));
-       },
-       [](Side& side) {
-         const int fd = side.connected();
-         // All that is taken, and no close.
-         side.tell(static_cast<int>(fill(side, fd)));
-       }},
   };
 }
 

@@ -10,7 +10,12 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <random>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -243,6 +248,40 @@ TEST_P(ListenerTest, StrangersLeaveNothingBehind) {
     std::this_thread::yield();
   }
   expect_no_more_than(before, std::size_t{16} << 20);
+}
+
+// The threads of this process, by number.
+std::set<std::string> threads() {
+  std::set<std::string> numbers;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    numbers.insert(entry.path().filename());
+  return numbers;
+}
+
+// Whether that thread lets no signal in, SIGKILL and SIGSTOP apart, and those of the C library.
+bool holds_signals(const std::string& thread) {
+  std::ifstream status("/proc/self/task/" + thread + "/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (!line.starts_with("SigBlk:")) continue;
+    const std::uint64_t held = std::stoull(line.substr(7), nullptr, 16);
+    return (held >> (SIGUSR1 - 1) & held >> (SIGTERM - 1) & held >> (SIGALRM - 1) & 1) != 0;
+  }
+  return false;
+}
+
+TEST_P(ListenerTest, HandshakesTakeNoneOfTheProgramsSignals) {
+  Listener listener("127.0.0.1:0", options());
+  const std::set<std::string> before = threads();
+  const Fd silent = knock(listener.port());
+  std::set<std::string> now = before;
+  for (const Deadline deadline = notice_deadline(); now == before && !passed(deadline);) {
+    EXPECT_FALSE(listener.try_accept());
+    now = threads();
+  }
+  EXPECT_GT(now.size(), before.size());
+  for (const std::string& thread : now)
+    EXPECT_TRUE(before.contains(thread) || holds_signals(thread)) << thread;
 }
 
 TEST_P(ListenerTest, DestroyedWhileStrangersKnockIsSafe) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <cerrno>
 #include <exception>
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "base/fd.h"
+#include "base/signals_held.h"
 #include "leat/error.h"
 
 namespace leat::detail::c {
@@ -30,25 +30,6 @@ Result result_of(Result result) {
 
 // One more descriptor for the same; closed by exec.
 Fd one_more(int fd);
-
-// Signals wait until it ends: for who looks, and then sleeps with them let in at once; and for
-// threads of leat's own, which must not run the program's handlers.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
-  const sigset_t& before() const { return before_; }
-
- private:
-  sigset_t before_;
-};
 
 // Lasts as long as a call: while its inner parts work, a cancellation would leave them half done.
 class Call {

@@ -6,16 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <shared_mutex>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/system_error.h"
-#include "socket/lingerer.h"
 
 namespace leat::detail::c {
 namespace {
@@ -25,34 +22,15 @@ struct Table {
   std::unordered_map<int, Described> entries;
 };
 
-void close_at_exit();
-
-// Outlives exit handlers, of which one is its own. A forked child finds it whole, whatever its
-// parent's threads were doing; the lock is made anew there, because its owner was the parent.
+// Outlives exit handlers. A forked child finds it whole, whatever its parent's threads were doing;
+// the lock is made anew there, because its owner was the parent.
 Table& table() {
   static Table* const made = [] {
     pthread_atfork([] { table().mutex.lock(); }, [] { table().mutex.unlock(); },
                    [] { new (&table().mutex) std::shared_mutex; });
-    Lingerer::prepare();
-    std::atexit(close_at_exit);  // runs before the lingerer's
     return new Table;
   }();
   return *made;
-}
-
-// As the kernel closes what a program that exits has not: what was sent goes out, and the peer has
-// the end. A handle that a call works on stays, and nothing waits for a lock: exit() may have come
-// within that call, or beside it.
-void close_at_exit() {
-  std::vector<std::shared_ptr<Handle>> closed;
-  if (const std::unique_lock lock(table().mutex, std::try_to_lock); lock) {
-    std::erase_if(table().entries, [&](auto& entry) {
-      auto& handle = entry.second.handle;
-      if (handle == nullptr || !handle->made_here() || handle->connected() == nullptr) return false;
-      closed.push_back(std::move(handle));
-      return true;
-    });
-  }
 }
 
 void put(int number, Described described) {

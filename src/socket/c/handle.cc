@@ -120,7 +120,8 @@ void Handle::adopt(std::unique_ptr<ListenerCore> listener) {
 }
 
 StreamEnd* Handle::connection() {
-  if (StreamEnd* const connection = connected(); connection != nullptr) [[likely]]
+  StreamEnd* connection = connected_.load(std::memory_order_acquire);
+  if (connection != nullptr) [[likely]]
     return connection;
   const std::lock_guard lock(mutex_);
   settle();

@@ -34,8 +34,6 @@ class Handle final : public Pollable {
 
   // The connection; null unless connected.
   StreamEnd* connection();
-  // The same without a lock, null also if that is not known yet.
-  StreamEnd* connected() const { return connected_.load(std::memory_order_acquire); }
   int bind(const sockaddr* address, socklen_t bytes) const;
   int listen(int backlog);
   // -EINPROGRESS if it has begun.
