@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <ostream>
 #include <stdexcept>
 #include <thread>
@@ -25,13 +26,9 @@ std::string kind_name(const ChannelKind& kind) {
 
 // The timeout may be a short one that the test is about, and the other side slow to come.
 Channel accept_patiently(Listener& listener) {
-  for (const Deadline deadline = hang_deadline();;) {
-    try {
-      return listener.accept();
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kTimeout || passed(deadline)) throw;
-    }
-  }
+  std::optional<Channel> accepted;
+  patiently([&] { accepted = listener.accept(); });
+  return std::move(*accepted);
 }
 
 }  // namespace
