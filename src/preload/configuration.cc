@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "preload/address.h"
+#include "preload/real.h"
 
 namespace leat::preload {
 namespace {
@@ -176,12 +177,12 @@ void log(Level level, const char* format, ...) noexcept {
   int fd = STDERR_FILENO;
   const std::string& file = configuration().log_file;
   if (!file.empty()) {
-    fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, file.c_str(),
-                                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    fd = static_cast<int>(system_call(SYS_openat, AT_FDCWD, file.c_str(),
+                                      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   }
   // Straight to the kernel, past our own write.
-  if (fd >= 0) syscall(SYS_write, fd, line, static_cast<std::size_t>(bytes));
-  if (!file.empty() && fd >= 0) syscall(SYS_close, fd);
+  if (fd >= 0) system_call(SYS_write, fd, line, static_cast<std::size_t>(bytes));
+  if (!file.empty() && fd >= 0) system_call(SYS_close, fd);
   errno = kept_errno;
 }
 

@@ -59,7 +59,7 @@ bool seems_ended(int fd) {
   const timespec at_once{};
   const int kept_errno = errno;
   // Not libc's: no cancellation point.
-  const bool ended = syscall(SYS_ppoll, &end, 1, &at_once, nullptr, 0) > 0;
+  const bool ended = system_call(SYS_ppoll, &end, 1, &at_once, nullptr, 0) > 0;
   errno = kept_errno;
   return ended;
 }
@@ -232,7 +232,7 @@ void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& bell) noexcept {
   const int kept_errno = errno;
   // Not libc's send: no cancellation point, and not ours. If the kernel has no room for the byte,
   // then there are others that the peer has not read yet, and which wake it.
-  if (syscall(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0) < 0) {
+  if (system_call(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0) < 0) {
     if (is_loss(errno)) {
       peer_gone(errno);  // the kernel does not say it again
     } else if (errno != EAGAIN && errno != EBADF) {
@@ -382,21 +382,21 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   // An urgent byte that the program has not read yet would be lost if rings beyond it were taken.
   char urgent = 0;
   int at_mark = 0;
-  const bool keep = syscall(SYS_recvfrom, fd, &urgent, 1, MSG_OOB | MSG_PEEK | MSG_DONTWAIT,
-                            nullptr, nullptr) == 1 &&
+  const bool keep = system_call(SYS_recvfrom, fd, &urgent, 1, MSG_OOB | MSG_PEEK | MSG_DONTWAIT,
+                                nullptr, nullptr) == 1 &&
                     real().ioctl(fd, SIOCATMARK, &at_mark) == 0 && at_mark != 0;
   const int peek = (listening || ours.ours()) && !keep ? 0 : MSG_PEEK;
   // MSG_TRUNC: TCP throws the bytes away without copying them.
   std::array<char, 1024> rings;
   const bool look = reports_escapes() && peek == 0;
-  const long got = syscall(SYS_recvfrom, fd, look ? rings.data() : nullptr,
-                           look ? rings.size() : std::size_t{1} << 20,
-                           MSG_DONTWAIT | (look ? 0 : MSG_TRUNC) | peek, nullptr, nullptr);
+  const long got = system_call(SYS_recvfrom, fd, look ? rings.data() : nullptr,
+                               look ? rings.size() : std::size_t{1} << 20,
+                               MSG_DONTWAIT | (look ? 0 : MSG_TRUNC) | peek, nullptr, nullptr);
   if (look && got > 0) check_rings(rings.data(), static_cast<std::size_t>(got));
   const auto ended = [fd] {
     tcp_info info{};
     socklen_t bytes = sizeof(info);
-    return syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+    return system_call(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
            info.tcpi_state != TCP_ESTABLISHED;
   };
   bool gone = false;
@@ -469,7 +469,7 @@ void Connection::end_sending(int fd) noexcept {
 
 void Connection::wake_senders(int fd) const noexcept {
   own().turn.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, &own().turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  system_call(SYS_futex, &own().turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   // One may sleep in the kernel's recv(), and nothing else ends that. From then on nobody at this
   // end can sleep there.
   own().flags.fetch_or(kBellShut, std::memory_order_acq_rel);

@@ -14,6 +14,7 @@
 #include "base/spin_lock.h"
 #include "preload/epoll_set.h"
 #include "preload/kept_memory.h"
+#include "preload/real.h"
 #include "preload/short_connections.h"
 
 namespace leat::preload {
@@ -99,7 +100,7 @@ bool fill_spare() {
   bool full = true;
   for (int& fd : spare.descriptors) {
     if (fd >= 0) continue;
-    const long number = syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const long number = system_call(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     fd = number < 0 ? -1 : hide(static_cast<int>(number));
     full &= fd >= 0;
   }
@@ -171,17 +172,17 @@ int hide(int fd) noexcept {
   // The upper half of the numbers, so that the program's own stay small, as without us; not from a
   // round number, which a program may take for one that nobody has.
   const rlim_t most = limit.rlim_cur < kMostDescriptors ? limit.rlim_cur : kMostDescriptors;
-  const long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, static_cast<long>(most / 2 + 7));
-  syscall(SYS_close, fd);
+  const long high = system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, static_cast<long>(most / 2 + 7));
+  system_call(SYS_close, fd);
   if (high < 0) return -1;
   add(static_cast<int>(high), Kind::kOwn);
   return static_cast<int>(high);
 }
 
 bool number_is_free(int fd) noexcept {
-  const long copy = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0L);
+  const long copy = system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0L);
   if (copy < 0) return errno != EMFILE;
-  syscall(SYS_close, copy);
+  system_call(SYS_close, copy);
   return true;
 }
 
@@ -223,7 +224,7 @@ SpareNumbers::~SpareNumbers() {
 
 void close_hidden(int fd) noexcept {
   forget(fd);
-  syscall(SYS_close, fd);
+  system_call(SYS_close, fd);
 }
 
 bool is_hidden(int fd) noexcept { return find(fd).is(Kind::kOwn); }

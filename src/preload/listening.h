@@ -11,6 +11,7 @@
 #include <csignal>
 #include <utility>
 
+#include "preload/real.h"
 #include "preload/shared_memory.h"
 #include "preload/side_lock.h"
 
@@ -50,7 +51,7 @@ class Listening {
   void pass_on() noexcept {
     side_->turn.fetch_add(1, std::memory_order_seq_cst);
     if (side_->others.load(std::memory_order_seq_cst) != 0)
-      syscall(SYS_futex, &side_->turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+      system_call(SYS_futex, &side_->turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
 
   Side* side_ = nullptr;

@@ -112,7 +112,7 @@ void give_up(int fd, Object& object, const char* why) {
   log(Level::kWarn, "%s: %s; the connection is shut down", peer_address(fd).text().c_str(), why);
   real().shutdown(fd, SHUT_RDWR);
   // Bytes that are no program's.
-  syscall(SYS_recvfrom, fd, nullptr, kRingBytes, MSG_DONTWAIT | MSG_TRUNC, nullptr, nullptr);
+  system_call(SYS_recvfrom, fd, nullptr, kRingBytes, MSG_DONTWAIT | MSG_TRUNC, nullptr, nullptr);
   object.connecting.store(false, std::memory_order_release);
 }
 

@@ -11,6 +11,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -27,7 +28,7 @@ using LeatIoctlCall = int (*)(int, unsigned long, void*);
   X(send) X(sendto) X(sendmsg) X(sendmmsg) X(poll) X(ppoll) X(select) X(pselect) \
   X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
   X(dup) X(dup2) X(dup3) X(close_range) X(sendfile) X(sendfile64) X(splice) X(fdopen) X(fileno) X(fileno_unlocked) \
-  X(fork) X(_Fork) X(clone) X(daemon) X(execve) X(execveat) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
+  X(fork) X(_Fork) X(clone) X(daemon) X(execve) X(execveat) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen) X(syscall)
 // clang-format on
 
 namespace leat::preload {
@@ -43,5 +44,12 @@ struct Real {
 
 // Looks them up at the first call, which may come from another library's constructor.
 const Real& real() noexcept;
+
+// A system call by its number, past every function that stands in front of the C library's: no
+// cancellation point.
+template <typename... Arguments>
+long system_call(long number, Arguments... arguments) noexcept {
+  return real().syscall(number, arguments...);
+}
 
 }  // namespace leat::preload

@@ -18,7 +18,7 @@ inline thread_local std::uint32_t kept_thread_id = 0;
 inline void forget_thread_id() noexcept { kept_thread_id = 0; }
 inline std::uint32_t thread_id() noexcept {
   if (kept_thread_id == 0) [[unlikely]]
-    kept_thread_id = static_cast<std::uint32_t>(syscall(SYS_gettid));
+    kept_thread_id = static_cast<std::uint32_t>(gettid());
   return kept_thread_id;
 }
 

@@ -74,7 +74,7 @@ SignalWatch::Came nap(const Sleep& sleep) {
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value) {
   const timespec time{.tv_sec = 0, .tv_nsec = nanoseconds(kNap).count()};
   // Not FUTEX_PRIVATE: processes of this end may share it.
-  syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
+  system_call(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
 }
 
 bool interrupts(SignalWatch::Came came, bool restarts) {
