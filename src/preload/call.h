@@ -34,6 +34,11 @@ inline Reference known_carried(int fd) {
   return object.is(Kind::kConnection) ? std::move(object) : Reference();
 }
 
+// Around every fork, with the lock that a child finds held by nobody (calls_process.cc).
+void before_fork() noexcept;
+void after_fork_in_parent() noexcept;
+void after_fork_in_child() noexcept;
+
 // A number that the kernel gave just now: what is known of it was closed out of our sight.
 inline void forget_stale(int fd) {
   if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) return;

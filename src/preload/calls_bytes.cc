@@ -41,7 +41,7 @@ void await_decision(int fd, Reference& object) {
 }  // namespace
 
 Reference find_carried(int fd, bool wait) {
-  Reference object = find(fd);
+  Reference object = find_current(fd);
   if (object.is(Kind::kConnection)) [[likely]]
     return object;
   if (!object.is_undecided()) return {};

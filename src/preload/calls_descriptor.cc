@@ -6,6 +6,7 @@
 
 #include "preload/call.h"
 #include "preload/epoll_set.h"
+#include "preload/hidden.h"
 #include "preload/stdio_streams.h"
 
 namespace leat::preload {
@@ -27,6 +28,7 @@ void closing(int fd) {
 
 // After the kernel's dup2.
 void duplicated(int from, int to) {
+  find_current(from);
   add_duplicate(from, to);
   if (to > STDERR_FILENO) return;
   const Reference object = find(to);

@@ -11,26 +11,30 @@
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
 #include "preload/escapes.h"
+#include "preload/hidden.h"
 #include "preload/inheritance.h"
 #include "preload/kept_memory.h"
 #include "preload/program_file.h"
 #include "preload/short_connections.h"
-#include "preload/side_lock.h"
 #include "preload/stdio_streams.h"
 
 namespace leat::preload {
 
-namespace {
+void before_fork() noexcept { decide_before_fork(); }
 
-void in_child() {
+void after_fork_in_parent() noexcept {}
+
+void after_fork_in_child() noexcept {
   forget_thread_id();
   forget_process_id();
-  forget_pool_lock();
+  forget_spare_lock();
   forget_kept_memory();
   forget_lock_of_short_connections();
   forget_stream_lock();
   EpollSet::after_fork_in_child();
 }
+
+namespace {
 
 // What clone() runs in the child, whose memory is a copy.
 struct Body {
@@ -38,13 +42,13 @@ struct Body {
   void* argument;
 };
 int run_in_child(void* body) {
-  in_child();
+  after_fork_in_child();
   return static_cast<Body*>(body)->function(static_cast<Body*>(body)->argument);
 }
 
 [[gnu::constructor]] void start() {
   real();
-  pthread_atfork(decide_before_fork, nullptr, in_child);
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   inherit();
 }
 
@@ -71,9 +75,9 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 
 // fork() tells of itself (pthread_atfork); these do not.
 LEAT_CALL pid_t _Fork() noexcept {
-  decide_before_fork();
+  before_fork();
   const pid_t child = real()._Fork();
-  if (child == 0) in_child();
+  child == 0 ? after_fork_in_child() : after_fork_in_parent();
   return child;
 }
 
@@ -93,9 +97,12 @@ LEAT_CALL int clone(int (*function)(void*), void* stack, int flags, void* argume
   }
   if ((flags & CLONE_VM) != 0)  // a thread, or one that only executes
     return real().clone(function, stack, flags, argument, parent_id, thread_data, child_id);
-  decide_before_fork();
+  before_fork();
   Body body{function, argument};
-  return real().clone(run_in_child, stack, flags, &body, parent_id, thread_data, child_id);
+  const int child =
+      real().clone(run_in_child, stack, flags, &body, parent_id, thread_data, child_id);
+  after_fork_in_parent();
+  return child;
 }
 
 // A child of vfork() shares our tables with its parent, and must not change them.

@@ -11,13 +11,14 @@
 #include "preload/call.h"
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
+#include "preload/hidden.h"
 #include "preload/socket_facts.h"
 
 namespace leat::preload {
 namespace {
 
 int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
-  if (!find(fd).is(Kind::kListener)) {
+  if (!find_current(fd).is(Kind::kListener)) {
     const int accepted = real().accept4(fd, address, bytes, flags);
     if (accepted >= 0) forget_stale(accepted);
     return accepted;
@@ -33,6 +34,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
     const int accepted = real().accept4(fd, reinterpret_cast<sockaddr*>(&peer), &size, flags);
     if (accepted < 0) return accepted;
     forget_stale(accepted);
+    make_room_after(accepted);
     const Reference listener = find(fd);
     if (listener.is(Kind::kListener) && !after_accept(listener, accepted, peer)) {
       real().close(accepted);  // memory is out
@@ -49,7 +51,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
 // connect() to no address: resets the connection, and the socket is as new.
 int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t bytes) {
   Connection& connection = object->connection;
-  connection.own().flags.fetch_or(kAbort, std::memory_order_acq_rel);
+  connection.shown().aborts.store(1, std::memory_order_release);
   connection.note_closing(false);
   const int result = real().connect(fd, address, bytes);
   if (result != 0) return result;
@@ -92,8 +94,8 @@ void keep_linger(Connection& connection, const void* value, socklen_t bytes) {
   linger time{};
   if (bytes < sizeof(time)) return;
   std::memcpy(&time, value, sizeof(time));
-  const int abort = time.l_onoff != 0 && time.l_linger == 0 ? 1 : 0;
-  keep(connection, kAbort, &abort, sizeof(abort));
+  connection.shown().aborts.store(time.l_onoff != 0 && time.l_linger == 0 ? 1 : 0,
+                                  std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -106,12 +108,14 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 
 LEAT_CALL int socket(int domain, int type, int protocol) noexcept {
   const int fd = real().socket(domain, type, protocol);
-  if (fd >= 0) forget_stale(fd);
+  if (fd < 0) return fd;
+  forget_stale(fd);
+  make_room_after(fd);
   return fd;
 }
 
 LEAT_CALL int listen(int fd, int backlog) noexcept {
-  Reference socket = find(fd);
+  Reference socket = find_current(fd);
   const bool marked = before_listen(fd, socket);
   const int result = real().listen(fd, backlog);
   if (result == 0 && marked) after_listen(fd, socket, backlog);
@@ -127,7 +131,7 @@ LEAT_CALL int accept4(int fd, sockaddr* address, socklen_t* bytes, int flags) {
 }
 
 LEAT_CALL int connect(int fd, const sockaddr* address, socklen_t bytes) {
-  Reference socket = find(fd);
+  Reference socket = find_current(fd);
   if (socket.is(Kind::kConnection) && address != nullptr && bytes >= sizeof(sa_family_t) &&
       address->sa_family == AF_UNSPEC)
     return dissolve(fd, socket, address, bytes);
@@ -140,7 +144,7 @@ LEAT_CALL int connect(int fd, const sockaddr* address, socklen_t bytes) {
 }
 
 LEAT_CALL int shutdown(int fd, int how) noexcept {
-  if (Reference socket = find(fd); socket.awaits_offer()) decide_now(fd, socket);
+  if (Reference socket = find_current(fd); socket.awaits_offer()) decide_now(fd, socket);
   const Reference object = known_carried(fd);
   if (!object || how < SHUT_RD || how > SHUT_RDWR) return real().shutdown(fd, how);
   if (object->connection.is_over(fd)) {
@@ -160,7 +164,7 @@ LEAT_CALL int getpeername(int fd, sockaddr* address, socklen_t* bytes) noexcept 
 }
 
 LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* bytes) noexcept {
-  const Reference known = find(fd);
+  const Reference known = find_current(fd);
   const int size = known.is(Kind::kListener) ? known->receive_buffer.load() : 0;
   if (size > 0 && level == SOL_SOCKET && name == SO_RCVBUF && *bytes >= sizeof(int)) {
     const int doubled = 2 * size;  // as the kernel tells it
@@ -194,7 +198,7 @@ LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* by
 }
 
 LEAT_CALL int setsockopt(int fd, int level, int name, const void* value, socklen_t bytes) noexcept {
-  const Reference known = find(fd);
+  const Reference known = find_current(fd);
   if (known.is(Kind::kListener) && level == SOL_SOCKET && name == SO_RCVBUF &&
       bytes >= sizeof(int)) {
     // For what is accepted: with a smaller window the listener could not tell what it is.

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "preload/call.h"
+#include "preload/socket_facts.h"
 #include "preload/stdio_streams.h"
 
 namespace leat::preload {
@@ -22,7 +23,8 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 
 LEAT_CALL FILE* fdopen(int fd, const char* mode) noexcept {
-  const bool ours = known_carried(fd) || find(fd).awaits_offer();
+  // One that is not connected yet may be carried later.
+  const bool ours = known_carried(fd) || find(fd).awaits_offer() || is_connectable(fd);
   if (!ours || !good_mode(mode)) return real().fdopen(fd, mode);
   return open_stream(fd, mode);
 }

@@ -111,7 +111,7 @@ LEAT_CALL int epoll_create1(int flags) noexcept { return add_set(real().epoll_cr
 LEAT_CALL int epoll_ctl(int epoll_fd, int operation, int fd, epoll_event* event) noexcept {
   const Reference set = find(epoll_fd);
   if (!set.is(Kind::kEpoll)) return real().epoll_ctl(epoll_fd, operation, fd, event);
-  Reference object = find(fd);
+  Reference object = find_current(fd);
   // A socket may connect while it is in the set.
   if (!object && operation == EPOLL_CTL_ADD && event != nullptr && is_connectable(fd))
     object = add(fd, Kind::kSocket);

@@ -19,7 +19,6 @@
 #include "preload/escapes.h"
 #include "preload/listening.h"
 #include "preload/real.h"
-#include "preload/side_lock.h"
 
 namespace leat::preload {
 namespace {
@@ -69,6 +68,22 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
   counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
 
+// Held for a copy of bytes, never while sleeping.
+class Locked {
+ public:
+  explicit Locked(EndLock& lock) noexcept : lock_(lock), ours_(lock.lock()) {}
+  ~Locked() {
+    if (ours_) lock_.unlock();
+  }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+  explicit operator bool() const noexcept { return ours_; }
+
+ private:
+  EndLock& lock_;
+  const bool ours_;
+};
+
 void copy_out(std::byte* to, const std::byte* ring, std::uint64_t at, std::size_t bytes) {
   if (to == nullptr) return;  // MSG_TRUNC: thrown away
   const std::size_t first = std::min<std::size_t>(bytes, kRingBytes - (at & kMask));
@@ -84,16 +99,26 @@ void copy_in(std::byte* ring, std::uint64_t at, const std::byte* from, std::size
 
 }  // namespace
 
-void Connection::attach(SharedMemory* memory, unsigned side, int memfd) noexcept {
+bool Connection::attach(SharedMemory* memory, unsigned side, int memfd, EndHold end) noexcept {
+  if (end.state == nullptr) end = new_end();
+  if (end.state == nullptr) return false;
   memory_ = memory;
+  end_ = end;
   side_ = side;
-  memfd_ = memfd;
+  keep_open(memfd);
   note_user();
+  return true;
+}
+
+void Connection::detach(bool shared) noexcept {
+  release_end(std::exchange(end_, {}), shared);
+  memory_ = nullptr;
+  in_table_ = false;
 }
 
 void Connection::note_user() const noexcept {
-  if (const std::uint32_t id = process_id(); own().pid.load(std::memory_order_relaxed) != id)
-    own().pid.store(id, std::memory_order_relaxed);
+  if (const std::uint32_t id = process_id(); shown().pid.load(std::memory_order_relaxed) != id)
+    shown().pid.store(id, std::memory_order_relaxed);
 }
 
 int Connection::alive(int fd) const noexcept {
@@ -139,7 +164,8 @@ std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bo
   Direction& from = in();
   std::size_t taken = 0;
   {
-    const SideLock lock(own().receive_lock);
+    const Locked lock(own().receive_lock);
+    if (!lock) return kInUse;
     const std::uint64_t head = from.head.load(std::memory_order_relaxed);  // ours alone
     const std::uint64_t tail = from.tail.load(std::memory_order_acquire);
     const std::uint64_t there = tail - head;
@@ -158,8 +184,8 @@ std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bo
     if (peek) return taken;
     from.head.store(head + taken, std::memory_order_release);
     note_user();
-    add(own().received_bytes, taken);
-    add(own().receives, 1);
+    add(shown().received_bytes, taken);
+    add(shown().receives, 1);
   }
   // Full barrier between the head and the look at the bell: see Direction.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -178,7 +204,8 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
   for (std::size_t i = 0; i < count; ++i) wanted += vectors[i].iov_len;
   std::size_t done = 0;
   {
-    const SideLock lock(own().send_lock);
+    const Locked lock(own().send_lock);
+    if (!lock) return kInUse;
     const std::uint64_t tail = to.tail.load(std::memory_order_relaxed);  // ours alone
     std::uint64_t used = tail - to.head_seen.load(std::memory_order_relaxed);
     const std::size_t most = capacity(side_);
@@ -204,13 +231,13 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
     }
     if (done < wanted) {
       own().full.fetch_add(1, std::memory_order_relaxed);
-      add(own().stalls, 1);
+      add(shown().stalls, 1);
     }
     if (done != 0) {
       to.tail.store(tail + done, std::memory_order_release);
       note_user();
-      add(own().sent_bytes, done);
-      add(own().sends, 1);
+      add(shown().sent_bytes, done);
+      add(shown().sends, 1);
     }
   }
   // Full barrier between the tail and the look at the bell: see Direction.
@@ -228,7 +255,7 @@ void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& bell) noexcept {
   if ((bell.fetch_or(kRung, std::memory_order_acq_rel) & kRung) != 0) return;
   fd = alive(fd);
   if (fd < 0) return;
-  add(own().rings, 1);
+  add(shown().rings, 1);
   const int kept_errno = errno;
   // Not libc's send: no cancellation point, and not ours. If the kernel has no room for the byte,
   // then there are others that the peer has not read yet, and which wake it.
@@ -429,7 +456,7 @@ void Connection::peer_gone(int error) noexcept {
   // What was sent after an orderly close is no reason for the peer to reset what it sent before.
   const bool unread = unread_by_peer() != 0 && note != kClosedInOrder && note != kClosedInUse;
   const bool lost = is_loss(error);
-  const bool reset = unread || lost || (peer().flags.load(std::memory_order_relaxed) & kAbort) != 0;
+  const bool reset = unread || lost || peer().aborts.load(std::memory_order_relaxed) != 0;
   // Release: who sees the flag sees the error.
   if (flag(kPeerGone)) return;
   if (reset)
@@ -450,7 +477,7 @@ void Connection::shutdown(int fd, int how) noexcept {
     // The barrier: who goes to sleep sees the flag, or we see it asleep.
     own().flags.fetch_or(kWriteShut, std::memory_order_seq_cst);
     if (own().senders_asleep.load(std::memory_order_seq_cst) != 0) wake_senders(fd);
-    if (!held_here(own().send_lock)) end_sending(fd);  // else put() does, which this interrupts
+    if (!own().send_lock.held_here()) end_sending(fd);  // else put() does, which this interrupts
   }
   if (how == SHUT_RD || how == SHUT_RDWR) {
     own().flags.fetch_or(kReadShut, std::memory_order_acq_rel);
@@ -460,7 +487,7 @@ void Connection::shutdown(int fd, int how) noexcept {
 }
 
 void Connection::end_sending(int fd) noexcept {
-  const SideLock lock(own().send_lock);
+  const Locked lock(own().send_lock);
   // Release: after the last tail. The barrier: see Direction.
   out().ended.store(1, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -479,7 +506,7 @@ void Connection::wake_senders(int fd) const noexcept {
 void Connection::note_closing(bool in_use) const noexcept {
   const bool unread = readable_bytes() != 0;
   const CloseNote note = in_use ? kClosedInUse : kClosedInOrder;
-  own().note.store(unread ? kClosedUnread : note, std::memory_order_release);
+  shown().note.store(unread ? kClosedUnread : note, std::memory_order_release);
 }
 
 }  // namespace leat::preload

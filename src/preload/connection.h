@@ -10,34 +10,37 @@
 #include <cstdint>
 #include <utility>
 
+#include "preload/end_state.h"
 #include "preload/shared_memory.h"
 
 namespace leat::preload {
 
-// The state is in the shared memory, so a copy of this in a forked child is as good. Calls take the
-// descriptor that the program used, to reach the kernel's socket. Threads: any, any process of this
-// end; never blocks but for a copy of bytes by another. No call is a cancellation point.
+// The state is in memory that processes share, so a copy of this in a forked child is as good.
+// Calls take the descriptor that the program used, to reach the kernel's socket. Threads: any, any
+// process of this end; never blocks but for a copy of bytes by another. No call is a cancellation
+// point.
 class Connection {
  public:
   // `memfd`, which is hidden, is kept open, to pass it to programs that are executed; -1 if there
-  // was no number left.
-  void attach(SharedMemory* memory, unsigned side, int memfd) noexcept;
+  // was no number left. `end`: of processes that have this end too; empty for a state of its own.
+  // False: there is no memory for that, and nothing is attached.
+  bool attach(SharedMemory* memory, unsigned side, int memfd, EndHold end = {}) noexcept;
   // From now on a descriptor that does not mean this connection is left alone (descriptors.h).
   void is_in_table() noexcept { in_table_ = true; }
   // `fd` if it still does, else another that does, or -1: another thread may have closed it while a
   // call goes on, and the kernel may have given the number to somebody else.
   int alive(int fd) const noexcept;
   void unmap() const noexcept;
-  void detach() noexcept {
-    memory_ = nullptr;
-    in_table_ = false;
-  }
+  // `shared`: another process may have this end too.
+  void detach(bool shared) noexcept;
 
   // Takes up to what the vectors hold, `discard` without copying; 0: nothing there. Rings if the
   // peer waits for room.
   std::size_t take(int fd, const iovec* vectors, std::size_t count, bool peek,
                    bool discard = false) noexcept;
-  // Puts as much as there is room for; rings if the peer waits for data.
+  // Puts as much as there is room for; rings if the peer waits for data. Both: kInUse if this
+  // thread is already at it, interrupted by the signal whose handler calls.
+  static constexpr std::size_t kInUse = ~std::size_t{0};
   std::size_t put(int fd, const iovec* vectors, std::size_t count) noexcept;
 
   // Why nothing can be received though nothing is there: 0 not yet (wait), 1 the end, < 0 -errno.
@@ -83,7 +86,10 @@ class Connection {
   // another thread.
   void note_closing(bool in_use) const noexcept;
 
-  Side& own() const noexcept { return memory_->sides[side_]; }
+  EndState& own() const noexcept { return *end_.state; }
+  const EndHold& end() const noexcept { return end_; }
+  // What the peer sees of this end, and what this one sees of the peer's.
+  Side& shown() const noexcept { return memory_->sides[side_]; }
   Side& peer() const noexcept { return memory_->sides[1 - side_]; }
   SharedMemory* memory() const noexcept { return memory_; }
   // Whether who sleeps at the kernel's socket is woken by the bell; if not, it is always awake
@@ -93,8 +99,10 @@ class Connection {
   const Address& peer_address() const noexcept {
     return side_ == 0 ? memory_->acceptor : memory_->connector;
   }
-  int memfd() const noexcept { return memfd_; }
-  void keep_open(int memfd) noexcept { memfd_ = memfd; }
+  // Relaxed: whoever closes it has taken it by give_up_memfd().
+  int memfd() const noexcept { return memfd_.load(std::memory_order_relaxed); }
+  void keep_open(int memfd) noexcept { memfd_.store(memfd, std::memory_order_relaxed); }
+  int give_up_memfd() noexcept { return memfd_.exchange(-1, std::memory_order_relaxed); }
   // The peer has closed its socket, and was in no call.
   bool peer_has_left() const noexcept;
   // Changes with every arrival and every end: what edge-triggered waiting compares.
@@ -117,8 +125,9 @@ class Connection {
   }
 
   SharedMemory* memory_ = nullptr;
+  EndHold end_;
   unsigned side_ = 0;
-  int memfd_ = -1;
+  std::atomic<int> memfd_{-1};
   bool in_table_ = false;
   // When the kernel was last asked by who only asks: races do no harm.
   std::atomic<std::int64_t> asked_{0};

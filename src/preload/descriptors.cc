@@ -1,19 +1,19 @@
 #include "preload/descriptors.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
 #include <new>
 #include <utility>
 
-#include "base/spin_lock.h"
 #include "preload/epoll_set.h"
+#include "preload/escapes.h"
+#include "preload/hidden.h"
 #include "preload/kept_memory.h"
+#include "preload/pool.h"
 #include "preload/real.h"
 #include "preload/short_connections.h"
 
@@ -21,15 +21,19 @@ namespace leat::preload {
 namespace {
 
 std::atomic<int> highest{-1};
-detail::SpinLock pool_lock;
-Object* free_objects = nullptr;
 
-Object* new_object() {
-  const std::lock_guard guard(pool_lock);
-  if (free_objects == nullptr) return new (std::nothrow) Object;
-  Object* object = free_objects;
-  free_objects = object->next_free;
-  return object;
+// Never given back: a look at an object that is just being freed is harmless.
+constinit Pool<Object> pool;
+
+// The number of the kernel's file, which no other has while this one lives; 0: there is none.
+std::uint64_t file_of(int fd) noexcept {
+  const int kept_errno = errno;
+  struct stat status {};
+  const bool good = system_call(SYS_fstat, fd, &status) == 0;
+  errno = kept_errno;
+  if (!good) return 0;
+  // Of what is no socket the device counts too; it has no bits where the number of a socket has.
+  return S_ISSOCK(status.st_mode) ? status.st_ino : ~(status.st_ino ^ (status.st_dev << 32));
 }
 
 void release(Object* object) {
@@ -43,7 +47,7 @@ void release(Object* object) {
         if (object->connection.memfd() >= 0) close_hidden(object->connection.memfd());
         object->connection.unmap();
       }
-      object->connection.detach();
+      object->connection.detach(object->made_at != memory_generation());
       object->made_at = 0;
       break;
     case Kind::kListener:
@@ -64,9 +68,8 @@ void release(Object* object) {
   object->receive_buffer.store(0, std::memory_order_relaxed);
   object->deferred.store(0, std::memory_order_relaxed);
   object->port = 0;
-  const std::lock_guard guard(pool_lock);
-  object->next_free = free_objects;
-  free_objects = object;
+  object->file = 0;
+  pool.give(object);
 }
 
 void replace(int fd, Object* object) {
@@ -83,28 +86,6 @@ void set(int fd, Object* object) {
   }
   object->numbers.fetch_add(1, std::memory_order_relaxed);
   replace(fd, object);
-}
-
-// One for the meeting, one for the memory, one to move that out of the program's sight.
-constexpr std::size_t kSpareNumbers = 3;
-
-struct Spare {
-  detail::SpinLock lock;
-  int descriptors[kSpareNumbers] = {-1, -1, -1};
-  unsigned users = 0;
-  rlim_t limit = 0;  // the program's, while it is raised
-};
-constinit Spare spare;
-
-bool fill_spare() {
-  bool full = true;
-  for (int& fd : spare.descriptors) {
-    if (fd >= 0) continue;
-    const long number = system_call(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    fd = number < 0 ? -1 : hide(static_cast<int>(number));
-    full &= fd >= 0;
-  }
-  return full;
 }
 
 }  // namespace
@@ -131,12 +112,25 @@ Reference acquire(int fd) noexcept {
 
 Reference add(int fd, Kind kind) noexcept {
   if (fd < 0 || fd >= kMostDescriptors) return {};
-  Object* object = new_object();
+  Object* object = pool.take();
   if (object == nullptr) return {};
+  object->file = file_of(fd);
   object->references.store(2, std::memory_order_relaxed);  // the table's and the caller's
   object->kind.store(kind, std::memory_order_release);
   set(fd, object);
   return Reference(object);
+}
+
+bool is_current(int fd, const Object& object) noexcept { return file_of(fd) == object.file; }
+
+Reference find_current(int fd) noexcept {
+  Reference object = find(fd);
+  if (!object || object.is(Kind::kOwn) || is_current(fd, *object)) [[likely]]
+    return object;
+  report_reuse(fd);
+  EpollSet::descriptor_is_closed(fd);
+  forget(fd);
+  return {};
 }
 
 void add_duplicate(int from, int to) noexcept {
@@ -164,74 +158,6 @@ int another(const Object& object, int fd) noexcept {
       return other;
   }
   return -1;
-}
-
-int hide(int fd) noexcept {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  // The upper half of the numbers, so that the program's own stay small, as without us; not from a
-  // round number, which a program may take for one that nobody has.
-  const rlim_t most = limit.rlim_cur < kMostDescriptors ? limit.rlim_cur : kMostDescriptors;
-  const long high = system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, static_cast<long>(most / 2 + 7));
-  system_call(SYS_close, fd);
-  if (high < 0) return -1;
-  add(static_cast<int>(high), Kind::kOwn);
-  return static_cast<int>(high);
-}
-
-bool number_is_free(int fd) noexcept {
-  const long copy = system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0L);
-  if (copy < 0) return errno != EMFILE;
-  system_call(SYS_close, copy);
-  return true;
-}
-
-bool keep_spare_numbers() noexcept {
-  const std::lock_guard guard(spare.lock);
-  if (spare.users != 0 || fill_spare()) return true;
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  return limit.rlim_cur < limit.rlim_max;
-}
-
-SpareNumbers::SpareNumbers() noexcept {
-  const std::lock_guard guard(spare.lock);
-  if (spare.users++ != 0) return;
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur < limit.rlim_max) {
-    spare.limit = std::exchange(limit.rlim_cur, limit.rlim_max);
-    setrlimit(RLIMIT_NOFILE, &limit);
-    return;
-  }
-  for (int& fd : spare.descriptors) {
-    if (fd >= 0) close_hidden(std::exchange(fd, -1));
-  }
-}
-
-SpareNumbers::~SpareNumbers() {
-  const std::lock_guard guard(spare.lock);
-  if (--spare.users != 0) return;
-  if (spare.limit == 0) {
-    fill_spare();
-    return;
-  }
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = std::exchange(spare.limit, 0);
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-void close_hidden(int fd) noexcept {
-  forget(fd);
-  system_call(SYS_close, fd);
-}
-
-bool is_hidden(int fd) noexcept { return find(fd).is(Kind::kOwn); }
-
-void forget_pool_lock() noexcept {
-  pool_lock.unlock();
-  spare.lock.unlock();
 }
 
 int highest_known() noexcept { return highest.load(std::memory_order_relaxed); }

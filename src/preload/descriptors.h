@@ -40,11 +40,15 @@ struct Object {
   Address connector;
   unsigned connector_code = 0;
   std::atomic<bool> deciding{false};  // a thread looks for the offer
-  Connection connection;              // kConnection
-  // kConnection, made here by connect(): memory_generation() then; 0: another process may have it.
+  // The kernel's file behind the descriptors: tells a number that means another file by now.
+  std::uint64_t file = 0;
+  Connection connection;  // kConnection
+  // kConnection, made in this process: memory_generation() then; 0: another process may have it.
   std::uint32_t made_at = 0;
   EpollSet* set = nullptr;  // kEpoll
-  Object* next_free = nullptr;
+  // In the pool. Atomic: a thread that loses the race for an object may read it from the new
+  // owner's.
+  std::atomic<Object*> next_free{nullptr};
 };
 
 // A counted reference. Empty: nothing is known of that descriptor, it is the kernel's alone.
@@ -97,7 +101,15 @@ inline Reference find(int fd) noexcept {
   return acquire(fd);
 }
 
-// A new object for `fd`, in place of what was known. Empty if memory is out.
+// The same, for calls that act on what the descriptor stands for: asks the kernel, one system call,
+// whether the number still means the file that is known. If not, the program closed it out of our
+// sight: it is forgotten, and the result is empty. So nothing else is ever taken for a connection.
+Reference find_current(int fd) noexcept;
+// Whether the number means the kernel's file that the object stands for.
+bool is_current(int fd, const Object& object) noexcept;
+
+// A new object for `fd`, in place of what was known. Empty if memory is out. Async-signal-safe, as
+// what follows.
 Reference add(int fd, Kind kind) noexcept;
 // Another descriptor than `fd` that means the same object, or -1.
 int another(const Object& object, int fd) noexcept;
@@ -105,34 +117,11 @@ int another(const Object& object, int fd) noexcept;
 void add_duplicate(int from, int to) noexcept;
 void forget(int fd) noexcept;
 
-// Takes a descriptor out of the program's sight, to a high number; closes the old one. -1 if there
-// is none free.
-int hide(int fd) noexcept;
-void close_hidden(int fd) noexcept;
-bool is_hidden(int fd) noexcept;
-
-// Whether a copy of the descriptor would find a number.
-bool number_is_free(int fd) noexcept;
-// For accepting though the program has used up its numbers: while it lives some are free, by
-// raising the limit if that is allowed, else those that were kept back.
-class SpareNumbers {
- public:
-  SpareNumbers() noexcept;
-  ~SpareNumbers();
-  SpareNumbers(const SpareNumbers&) = delete;
-  SpareNumbers& operator=(const SpareNumbers&) = delete;
-};
-// Keeps some back, once and again where they had to be used. False: there will be none.
-bool keep_spare_numbers() noexcept;
-
 // Calls `visit(fd, object)` for every known descriptor in [first, last].
 template <typename Visit>
 void for_each(int first, int last, Visit visit);
 
 int highest_known() noexcept;
-// In a forked child, where nobody holds the lock of the pool.
-void forget_pool_lock() noexcept;
-
 template <typename Visit>
 void for_each(int first, int last, Visit visit) {
   for (int fd = first; fd <= last && fd <= highest_known(); ++fd) {

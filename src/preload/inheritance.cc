@@ -13,6 +13,7 @@
 #include "preload/call.h"
 #include "preload/configuration.h"
 #include "preload/escapes.h"
+#include "preload/hidden.h"
 #include "preload/socket_facts.h"
 #include "preload/stdio_streams.h"
 

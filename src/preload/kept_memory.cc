@@ -11,7 +11,7 @@
 #include <new>
 
 #include "base/spin_lock.h"
-#include "preload/side_lock.h"
+#include "preload/hidden.h"
 
 namespace leat::preload {
 namespace {
@@ -102,7 +102,7 @@ bool keep_memory(Object& object) noexcept {
     return false;
   // Unless a child uses it by now.
   std::uint32_t user = process_id();
-  connection.own().pid.compare_exchange_strong(user, 0, std::memory_order_relaxed);
+  connection.shown().pid.compare_exchange_strong(user, 0, std::memory_order_relaxed);
   if (connection.side() == 0) {
     const bool ours = object.made_at == memory_generation();
     if (!ours || !connection.peer_has_left()) return false;

@@ -15,12 +15,12 @@
 
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
+#include "preload/hidden.h"
 #include "preload/kept_memory.h"
 #include "preload/offer.h"
 #include "preload/offering.h"
 #include "preload/real.h"
 #include "preload/short_connections.h"
-#include "preload/side_lock.h"
 #include "preload/signal_watch.h"
 #include "preload/socket_facts.h"
 #include "preload/undisturbed.h"
@@ -61,12 +61,14 @@ void prepare_doorbell(int fd, Object& object) {
   socklen_t bytes = sizeof(value);
   if (real().getsockopt(fd, SOL_SOCKET, SO_LINGER, &value, &bytes) == 0 && value.l_onoff != 0 &&
       value.l_linger == 0)
-    object.connection.own().flags.fetch_or(kAbort, std::memory_order_relaxed);
+    object.connection.shown().aborts.store(1, std::memory_order_relaxed);
   object.connection.is_in_table();
   const Buffers buffers = program_buffers(fd);
   object.connection.set_buffers(buffers.send, buffers.receive);
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  object.connection.own().cookie.store(cookie_of(fd), std::memory_order_relaxed);
+  const std::uint64_t cookie = cookie_of(fd);
+  object.connection.own().cookie.store(cookie, std::memory_order_relaxed);
+  object.connection.shown().cookie.store(cookie, std::memory_order_relaxed);
 }
 
 void stay_with_tcp(int fd, const char* why) {
@@ -194,13 +196,18 @@ bool accept_memory(int fd, Object& object, int memfd) {
   int hidden = -1;
   if (SharedMemory* kept = find_kept_memory(memfd, hidden); kept != nullptr) {
     real().close(memfd);
-    object.connection.attach(kept, 1, hidden);
+    if (!object.connection.attach(kept, 1, hidden)) {
+      munmap(kept, kMemoryBytes);
+      close_hidden(hidden);
+      return false;
+    }
   } else if (attach_memory(object, memfd, 1)) {
     object.connection.keep_open(hide(memfd));
   } else {
     real().close(memfd);
     return false;
   }
+  object.made_at = memory_generation();
   prepare_doorbell(fd, object);
   object.kind.store(Kind::kConnection, std::memory_order_release);
   if (log_enabled(Level::kInfo))
@@ -261,7 +268,7 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
 
 // Whether a connection to that address is to be carried, and what that takes is there.
 bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexcept {
-  if (!matches(address)) return false;
+  if (!matches(address) || too_few_numbers()) return false;
   // With fast open the connection begins with the first bytes, before anything could be agreed.
   if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
   if (const Address to = Address::from(address); !worth_carrying(to)) {
@@ -287,22 +294,16 @@ bool is_listener_of(int fd, unsigned port, unsigned code) noexcept {
          option(fd, IPPROTO_TCP, TCP_MAXSEG) == kListenerBase + static_cast<int>(code) * kCodeStep;
 }
 
-bool attach_memory(Object& object, int memfd, unsigned side) noexcept {
-  // Sealed against shrinking: no bus error.
-  const int seals = real().fcntl(memfd, F_GET_SEALS, nullptr);
+bool attach_memory(Object& object, int memfd, unsigned side, const EndHold& end) noexcept {
   const off_t bytes = lseek(memfd, 0, SEEK_END);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || bytes != static_cast<off_t>(kMemoryBytes))
-    return false;
+  if (!is_sealed(memfd) || bytes != static_cast<off_t>(kMemoryBytes)) return false;
   void* memory =
       mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
   if (memory == MAP_FAILED) return false;
   auto* header = static_cast<SharedMemory*>(memory);
-  if (!header->is_ours()) {
-    munmap(memory, kMemoryBytes);
-    return false;
-  }
-  object.connection.attach(header, side, -1);
-  return true;
+  if (header->is_ours() && object.connection.attach(header, side, -1, end)) return true;
+  munmap(memory, kMemoryBytes);
+  return false;
 }
 
 void keep_deferred(int fd, Object& listener) noexcept {
@@ -314,7 +315,7 @@ void keep_deferred(int fd, Object& listener) noexcept {
 bool before_listen(int fd, Reference& socket) noexcept {
   const Undisturbed undisturbed;
   if (socket.is(Kind::kListener) || !is_tcp(fd)) return false;
-  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer) return false;
+  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer || too_few_numbers()) return false;
   if (!socket) socket = add(fd, Kind::kSocket);
   if (!socket) return false;
   // Any code will do: two listeners at one port only must not have the same.

@@ -44,7 +44,8 @@ bool after_accept(const Reference& listener, int fd, const sockaddr_storage& pee
 // A listening TCP socket whose offers arrive at the place of that port and code.
 bool is_listener_of(int fd, unsigned port, unsigned code) noexcept;
 
-// Maps the memory of a connection. False if it is not what it should be.
-bool attach_memory(Object& object, int memfd, unsigned side) noexcept;
+// Maps the memory of a connection; `end` as for Connection::attach(). False if it is not what it
+// should be.
+bool attach_memory(Object& object, int memfd, unsigned side, const EndHold& end = {}) noexcept;
 
 }  // namespace leat::preload

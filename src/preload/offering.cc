@@ -1,11 +1,13 @@
 #include "preload/offering.h"
 
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 
+#include "preload/hidden.h"
 #include "preload/kept_memory.h"
 #include "preload/meeting.h"
 #include "preload/offer.h"
@@ -41,7 +43,12 @@ int prepare_memory(Object& object, const Offer& offer, uid_t peer, const char*& 
     return -1;
   }
   memory->begin(offer.connector, offer.acceptor);
-  object.connection.attach(memory, 0, -1);
+  if (!object.connection.attach(memory, 0, -1)) {
+    munmap(memory, kMemoryBytes);
+    is_hidden(memfd) ? close_hidden(memfd) : static_cast<void>(real().close(memfd));
+    why = "no memory to be had";
+    return -1;
+  }
   object.owner = peer;
   object.made_at = memory_generation();
   return memfd;
@@ -111,7 +118,7 @@ Offered offer_memory(int fd, Object& object, int place, unsigned code, const cha
   if (result == Offered::kMemory) return result;
   if (hidden >= 0) close_hidden(hidden);
   object.connection.unmap();
-  object.connection.detach();
+  object.connection.detach(false);
   object.made_at = 0;
   return result;
 }

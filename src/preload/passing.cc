@@ -14,6 +14,7 @@
 
 #include "preload/call.h"
 #include "preload/configuration.h"
+#include "preload/hidden.h"
 #include "preload/inheritance.h"
 #include "preload/offer.h"
 #include "preload/socket_facts.h"

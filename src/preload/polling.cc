@@ -36,7 +36,7 @@ class Poll {
  public:
   Poll(pollfd* fds, nfds_t count) : fds_(fds), count_(count) {
     for (nfds_t i = 0; i < count; ++i) {
-      Reference object = find(fds[i].fd);
+      Reference object = find_current(fds[i].fd);
       if (object.is_undecided()) decide(fds[i].fd, object);
       if (object.is(Kind::kConnection) || object.is(Kind::kSocket) ||
           (object.is(Kind::kEpoll) && !object->set->empty()))

@@ -1,7 +1,7 @@
 // The memory of one carried connection, shared by the processes of both ends: two rings of bytes
-// and everything that is known of the connection, so that it follows its descriptor through dup,
-// fork and exec. A sealed memfd. The peer may write anything here at any time: what is read is
-// checked before it is used as a position, and nothing here is a pointer.
+// and what each end shows to the other. A sealed memfd, which follows the connection through dup,
+// fork and exec. The peer may write anything here at any time: what is read is checked before it is
+// used as a position, nothing here is a pointer, and nothing here is waited for (end_state.h).
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 namespace leat::preload {
 
 inline constexpr std::uint32_t kMemoryMagic = 0x7461656c;
-inline constexpr std::uint32_t kMemoryVersion = 4;
+inline constexpr std::uint32_t kMemoryVersion = 5;
 inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMemoryBytes = kHeaderBytes + 2 * kRingBytes;
@@ -53,33 +53,13 @@ enum CloseNote : std::uint32_t {
   kClosedInUse = 3,  // in order, but a thread is still in a call, at whose end the kernel closes
 };
 
-enum SideFlag : std::uint32_t {
-  kReadShut = 1,   // shutdown(SHUT_RD)
-  kWriteShut = 2,  // shutdown(SHUT_WR)
-  kPeerGone = 4,   // the kernel said that the peer's socket is closed
-  kReset = 8,      // as after a RST
-  kAbort = 16,     // SO_LINGER with time 0: closing resets
-  kNoDelay = 32,   // what the program set, while the kernel's own is always on
-  kCork = 64,
-  kBellShut = 128,  // the kernel's socket was shut to wake a sender: see wake_senders()
-};
-
-// Of one end, for the processes that hold it.
+// What an end shows to the peer. The processes of that end write it; the peer may write it too, so
+// nothing here is waited for, and a lie in it harms only the connection itself.
 struct Side {
-  alignas(64) std::atomic<std::uint32_t> send_lock;  // thread id of the holder
-  std::atomic<std::uint32_t> receive_lock;
-  std::atomic<std::uint32_t> flags;
-  std::atomic<std::int32_t> error;  // as SO_ERROR: told once
-  std::atomic<std::uint32_t> note;  // CloseNote
+  alignas(64) std::atomic<std::uint32_t> note;  // CloseNote
+  std::atomic<std::uint32_t> aborts;            // SO_LINGER with time 0: closing resets
   // SO_COOKIE, by which a process finds this memory that gets the socket from another.
   std::atomic<std::uint64_t> cookie;
-  std::atomic<std::uint32_t> full;  // how often a sender found no room
-
-  // Of all who sleep at this end one listens to the bell, and passes it on.
-  alignas(64) std::atomic<std::uint32_t> listener;  // its thread id
-  std::atomic<std::uint32_t> turn;                  // futex of the others
-  std::atomic<std::uint32_t> others;
-  std::atomic<std::uint32_t> senders_asleep;
 
   // Counted for leat-stat, relaxed.
   alignas(64) std::atomic<std::uint64_t> sent_bytes;
@@ -118,5 +98,9 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // New memory, mapped, all of it zero, and the memfd that it is; null if there is none to be had.
 SharedMemory* new_memory(int& memfd) noexcept;
+// The same for anything that processes share: it can neither shrink nor grow.
+void* new_sealed_memory(const char* name, std::size_t bytes, int& memfd) noexcept;
+// Whether a descriptor is memory that cannot shrink: reading it gives no bus error.
+bool is_sealed(int fd) noexcept;
 
 }  // namespace leat::preload

@@ -73,7 +73,7 @@ void note_ended(const Object& object) noexcept {
   // Where another process may have it, what is counted so far is not all.
   if (object.connection.side() != 0 || object.made_at != memory_generation()) return;
   const SharedMemory& memory = *object.connection.memory();
-  const Side& own = object.connection.own();
+  const Side& own = object.connection.shown();
   // Relaxed: counters, whose last values are no news any more.
   const bool was_short = own.sends.load(std::memory_order_relaxed) < kFewSends &&
                          own.sent_bytes.load(std::memory_order_relaxed) < kFewBytes &&

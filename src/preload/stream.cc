@@ -11,7 +11,6 @@
 #include <csignal>
 
 #include "preload/real.h"
-#include "preload/side_lock.h"
 #include "preload/waiting.h"
 
 namespace leat::preload {
@@ -85,7 +84,7 @@ ssize_t receive(int fd, Connection& connection, const iovec* vectors, std::size_
     message.msg_iovlen = count;
     return real().recvmsg(fd, &message, flags);
   }
-  if (held_here(connection.own().receive_lock)) return fail(EAGAIN);
+  if (connection.own().receive_lock.held_here()) return fail(EAGAIN);
   const bool peek = (flags & MSG_PEEK) != 0;
   const bool discard = (flags & MSG_TRUNC) != 0;
   Rest rest(vectors, count);
@@ -109,6 +108,7 @@ ssize_t receive(int fd, Connection& connection, const iovec* vectors, std::size_
     if (!enough && state == 0 && error == 0) continue;
     if (error == EAGAIN && connection.is_found_gone(fd)) continue;
     const std::size_t got = connection.take(fd, part.data(), rest.next(part), peek, discard);
+    if (got == Connection::kInUse) return done > 0 ? done : fail(EAGAIN);
     if (got != 0) {
       done += static_cast<ssize_t>(got);
       rest.advance(got);
@@ -130,7 +130,7 @@ ssize_t send(int fd, Connection& connection, const iovec* vectors, std::size_t c
     message.msg_iovlen = count;
     return real().sendmsg(fd, &message, flags);
   }
-  if (held_here(connection.own().send_lock)) return fail(EAGAIN);
+  if (connection.own().send_lock.held_here()) return fail(EAGAIN);
   Rest rest(vectors, count);
   const std::size_t wanted = rest.bytes();
   if (wanted > SSIZE_MAX) return fail(EINVAL);
@@ -148,6 +148,7 @@ ssize_t send(int fd, Connection& connection, const iovec* vectors, std::size_t c
     }
     if (state > 0) return static_cast<ssize_t>(wanted);
     const std::size_t put = connection.put(fd, part.data(), rest.next(part));
+    if (put == Connection::kInUse) return done > 0 ? done : fail(EAGAIN);
     done += static_cast<ssize_t>(put);
     rest.advance(put);
     if (rest.bytes() == 0 || put != 0) continue;

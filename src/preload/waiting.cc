@@ -206,8 +206,9 @@ int wait_for(int fd, Connection& connection, Patience& patience, std::size_t byt
   }
   bool kernel_times = first && want == Want::kData && !spin.is_long();
   const SignalWatch::Came came = spin.signal();
-  Side& own = connection.own();
-  own.sleeps.store(own.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  EndState& own = connection.own();
+  auto& sleeps = connection.shown().sleeps;
+  sleeps.store(sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   std::optional<Counted> sending;
   if (want == Want::kRoom) sending.emplace(own.senders_asleep);
   // Who sleeps in the kernel's recv() need not know its timeout.

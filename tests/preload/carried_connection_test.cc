@@ -29,10 +29,11 @@ class CarriedConnection : public testing::Test {
         mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     EXPECT_NE(memory, MAP_FAILED);
     memory_ = static_cast<SharedMemory*>(memory);
-    ends_[0].attach(memory_, 0, -1);
-    ends_[1].attach(memory_, 1, -1);
+    EXPECT_TRUE(ends_[0].attach(memory_, 0, -1));
+    EXPECT_TRUE(ends_[1].attach(memory_, 1, -1));
   }
   ~CarriedConnection() override {
+    for (Connection& end : ends_) end.detach(false);
     munmap(memory_, kMemoryBytes);
     for (const int fd : fds_) close(fd);
   }
@@ -208,7 +209,7 @@ TEST_F(CarriedConnection, TheNextRoomIsOneAfterThereWasNone) {
 
 // Else it would sleep with nobody there who hears the bell for it.
 TEST_F(CarriedConnection, WhoCannotListenSleepsOnlyWhileTheOtherDoes) {
-  Side& side = ends_[0].own();
+  EndState& side = ends_[0].own();
   std::optional<Listening> one(&side);
   const Listening other(&side);
   EXPECT_TRUE(one->ours());

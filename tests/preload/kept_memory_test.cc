@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "preload/hidden.h"
 #include "preload/shared_memory.h"
 
 namespace leat::preload {
@@ -23,14 +24,15 @@ class KeptMemory : public testing::Test {
     memory->begin({}, {});
     memory->directions[0].tail = 100;
     memory->sides[1 - side].note = kClosedInOrder;
-    memory->sides[side].flags = kPeerGone;
-    object.connection.attach(memory, side, hide(memfd));
+    ASSERT_TRUE(object.connection.attach(memory, side, hide(memfd)));
+    object.connection.own().flags = kPeerGone;
     object.owner = kPeer;
     object.made_at = side == 0 ? memory_generation() : 0;
   }
   static void unmake(Object& object) {
     close_hidden(object.connection.memfd());
     object.connection.unmap();
+    object.connection.detach(false);
   }
   // False, and then it is unmade, if it is not kept.
   bool is_kept(Object& object) {
@@ -51,7 +53,6 @@ TEST_F(KeptMemory, ComesAgainAsNewForTheSameUserOnly) {
   ASSERT_EQ(take_kept_memory(kPeer, found), memory);
   EXPECT_EQ(found, memfd);
   EXPECT_EQ(memory->directions[0].tail, 0U);
-  EXPECT_EQ(memory->sides[0].flags, 0U);
   EXPECT_EQ(memory->sides[1].note, kNotClosed);
   EXPECT_EQ(take_kept_memory(kPeer, found), nullptr) << "it was given away";
   unmake(object);
@@ -103,8 +104,9 @@ TEST_F(KeptMemory, AcceptedMemoryIsFoundByWhatItIs) {
   EXPECT_EQ(find_kept_memory(again, found), memory);
   EXPECT_EQ(find_kept_memory(again, found), nullptr) << "it is in use";
   Connection unused;
-  unused.attach(other_memory, 0, other);
+  ASSERT_TRUE(unused.attach(other_memory, 0, other));
   unused.unmap();
+  unused.detach(false);
   close(other);
   close(again);
   unmake(object);
@@ -122,8 +124,9 @@ TEST_F(KeptMemory, IsFew) {
   while (SharedMemory* memory = take_kept_memory(kPeer, memfd)) {
     ++count;
     Connection unused;
-    unused.attach(memory, 0, memfd);
+    ASSERT_TRUE(unused.attach(memory, 0, memfd));
     unused.unmap();
+    unused.detach(false);
     close_hidden(memfd);
   }
   EXPECT_EQ(count, 16);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "preload/hidden.h"
 #include "preload/kept_memory.h"
 #include "preload/shared_memory.h"
 
@@ -26,14 +27,15 @@ void note(const Address& to, const Ended& ended) {
   ASSERT_NE(memory, nullptr);
   memory->begin({}, to);
   Object object;
-  object.connection.attach(memory, ended.side, hide(memfd));
+  ASSERT_TRUE(object.connection.attach(memory, ended.side, hide(memfd)));
   object.made_at = ended.of_this_process ? memory_generation() : 0;
-  object.connection.own().sends = ended.sends;
-  object.connection.own().sent_bytes = ended.sent_bytes;
-  object.connection.own().received_bytes = ended.received_bytes;
+  object.connection.shown().sends = ended.sends;
+  object.connection.shown().sent_bytes = ended.sent_bytes;
+  object.connection.shown().received_bytes = ended.received_bytes;
   note_ended(object);
   close_hidden(object.connection.memfd());
   object.connection.unmap();
+  object.connection.detach(false);
 }
 
 // How many of the next connections stay with TCP until one is carried, up to `most`.

@@ -1,0 +1,106 @@
+// What the processes that hold one end of a carried connection share among themselves: its locks,
+// and what they know of the connection. It lies in memory that the peer never gets, so nothing that
+// is waited for, and nothing that is believed, is the peer's to write.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace leat::preload {
+
+// The id of this thread; forget_thread_id() after a fork, in the child.
+std::uint32_t thread_id() noexcept;
+void forget_thread_id() noexcept;
+// Of this process; forget_process_id() after a fork, in the child.
+std::uint32_t process_id() noexcept;
+void forget_process_id() noexcept;
+
+// The program is about to leave frames of its stack by longjmp(), and with them, perhaps, calls
+// that hold a lock.
+void note_jump() noexcept;
+
+// A lock of threads of any process. The kernel takes it away from a holder that dies, in whatever
+// namespace and whoever waits for its end (a robust mutex).
+class EndLock {
+ public:
+  void begin() noexcept;  // of new memory
+  // False: this thread holds it already, and is the handler of a signal that came meanwhile.
+  bool lock() noexcept;
+  // False: another holds it, or this thread, as above.
+  bool try_lock() noexcept;
+  void unlock() noexcept;
+  bool held_here() const noexcept;
+
+ private:
+  bool take_over() noexcept;
+  bool finish(int error) noexcept;
+
+  pthread_mutex_t mutex_;
+  // Relaxed, both: a thread looks for what it wrote itself.
+  std::atomic<std::uint32_t> holder_;
+  std::atomic<std::uint32_t> jumps_;  // that the holder had noted then
+};
+
+enum EndFlag : std::uint32_t {
+  kReadShut = 1,   // shutdown(SHUT_RD)
+  kWriteShut = 2,  // shutdown(SHUT_WR)
+  kPeerGone = 4,   // the kernel said that the peer's socket is closed
+  kReset = 8,      // as after a RST
+  kNoDelay = 16,   // what the program set, while the kernel's own is always on
+  kCork = 32,
+  kBellShut = 64,  // the kernel's socket was shut to wake a sender: see wake_senders()
+};
+
+struct EndState {
+  alignas(64) EndLock send_lock;
+  alignas(64) EndLock receive_lock;
+  std::atomic<std::uint32_t> flags;  // EndFlag
+  std::atomic<std::int32_t> error;   // as SO_ERROR: told once
+  std::atomic<std::uint32_t> full;   // how often a sender found no room
+
+  // Of all that sleep at this end one listens to the bell, and passes it on.
+  alignas(64) EndLock listener;
+  std::atomic<std::uint32_t> turn;  // futex of the others
+  std::atomic<std::uint32_t> others;
+  std::atomic<std::uint32_t> senders_asleep;
+  // SO_COOKIE of the socket, by which a program that was executed finds its state again.
+  std::atomic<std::uint64_t> cookie;
+
+  void begin() noexcept;
+};
+
+// A counted hold on one. Empty: there was no memory.
+struct EndArena;
+struct EndHold {
+  EndState* state = nullptr;
+  EndArena* arena = nullptr;
+};
+
+// State as new. It follows into a forked child by itself. Async-signal-safe, as what follows.
+EndHold new_end() noexcept;
+// `shared`: another process may have it too, so that nobody ever gets it again.
+void release_end(EndHold hold, bool shared) noexcept;
+// The hidden descriptor of the memory that it lies in, to pass on with the connection; -1 if there
+// was no number for it.
+int memfd_of(const EndHold& hold) noexcept;
+
+// Whether a descriptor is such memory of another process.
+bool is_end_memory(int fd) noexcept;
+// That memory, in a process that got it together with its connections.
+class AdoptedEnds {
+ public:
+  // Takes over the hidden descriptor.
+  explicit AdoptedEnds(int memfd) noexcept;
+  ~AdoptedEnds();
+  AdoptedEnds(const AdoptedEnds&) = delete;
+  AdoptedEnds& operator=(const AdoptedEnds&) = delete;
+  // Empty: it is not there.
+  EndHold find(std::uint64_t cookie) const noexcept;
+
+ private:
+  EndArena* arena_ = nullptr;
+};
+
+}  // namespace leat::preload
