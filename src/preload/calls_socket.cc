@@ -144,7 +144,9 @@ LEAT_CALL int connect(int fd, const sockaddr* address, socklen_t bytes) {
 }
 
 LEAT_CALL int shutdown(int fd, int how) noexcept {
-  if (Reference socket = find_current(fd); socket.awaits_offer()) decide_now(fd, socket);
+  if (Reference socket = find_current(fd); socket.awaits_offer() && how >= SHUT_RD &&
+                                           how <= SHUT_RDWR && shut_undecided(fd, socket, how))
+    return 0;
   const Reference object = known_carried(fd);
   if (!object || how < SHUT_RD || how > SHUT_RDWR) return real().shutdown(fd, how);
   if (object->connection.is_over(fd)) {

@@ -29,7 +29,6 @@ constexpr std::uint64_t kMask = kRingBytes - 1;
 constexpr std::size_t kRoomPart = 4;
 // How often one that only asks has the kernel asked whether the peer still lives.
 constexpr std::int64_t kAskInterval = 20'000;  // ns
-constexpr char kRing = '!';
 
 constexpr unsigned kDataBell = 1;
 constexpr unsigned kRoomBell = 2;
@@ -100,14 +99,18 @@ void copy_in(std::byte* ring, std::uint64_t at, const std::byte* from, std::size
 }  // namespace
 
 bool Connection::attach(SharedMemory* memory, unsigned side, int memfd, EndHold end) noexcept {
-  if (end.state == nullptr) end = new_end();
-  if (end.state == nullptr) return false;
+  if (end.state != nullptr) end_ = end;
+  prepare();
+  if (end_.state == nullptr) return false;
   memory_ = memory;
-  end_ = end;
   side_ = side;
   keep_open(memfd);
   note_user();
   return true;
+}
+
+void Connection::prepare() noexcept {
+  if (end_.state == nullptr) end_ = new_end();
 }
 
 void Connection::detach(bool shared) noexcept {
@@ -306,6 +309,7 @@ bool Connection::is_found_gone(int fd) noexcept {
   asked_.store(now, std::memory_order_relaxed);
   if (!seems_ended(fd)) return false;
   look_at_kernel(fd);
+  if (!flag(kPeerGone)) look_at_kernel(fd);  // rings came before the end
   return flag(kPeerGone);
 }
 

@@ -25,6 +25,8 @@ class Connection {
   // was no number left. `end`: of processes that have this end too; empty for a state of its own.
   // False: there is no memory for that, and nothing is attached.
   bool attach(SharedMemory* memory, unsigned side, int memfd, EndHold end = {}) noexcept;
+  // Before a fork of a process that will attach memory only later: both will have the same state.
+  void prepare() noexcept;
   // From now on a descriptor that does not mean this connection is left alone (descriptors.h).
   void is_in_table() noexcept { in_table_ = true; }
   // `fd` if it still does, else another that does, or -1: another thread may have closed it while a

@@ -55,6 +55,7 @@ void release(Object* object) {
       if (object->meeting_fd >= 0) close_hidden(object->meeting_fd);
       object->meeting_fd = -1;
       if (object->awaited_at != nullptr) release(std::exchange(object->awaited_at, nullptr));
+      object->connection.detach(true);
       break;
     case Kind::kEpoll:
       delete object->set;
@@ -69,6 +70,9 @@ void release(Object* object) {
   object->deferred.store(0, std::memory_order_relaxed);
   object->port = 0;
   object->file = 0;
+  object->forked.store(false, std::memory_order_relaxed);
+  object->shut.store(false, std::memory_order_relaxed);
+  object->due.store(0, std::memory_order_relaxed);
   pool.give(object);
 }
 

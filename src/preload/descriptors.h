@@ -40,6 +40,10 @@ struct Object {
   Address connector;
   unsigned connector_code = 0;
   std::atomic<bool> deciding{false};  // a thread looks for the offer
+  std::atomic<bool> forked{false};    // meanwhile: another process waits for the same offer
+  std::atomic<bool> shut{false};      // meanwhile by the program, for sending
+  // When it was first seen that the offer must be there, in ns of the steady clock; 0: not yet.
+  std::atomic<std::int64_t> due{0};
   // The kernel's file behind the descriptors: tells a number that means another file by now.
   std::uint64_t file = 0;
   Connection connection;  // kConnection

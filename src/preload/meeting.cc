@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "preload/offer.h"
 #include "preload/offering.h"
 #include "preload/real.h"
+#include "preload/rings.h"
 #include "preload/short_connections.h"
 #include "preload/signal_watch.h"
 #include "preload/socket_facts.h"
@@ -43,8 +45,12 @@ static_assert(kListenerBase + static_cast<int>(kCodes) * kCodeStep < kConnectorB
 // A listener that opens with a smaller window makes the connector's kernel cut the size that tells.
 constexpr int kLeastReceiveBuffer = 131'072;
 
-// How long accept() waits for an offer, and how long what cannot go on without.
-constexpr auto kAcceptPatience = std::chrono::milliseconds(10);
+// How long accept() waits for an offer, and what cannot go on without: short, because any user of
+// this host can announce one and make none.
+constexpr auto kAcceptPatience = std::chrono::milliseconds(1);
+constexpr auto kPassPatience = std::chrono::milliseconds(50);
+// How long one is looked for that the connector says it has made: it may be in the hand of another
+// acceptor, which may have been stopped, or killed with it.
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
 
@@ -109,6 +115,23 @@ int listener_code(const tcp_info& info) {
   return code < static_cast<int>(kCodes) ? code : -1;
 }
 
+// The connector has left its offer: one byte, the ring of a bell that an acceptor hears if the
+// offer is late, and by which it knows one that is lost from one that is still to come.
+void tell_offered(int fd) {
+  system_call(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
+}
+
+// Whether an offer that the connector has made has not been found for so long that it is lost.
+bool is_lost(int fd, Object& socket) {
+  int bytes = 0;
+  if (real().ioctl(fd, FIONREAD, &bytes) != 0 || bytes == 0) return false;
+  const std::int64_t now = Clock::now().time_since_epoch().count();
+  std::int64_t due = 0;
+  // Relaxed: only the time counts, and the first to set it.
+  if (socket.due.compare_exchange_strong(due, now, std::memory_order_relaxed)) due = now;
+  return now - due > std::chrono::nanoseconds(kOfferTimeout).count();
+}
+
 // Shuts a connection down that can neither be carried nor be TCP.
 void give_up(int fd, Object& object, const char* why) {
   log(Level::kWarn, "%s: %s; the connection is shut down", peer_address(fd).text().c_str(), why);
@@ -135,7 +158,7 @@ enum class Taken { kOffer, kRefusal, kNothing, kEnded };
 
 // Takes the offer for this connection from the queue, waiting for it if need be.
 Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::duration patience,
-                 int& memfd, std::optional<SpareNumbers>& spare) {
+                 Offer& taken, int& memfd, std::optional<SpareNumbers>& spare) {
   const Address acceptor = local_address(fd);
   auto deadline = Clock::now() + patience;
   bool ended = false;
@@ -163,7 +186,7 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
       spin.signal();
       pollfd waits[2] = {{.fd = listener.meeting_fd, .events = POLLIN},
                          {.fd = fd, .events = POLLRDHUP}};
-      real().poll(waits, 2, patience == Clock::duration::zero() ? 0 : 10);
+      real().poll(waits, 2, patience == Clock::duration::zero() ? 0 : 1);
       // Closed, or killed before its offer. The offer may still be in another acceptor's hand.
       if (!ended && (waits[1].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
         ended = true;
@@ -181,6 +204,7 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
     if (right && offer.refused != 0) return Taken::kRefusal;
     if (right && memfd >= 0) {
       spin.found();
+      taken = offer;
       return Taken::kOffer;
     }
     if (good && !right) {
@@ -207,7 +231,7 @@ bool accept_memory(int fd, Object& object, int memfd) {
     real().close(memfd);
     return false;
   }
-  object.made_at = memory_generation();
+  object.made_at = object.forked.load(std::memory_order_relaxed) ? 0 : memory_generation();
   prepare_doorbell(fd, object);
   object.kind.store(Kind::kConnection, std::memory_order_release);
   if (log_enabled(Level::kInfo))
@@ -238,17 +262,41 @@ class Deciding {
   bool ours_;
 };
 
+// What the program did meanwhile to a socket that is decided now.
+void catch_up(int fd, Object& socket) {
+  if (!socket.shut.exchange(false, std::memory_order_relaxed)) return;
+  if (socket.kind.load(std::memory_order_relaxed) == Kind::kConnection) {
+    socket.connection.shutdown(fd, SHUT_WR);
+  } else {
+    real().shutdown(fd, SHUT_WR);
+  }
+}
+
+// Of an accepted socket that is decided now.
+void end_awaiting(int fd, Reference& socket) {
+  const Reference listener(std::exchange(socket->awaited_at, nullptr));
+  awaiting.fetch_sub(1, std::memory_order_relaxed);
+  catch_up(fd, *socket);
+  EpollSet::socket_is_decided(socket.get());
+}
+
 // Whether it is decided now, one way or the other.
 bool await_offer(int fd, Reference& socket, Clock::duration patience) {
   const Deciding deciding(*socket);
   if (!deciding.ours()) return false;
   if (!socket.awaits_offer()) return true;
   int memfd = -1;
+  Offer offer{};
   std::optional<SpareNumbers> spare;
-  switch (take_offer(*socket->awaited_at, fd, *socket, patience, memfd, spare)) {
+  const Object& listener_object = *socket->awaited_at;
+  switch (take_offer(listener_object, fd, *socket, patience, offer, memfd, spare)) {
     case Taken::kNothing:
-      return false;
+      if (!is_lost(fd, *socket)) return false;
+      give_up(fd, *socket, "its offer of shared memory is lost");
+      break;
     case Taken::kOffer:
+      if (socket->forked.load(std::memory_order_relaxed))
+        leave_copy(offer, memfd, listener_object.port, listener_object.code);
       if (!accept_memory(fd, *socket, memfd))
         give_up(fd, *socket, "the shared memory that it offered cannot be used");
       break;
@@ -260,15 +308,13 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
       socket->connecting.store(false, std::memory_order_release);
       break;
   }
-  const Reference listener(std::exchange(socket->awaited_at, nullptr));
-  awaiting.fetch_sub(1, std::memory_order_relaxed);
-  EpollSet::socket_is_decided(socket.get());
+  end_awaiting(fd, socket);
   return true;
 }
 
 // Whether a connection to that address is to be carried, and what that takes is there.
 bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexcept {
-  if (!matches(address) || too_few_numbers()) return false;
+  if (!matches(address) || too_few_numbers() || has_ring()) return false;
   // With fast open the connection begins with the first bytes, before anything could be agreed.
   if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
   if (const Address to = Address::from(address); !worth_carrying(to)) {
@@ -315,7 +361,8 @@ void keep_deferred(int fd, Object& listener) noexcept {
 bool before_listen(int fd, Reference& socket) noexcept {
   const Undisturbed undisturbed;
   if (socket.is(Kind::kListener) || !is_tcp(fd)) return false;
-  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer || too_few_numbers()) return false;
+  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer || too_few_numbers() || has_ring())
+    return false;
   if (!socket) socket = add(fd, Kind::kSocket);
   if (!socket) return false;
   // Any code will do: two listeners at one port only must not have the same.
@@ -410,6 +457,7 @@ void decide(int fd, Reference& socket) noexcept {
   close_hidden(place);
   if (offered == Offered::kMemory) {
     prepare_doorbell(fd, *socket);
+    tell_offered(fd);
     socket->kind.store(Kind::kConnection, std::memory_order_release);
     EpollSet::socket_is_decided(socket.get());
     if (log_enabled(Level::kInfo))
@@ -432,10 +480,29 @@ void decide(int fd, Reference& socket) noexcept {
 void decide_now(int fd, Reference& socket) noexcept {
   const Undisturbed undisturbed;
   decide(fd, socket);
-  if (!socket.awaits_offer() || await_offer(fd, socket, kOfferTimeout)) return;
+  if (!socket.awaits_offer() || await_offer(fd, socket, kPassPatience)) return;
   const Deciding deciding(*socket);
-  if (deciding.ours() && socket.awaits_offer())
-    give_up(fd, *socket, "it announced shared memory, but has not offered it");
+  if (!deciding.ours() || !socket.awaits_offer()) return;
+  give_up(fd, *socket, "it announced shared memory, but has not offered it");
+  end_awaiting(fd, socket);
+}
+
+bool shut_undecided(int fd, Reference& socket, int how) noexcept {
+  const Undisturbed undisturbed;
+  decide(fd, socket);
+  if (how == SHUT_RD || !socket.awaits_offer()) return false;
+  if (how == SHUT_WR) {
+    socket->shut.store(true, std::memory_order_relaxed);
+    // Decided in between by another thread, which may have looked for it before.
+    if (!socket.awaits_offer()) catch_up(fd, *socket);
+    return true;
+  }
+  const Deciding deciding(*socket);
+  if (!deciding.ours() || !socket.awaits_offer()) return false;
+  real().shutdown(fd, SHUT_RDWR);
+  socket->connecting.store(false, std::memory_order_release);
+  end_awaiting(fd, socket);
+  return true;
 }
 
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept {
@@ -470,7 +537,12 @@ void decide_before_fork() noexcept {
   const Undisturbed undisturbed;
   for_each(0, highest_known(), [](int fd, const Reference&) {
     Reference socket = find(fd);
-    if (socket.awaits_offer()) await_offer(fd, socket, kOfferTimeout);
+    if (!socket.awaits_offer()) return;
+    await_offer(fd, socket, Clock::duration::zero());
+    if (!socket.awaits_offer()) return;
+    // The process that takes the offer leaves a copy for the other, and they share one state.
+    socket->connection.prepare();
+    socket->forked.store(true, std::memory_order_relaxed);
   });
 }
 

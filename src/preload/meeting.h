@@ -8,7 +8,9 @@
 // (a memfd and the two addresses) in the unix socket's queue, before its connect() returns, or says
 // there that it stays with TCP; who accepts takes it from there by the addresses. An offer that is
 // late (connect() did not block, and the program has not come back to it) holds up nobody: until it
-// comes the accepted socket is one on which nothing has arrived yet and nothing can be sent.
+// comes the accepted socket is one on which nothing has arrived yet and nothing can be sent. After
+// its offer the connecting side sends one byte over TCP, which wakes an acceptor that waits, and
+// tells it that an offer that it cannot find is lost.
 #pragma once
 
 #include <sys/socket.h>
@@ -31,11 +33,14 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
 // stays with TCP. While the handshake is still under way, or an accepted socket's offer has not
 // come, nothing changes. Keeps errno.
 void decide(int fd, Reference& socket) noexcept;
-// For what cannot be undone: waits for it, but not for ever. Afterwards it is decided: without an
-// offer the connection is shut down.
+// For what cannot be undone: waits for it, but only for moments. Afterwards it is decided: without
+// an offer the connection is shut down.
 void decide_now(int fd, Reference& socket) noexcept;
+// The program shuts down a socket that may still be undecided. False: it is decided, so do it.
+bool shut_undecided(int fd, Reference& socket, int how) noexcept;
 
-// Both processes may use a socket after a fork, but only one would get its offer.
+// Both processes may use a socket after a fork, but only one would get its offer. Waits for
+// nothing.
 void decide_before_fork() noexcept;
 
 // What the kernel's accept() gave, with the address of the peer. False: it cannot be used.

@@ -18,7 +18,8 @@
 namespace leat::preload {
 namespace {
 
-constexpr std::uint32_t kMostRefusalHops = 16;
+// How often one is given back for which perhaps nobody waits.
+constexpr std::uint32_t kMostHops = 16;
 constexpr auto kMessageTimeout = std::chrono::seconds(1);
 
 sockaddr_un meeting_place(std::uint16_t port, unsigned code, socklen_t& bytes) {
@@ -45,6 +46,13 @@ bool comes(int fd) {
     const int ready = real().poll(&wait, 1, static_cast<int>(left.count()));
     if (ready >= 0 || errno != EINTR) return ready == 1;
   }
+}
+
+void leave(const Offer& offer, int memfd, std::uint16_t port, unsigned code) {
+  const int fd = unix_socket();
+  if (fd < 0 || connect_to_meeting_place(fd, port, code) != 0 || !send_offer(fd, offer, memfd))
+    log(Level::kError, "an offer could not be given back: %s", strerrordesc_np(errno));
+  if (fd >= 0) real().close(fd);
 }
 
 }  // namespace
@@ -109,6 +117,9 @@ bool receive_offer(int fd, Offer& offer, int& memfd) noexcept {
   const auto take = [&] { return real().recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); };
   ssize_t got = take();
   if (got < 0 && errno == EAGAIN && comes(fd)) got = take();
+  // The kernel looks for a message first and for the sender's end then: between the two both may
+  // have come.
+  if (got == 0) got = take();
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); got >= 0 && header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
@@ -125,19 +136,19 @@ void HeldOffers::keep(const Offer& offer, int memfd) noexcept {
 
 void HeldOffers::give_back() noexcept {
   for (std::size_t i = 0; i < count_; ++i) {
-    give_back(offers_[i], memfds_[i]);
+    Offer& offer = offers_[i];
+    // Else it could go round for ever.
+    const bool wanted = offer.refused == 0 && offer.copy == 0;
+    if (++offer.hops <= kMostHops || wanted) leave(offer, memfds_[i], port_, code_);
     if (memfds_[i] >= 0) real().close(memfds_[i]);
   }
   count_ = 0;
 }
 
-void HeldOffers::give_back(Offer& offer, int memfd) const noexcept {
-  // A refusal for which nobody waits must not go round for ever.
-  if (++offer.hops > kMostRefusalHops && offer.refused != 0) return;
-  const int fd = unix_socket();
-  if (fd < 0 || connect_to_meeting_place(fd, port_, code_) != 0 || !send_offer(fd, offer, memfd))
-    log(Level::kError, "an offer could not be given back: %s", strerrordesc_np(errno));
-  if (fd >= 0) real().close(fd);
+void leave_copy(const Offer& offer, int memfd, std::uint16_t port, unsigned code) noexcept {
+  Offer copy = offer;
+  copy.copy = 1;
+  leave(copy, memfd, port, code);
 }
 
 }  // namespace leat::preload

@@ -16,6 +16,7 @@ struct Offer {
   std::uint32_t magic;
   std::uint32_t refused;  // 1: stays with TCP, no memory
   std::uint32_t hops;     // how often it was given back
+  std::uint32_t copy;     // 1: perhaps nobody waits for it
   Address connector;
   Address acceptor;
 };
@@ -31,6 +32,9 @@ int unix_socket() noexcept;
 
 // `memfd` may be -1.
 bool send_offer(int fd, const Offer& offer, int memfd) noexcept;
+// Leaves a copy of an offer that was taken, for another process that has the same accepted socket
+// since a fork.
+void leave_copy(const Offer& offer, int memfd, std::uint16_t port, unsigned code) noexcept;
 // The offer that waits in an accepted unix connection. False: none that can be used.
 bool receive_offer(int fd, Offer& offer, int& memfd) noexcept;
 
@@ -48,8 +52,6 @@ class HeldOffers {
   void give_back() noexcept;
 
  private:
-  void give_back(Offer& offer, int memfd) const noexcept;
-
   const std::uint16_t port_;
   const unsigned code_;
   std::size_t count_ = 0;

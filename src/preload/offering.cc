@@ -100,7 +100,7 @@ Offered deliver(int place, Offer offer, Object& object, int& memfd, unsigned cod
 }  // namespace
 
 Offered offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) noexcept {
-  const Offer offer{kMemoryMagic, 0, 0, local_address(fd), peer_address(fd)};
+  const Offer offer{kMemoryMagic, 0, 0, 0, local_address(fd), peer_address(fd)};
   why = unsuitable(fd);
   int memfd = -1;
   Offered result = deliver(place, offer, object, memfd, code, why);
@@ -124,7 +124,7 @@ Offered offer_memory(int fd, Object& object, int place, unsigned code, const cha
 }
 
 void refuse_everywhere(int fd, unsigned codes) noexcept {
-  const Offer offer{kMemoryMagic, 1, 0, local_address(fd), peer_address(fd)};
+  const Offer offer{kMemoryMagic, 1, 0, 0, local_address(fd), peer_address(fd)};
   for (unsigned code = 0; code < codes; ++code) {
     const int place = unix_socket();
     if (place < 0) return;

@@ -18,6 +18,9 @@ inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMemoryBytes = kHeaderBytes + 2 * kRingBytes;
 
+// What is sent over TCP to wake the peer.
+inline constexpr char kRing = '!';
+
 // A bell's word: kSleeper for each that sleeps, and kRung since it was rung for them.
 inline constexpr std::uint32_t kRung = 1;
 inline constexpr std::uint32_t kSleeper = 2;

@@ -1,0 +1,57 @@
+#include "preload/rings.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <string_view>
+
+#include "preload/configuration.h"
+#include "preload/descriptors.h"
+#include "preload/real.h"
+#include "preload/undisturbed.h"
+
+namespace leat::preload {
+namespace {
+
+// A ring that was made without syscall(), which refuses, can lie anywhere; numbers are given from
+// the lowest on, so that after so many free ones in a row there are no more.
+constexpr int kFreeInARow = 64;
+
+std::atomic<bool> found{false};
+
+bool is_ring(int fd) {
+  char path[32];
+  char target[32];
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+  const ssize_t bytes = readlink(path, target, sizeof(target));
+  return bytes > 0 &&
+         std::string_view(target, static_cast<std::size_t>(bytes)) == "anon_inode:[io_uring]";
+}
+
+}  // namespace
+
+bool has_ring() noexcept {
+  // Relaxed: once true it stays so, and nothing else goes with it.
+  if (found.load(std::memory_order_relaxed)) return true;
+  const Undisturbed undisturbed;
+  for (int fd = 0, free = 0; fd < kMostDescriptors && free < kFreeInARow; ++fd) {
+    if (descriptor_entry(fd).load(std::memory_order_relaxed) != nullptr) {
+      free = 0;
+      continue;
+    }
+    struct stat status {};
+    free = system_call(SYS_fstat, fd, &status) == 0 ? 0 : free + 1;
+    if (free != 0) continue;
+    // Only what the kernel makes without a name has no type.
+    if ((status.st_mode & S_IFMT) != 0 || !is_ring(fd)) continue;
+    found.store(true, std::memory_order_relaxed);
+    log(Level::kInfo, "descriptor %d is an io_uring: new connections of this process stay with TCP",
+        fd);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace leat::preload
