@@ -115,6 +115,18 @@ bool fill_spare() {
   return full;
 }
 
+// Closes that many of the memories of connections that take numbers from the program.
+void give_up_memory(rlim_t count, rlim_t limit) noexcept {
+  for (int fd = 0; count != 0 && fd <= highest_known(); ++fd) {
+    const Reference object = find(fd);
+    if (!object.is(Kind::kConnection)) continue;
+    const int memfd = object->connection.memfd();
+    if (memfd < 0 || static_cast<rlim_t>(memfd) >= limit) continue;
+    close_hidden(object->connection.give_up_memfd());
+    --count;
+  }
+}
+
 }  // namespace
 
 int hide(int fd) noexcept {
@@ -151,8 +163,13 @@ bool number_is_free(int fd) noexcept {
 bool keep_spare_numbers() noexcept {
   const rlimit limit = limits();
   if (limit.rlim_cur < limit.rlim_max) return true;
+  {
+    const std::lock_guard guard(spare.lock);
+    if (spare.users != 0 || fill_spare()) return true;
+  }
+  give_up_memory(2 * kSpareNumbers, limit.rlim_cur);
   const std::lock_guard guard(spare.lock);
-  return spare.users != 0 || fill_spare();
+  return fill_spare();
 }
 
 SpareNumbers::SpareNumbers() noexcept {
@@ -179,17 +196,8 @@ void make_room_after(int newest) noexcept {
   const unsigned hidden = hidden_from_program.load(std::memory_order_relaxed);
   if (hidden <= kEssential) return;
   const rlim_t limit = limits().rlim_cur;
-  if (static_cast<rlim_t>(newest) + hidden + limit / 8 < limit) return;
-  // One for each number that the program takes, and one more.
-  unsigned left = 2;
-  for (int fd = 0; left != 0 && fd <= highest_known(); ++fd) {
-    const Reference object = find(fd);
-    if (!object.is(Kind::kConnection)) continue;
-    const int memfd = object->connection.memfd();
-    if (memfd < 0 || static_cast<rlim_t>(memfd) >= limit) continue;
-    close_hidden(object->connection.give_up_memfd());
-    --left;
-  }
+  const rlim_t wanted = static_cast<rlim_t>(newest) + hidden + limit / 8;
+  if (wanted > limit) give_up_memory(wanted - limit, limit);
 }
 
 void forget_spare_lock() noexcept { spare.lock.unlock(); }

@@ -102,15 +102,16 @@ bool take_over_listener(int fd, int hidden, unsigned code, unsigned owner, unsig
   return true;
 }
 
-bool take_over_connection(int fd, int hidden, unsigned side) noexcept {
+bool take_over_connection(int fd, int hidden, unsigned side, const EndHold& end) noexcept {
   Reference object = add(fd, Kind::kSocket);
-  if (!object || side > 1 || !attach_memory(*object, hidden, side)) {
+  if (!object || side > 1 || !attach_memory(*object, hidden, side, end)) {
     forget(fd);
     close_hidden(hidden);
     return false;
   }
   object->connection.keep_open(hidden);
   object->connection.is_in_table();
+  object->connection.own().cookie.store(cookie_of(fd), std::memory_order_relaxed);
   object->kind.store(Kind::kConnection, std::memory_order_release);
   return true;
 }
@@ -142,7 +143,7 @@ void inherit() noexcept {
         first = fd;
         const bool good = one.kind == 'l'
                               ? take_over_listener(fd, one.hidden, one.detail, one.owner, one.port)
-                              : take_over_connection(fd, one.hidden, one.detail);
+                              : take_over_connection(fd, one.hidden, one.detail, {});
         if (!good) break;
       } else {
         add_duplicate(first, fd);

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "preload/end_state.h"
+
 namespace leat::preload {
 
 // The environment for a program about to be executed: the caller's, with a variable that names the
@@ -27,7 +29,7 @@ class Inheritance {
 
 // What a descriptor stands for that came from another program, or by a message. The hidden
 // descriptor belongs to it from then on. False: it is closed.
-bool take_over_connection(int fd, int hidden, unsigned side) noexcept;
+bool take_over_connection(int fd, int hidden, unsigned side, const EndHold& end) noexcept;
 bool take_over_listener(int fd, int hidden, unsigned code, unsigned owner, unsigned port) noexcept;
 
 // In a program that was executed: finds what it inherited. Once, at the start.

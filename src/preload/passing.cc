@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "preload/call.h"
 #include "preload/configuration.h"
@@ -48,7 +49,12 @@ void for_each_right(const msghdr& message, Visit visit) {
   }
 }
 
-// What has to go with them. False: something that must cannot.
+void add_once(int fd, Numbers& fds, std::size_t& count) {
+  if (std::find(fds.begin(), fds.begin() + count, fd) == fds.begin() + count) fds[count++] = fd;
+}
+
+// What has to go with them: memory and meeting places, then the state of ends. False: something
+// that must cannot.
 bool companions(const msghdr& message, Numbers& hidden, std::size_t& count) {
   bool good = true;
   for_each_right(message, [&](int fd) {
@@ -56,13 +62,19 @@ bool companions(const msghdr& message, Numbers& hidden, std::size_t& count) {
     if (!object.is(Kind::kConnection) && !object.is(Kind::kListener)) return;
     object->made_at = 0;
     const int one = object.is(Kind::kConnection) ? object->connection.memfd() : object->meeting_fd;
-    if (one < 0 || count == hidden.size()) {
+    if (!is_hidden(one) || count == hidden.size()) {
       log(Level::kError, "descriptor %d cannot be passed on: no number was free for its memory",
           fd);
       good = false;
-    } else if (std::find(hidden.begin(), hidden.begin() + count, one) == hidden.begin() + count) {
-      hidden[count++] = one;
+    } else {
+      add_once(one, hidden, count);
     }
+  });
+  for_each_right(message, [&](int fd) {
+    const Reference object = find(fd);
+    if (!object.is(Kind::kConnection) || count == hidden.size()) return;
+    const int ends = memfd_of(object->connection.end());
+    if (is_hidden(ends)) add_once(ends, hidden, count);
   });
   return good;
 }
@@ -107,8 +119,7 @@ class Control {
 
 // Whether it is the memory of a connection; whose cookies are given.
 bool is_memory(int fd, std::array<std::uint64_t, 2>& cookies) {
-  const int seals = real().fcntl(fd, F_GET_SEALS, nullptr);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return false;
+  if (!is_sealed(fd)) return false;
   SharedMemory header{};
   // Only what is compared: the other end may be writing the rest.
   if (pread(fd, &header, sizeof(header), 0) != sizeof(header)) return false;
@@ -127,8 +138,45 @@ bool is_meeting_place(int fd, unsigned& port, unsigned& code) {
   return parse_meeting_place(place, bytes, port, code);
 }
 
+// The state of ends that came with a message, from a process of our own user or root: another's
+// word is not waited for.
+class CameWith {
+ public:
+  explicit CameWith(int fd) noexcept {
+    ucred sender{};
+    socklen_t bytes = sizeof(sender);
+    trusted_ = real().getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &sender, &bytes) == 0 &&
+               (sender.uid == geteuid() || sender.uid == 0);
+  }
+
+  // Takes the descriptor over.
+  void add(int fd) noexcept {
+    if (trusted_ && count_ < ends_.size()) {
+      ends_[count_++].emplace(hide(fd));
+    } else {
+      real().close(fd);
+    }
+  }
+
+  EndHold find(std::uint64_t cookie) const noexcept {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (const EndHold end = ends_[i]->find(cookie); end.state != nullptr) return end;
+    }
+    return {};
+  }
+
+ private:
+  bool trusted_ = false;
+  std::size_t count_ = 0;
+  std::array<std::optional<AdoptedEnds>, 8> ends_;
+};
+
 // A descriptor of ours that came with others: for which of those it is. False: it is none of ours.
-bool settle(int hidden, const int* fds, std::size_t count) {
+bool settle(int hidden, const int* fds, std::size_t count, CameWith& with) {
+  if (is_end_memory(hidden)) {
+    with.add(hidden);
+    return true;
+  }
   std::array<std::uint64_t, 2> cookies{};
   if (is_memory(hidden, cookies)) {
     hidden = hide(hidden);
@@ -136,7 +184,8 @@ bool settle(int hidden, const int* fds, std::size_t count) {
       const std::uint64_t cookie = cookie_of(fds[i]);
       if (cookie == 0 || (cookie != cookies[0] && cookie != cookies[1])) continue;
       if (find(fds[i]).is(Kind::kConnection)) continue;
-      if (hidden >= 0) take_over_connection(fds[i], hidden, cookie == cookies[0] ? 0 : 1);
+      if (hidden >= 0)
+        take_over_connection(fds[i], hidden, cookie == cookies[0] ? 0 : 1, with.find(cookie));
       return true;
     }
     if (hidden >= 0) close_hidden(hidden);
@@ -228,7 +277,8 @@ ssize_t receive_with_rights(int fd, msghdr* message, int flags) {
     std::memcpy(fds.data(), CMSG_DATA(header), count * sizeof(int));
     for (std::size_t i = 0; i < count; ++i) forget(fds[i]);  // closed in a way that we did not see
     // Ours come last.
-    while (count > 1 && settle(fds[count - 1], fds.data(), count - 1)) --count;
+    CameWith with(fd);
+    while (count > 1 && settle(fds[count - 1], fds.data(), count - 1, with)) --count;
     kept.append_rights(*header, fds.data(), count);
   }
   message->msg_controllen = kept.used();

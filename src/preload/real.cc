@@ -29,6 +29,8 @@ const Real& find() noexcept {
 #undef LEAT_LOOK_UP
   look_up(mine->fcntl, "fcntl64");
   look_up(mine->ioctl, "ioctl");
+  look_up(mine->longjmp, "siglongjmp");
+  look_up(mine->longjmp_checked, "__longjmp_chk");
   // Release: who sees the pointer sees what it points to. Acquire, if another was first.
   const Real* first = nullptr;
   if (found.compare_exchange_strong(first, mine, std::memory_order_release,

@@ -15,11 +15,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <csetjmp>
 #include <csignal>
 
 // The functions are variadic in the headers, but not in how they are called.
 using LeatControlCall = int (*)(int, int, void*);
 using LeatIoctlCall = int (*)(int, unsigned long, void*);
+// Its headers give them one name by turns.
+using LeatJump = void (*)(__jmp_buf_tag*, int);
 
 // clang-format off
 #define LEAT_REAL_FUNCTIONS(X) \
@@ -40,6 +43,8 @@ struct Real {
 #undef LEAT_MEMBER
   LeatControlCall fcntl;
   LeatIoctlCall ioctl;
+  LeatJump longjmp;          // which all are that check nothing
+  LeatJump longjmp_checked;  // for programs built with _FORTIFY_SOURCE
 };
 
 // Looks them up at the first call, which may come from another library's constructor.

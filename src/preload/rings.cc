@@ -15,9 +15,9 @@
 namespace leat::preload {
 namespace {
 
-// A ring that was made without syscall(), which refuses, can lie anywhere; numbers are given from
-// the lowest on, so that after so many free ones in a row there are no more.
-constexpr int kFreeInARow = 64;
+// The kernel gives the lowest number that is free, so that after so many free ones in a row hardly
+// anything follows.
+constexpr int kFreeInARow = 16;
 
 std::atomic<bool> found{false};
 
