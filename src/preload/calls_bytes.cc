@@ -27,7 +27,13 @@ void await_decision(int fd, Reference& object) {
     auto came = SignalWatch::Came::kNothing;
     {
       const SignalWatch watch;
-      real().poll(nullptr, 0, kDecisionNap);
+      // The connector tells by a byte that it has left its offer.
+      pollfd told{.fd = fd, .events = POLLIN};
+      if (real().poll(&told, 1, kDecisionNap) > 0) {
+        decide(fd, object);
+        // In another acceptor's hand, or lost.
+        if (object.awaits_offer()) real().poll(nullptr, 0, 1);
+      }
       came = watch.look();
     }
     decide(fd, object);

@@ -30,7 +30,7 @@ struct Object {
   std::atomic<Kind> kind{Kind::kFree};
   std::atomic<bool> connecting{false};  // kSocket: not decided yet whether it is carried
   int meeting_fd = -1;                  // kListener: where offers arrive; kSocket: to offer by
-  unsigned code = 0;                    // kListener
+  unsigned code = 0;                    // kListener; kOwn: 1 if the program misses its number
   uid_t owner = 0;                      // kListener: who called listen(); kConnection: the peer
   std::uint16_t port = 0;               // kListener
   std::atomic<int> receive_buffer{0};   // kListener: what the program set since listen()

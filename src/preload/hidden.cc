@@ -97,10 +97,11 @@ int hide_locked(int fd) noexcept {
   system_call(SYS_close, fd);
   if (high < 0) return -1;
   const int number = static_cast<int>(high);
-  add(number, Kind::kOwn);
+  const Reference object = add(number, Kind::kOwn);
+  const bool misses = static_cast<rlim_t>(number) < own;
+  if (object) object->code = misses ? 1 : 0;
   // Relaxed: a count that only says how far to go.
-  if (static_cast<rlim_t>(number) < own)
-    hidden_from_program.fetch_add(1, std::memory_order_relaxed);
+  if (misses) hidden_from_program.fetch_add(1, std::memory_order_relaxed);
   return number;
 }
 
@@ -135,14 +136,12 @@ int hide(int fd) noexcept {
 }
 
 void close_hidden(int fd) noexcept {
-  if (fd < 0) return;
-  const bool ours = is_hidden(fd);
+  const Reference object = find(fd);
+  if (!object.is(Kind::kOwn)) return;
+  const bool ours = is_current(fd, *object);
   forget(fd);
-  if (!ours) return;
-  if (static_cast<rlim_t>(fd) < limits().rlim_cur &&
-      hidden_from_program.load(std::memory_order_relaxed) != 0)
-    hidden_from_program.fetch_sub(1, std::memory_order_relaxed);
-  system_call(SYS_close, fd);
+  if (object->code != 0) hidden_from_program.fetch_sub(1, std::memory_order_relaxed);
+  if (ours) system_call(SYS_close, fd);
 }
 
 bool is_hidden(int fd) noexcept {

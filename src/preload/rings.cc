@@ -17,7 +17,7 @@ namespace {
 
 // The kernel gives the lowest number that is free, so that after so many free ones in a row hardly
 // anything follows.
-constexpr int kFreeInARow = 16;
+constexpr int kFreeInARow = 4;
 
 std::atomic<bool> found{false};
 
