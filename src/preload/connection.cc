@@ -30,6 +30,8 @@ constexpr std::uint64_t kMask = kRingBytes - 1;
 constexpr std::size_t kRoomPart = 4;
 // How often one that only asks has the kernel asked whether the peer still lives.
 constexpr std::int64_t kAskInterval = 20'000;  // ns
+// Longer than from a note to the kernel's close, on most occasions.
+constexpr std::int64_t kClosing = 2'000'000;  // ns
 constexpr char kRing = '!';
 
 constexpr unsigned kDataBell = 1;
@@ -88,6 +90,7 @@ void Connection::attach(SharedMemory* memory, unsigned side, int memfd) noexcept
   memory_ = memory;
   side_ = side;
   memfd_ = memfd;
+  noted_.store(0, std::memory_order_relaxed);
   note_user();
 }
 
@@ -290,18 +293,14 @@ int Connection::receive_state(int fd) noexcept {
   if (from.tail.load(std::memory_order_acquire) - head > kRingBytes &&
       head == from.head.load(std::memory_order_relaxed))
     broken();
-  const bool ended = from.ended.load(std::memory_order_acquire) != 0;
-  const bool gone = flag(kPeerGone | kReset);
-  const bool shut = flag(kReadShut);
-  if (!ended && !gone && !shut) return 0;
+  const bool ended = peer_has_ended();
+  if (!ended && !flag(kPeerGone | kReset | kReadShut)) return 0;
   // The bytes before the end: the tail may have moved between the caller's look and ours.
   if (readable_bytes() != 0) return 0;
-  if (ended && !flag(kReset)) return 1;
-  if (gone) {
-    const int error = own().error.exchange(0, std::memory_order_acq_rel);
-    if (error != 0) return -error;
-  }
-  return 1;
+  // An error stays for who sends or asks.
+  if (ended) return 1;
+  const int error = own().error.exchange(0, std::memory_order_acq_rel);
+  return error != 0 ? -error : 1;
 }
 
 int Connection::send_state(int fd) noexcept {
@@ -315,18 +314,38 @@ int Connection::send_state(int fd) noexcept {
   if (const int error = own().error.exchange(0, std::memory_order_acq_rel); error != 0)
     return -error;
   if (flag(kWriteShut | kReset)) return -EPIPE;
-  if (!flag(kPeerGone)) return 0;
-  // TCP takes this, is told by a RST that nobody is there, and refuses what follows.
-  own().error.store(EPIPE, std::memory_order_relaxed);
-  own().flags.fetch_or(kReset, std::memory_order_release);
-  return 1;
+  return flag(kPeerGone) ? 1 : 0;
+}
+
+void Connection::sent_to_nobody(int fd) noexcept {
+  if ((own().flags.fetch_or(kReset, std::memory_order_acq_rel) & kReset) != 0) return;
+  own().error.store(EPIPE, std::memory_order_release);
+  fd = alive(fd);
+  if (fd < 0) return;
+  // The kernel's peer answers by a reset too, which wakes whoever sleeps at this end.
+  const int kept_errno = errno;
+  system_call(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
+  errno = kept_errno;
+}
+
+int Connection::take_error(int fd) noexcept {
+  // Of a peer that was killed only the kernel knows.
+  if (!peer_has_left()) look_at_kernel(fd);
+  return own().error.exchange(0, std::memory_order_acq_rel);
 }
 
 bool Connection::is_over(int fd) noexcept {
-  if (peer().note.load(std::memory_order_acquire) != kNotClosed && !flag(kPeerGone))
+  // A peer that was killed left no note.
+  if (!flag(kPeerGone) &&
+      (peer().note.load(std::memory_order_acquire) != kNotClosed || seems_ended(fd)))
     look_at_kernel(fd);
-  const bool ended = in().ended.load(std::memory_order_acquire) != 0 || flag(kPeerGone);
-  return flag(kReset) || (ended && flag(kWriteShut));
+  return flag(kReset) || (peer_has_ended() && flag(kWriteShut));
+}
+
+int Connection::tcp_state(int fd) noexcept {
+  if (is_over(fd)) return TCP_CLOSE;
+  if (peer_has_ended()) return TCP_CLOSE_WAIT;
+  return flag(kWriteShut) ? TCP_FIN_WAIT2 : TCP_ESTABLISHED;
 }
 
 unsigned Connection::poll_mask() const noexcept {
@@ -378,6 +397,7 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   fd = alive(fd);
   if (fd < 0) return;
   const int kept_errno = errno;
+  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
   const Listening ours(listening ? nullptr : &own());
   // An urgent byte that the program has not read yet would be lost if rings beyond it were taken.
   char urgent = 0;
@@ -404,7 +424,8 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   if (got == 0) {
     gone = bell_rings() || ended();  // after our own SHUT_RD the kernel says 0 too
   } else if (got > 0) {
-    gone = peer().note.load(std::memory_order_relaxed) != kNotClosed && ended();  // behind rings
+    // Behind rings, which hide a death too where they are left.
+    gone = (note != kNotClosed || peek != 0) && ended();
   } else {
     gone = errno != EAGAIN && errno != EINTR && errno != EBADF;
     error = errno;
@@ -412,11 +433,26 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   if (gone) {
     peer_gone(error);
   } else if (got != 0 && !flag(kPeerGone)) {
-    // A process closed its descriptor, but another still has one.
-    if (peer().note.load(std::memory_order_relaxed) != kClosedInUse)
-      peer().note.store(kNotClosed, std::memory_order_relaxed);
+    outdate_note(note);
   }
   errno = kept_errno;
+}
+
+// A process closed its descriptor, but another still has one. Or the kernel's close is still to
+// come, and will need what the note says.
+void Connection::outdate_note(std::uint32_t note) noexcept {
+  if (note == kClosedInUse) return;
+  const std::int64_t since = noted_.load(std::memory_order_relaxed);
+  if (note == kNotClosed) {
+    if (since != 0) noted_.store(0, std::memory_order_relaxed);
+    return;
+  }
+  const std::int64_t now = nanoseconds_of(CLOCK_MONOTONIC);
+  if (since == 0) noted_.store(now, std::memory_order_relaxed);
+  if (since == 0 || now - since < kClosing) return;
+  noted_.store(0, std::memory_order_relaxed);
+  // Relaxed: another note that came meanwhile stays, and nothing else goes by this.
+  peer().note.compare_exchange_strong(note, kNotClosed, std::memory_order_relaxed);
 }
 
 void Connection::check_rings(const char* rings, std::size_t count) const noexcept {
@@ -425,24 +461,38 @@ void Connection::check_rings(const char* rings, std::size_t count) const noexcep
 }
 
 void Connection::peer_gone(int error) noexcept {
-  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
-  // What was sent after an orderly close is no reason for the peer to reset what it sent before.
-  const bool unread = unread_by_peer() != 0 && note != kClosedInOrder && note != kClosedInUse;
-  const bool lost = is_loss(error);
-  const bool reset = unread || lost || (peer().flags.load(std::memory_order_relaxed) & kAbort) != 0;
-  // Release: who sees the flag sees the error.
   if (flag(kPeerGone)) return;
-  if (reset)
-    own().error.store(flag(kReset) ? 0 : (lost ? error : ECONNRESET), std::memory_order_relaxed);
-  own().flags.fetch_or(kPeerGone | (reset ? kReset : 0U), std::memory_order_acq_rel);
+  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
+  const bool lost = is_loss(error);
+  const bool abort = (peer().flags.load(std::memory_order_relaxed) & kAbort) != 0;
+  // A call that the close overtook may still take what is there.
+  const bool unread = unread_by_peer() != 0 && note != kClosedInUse;
+  // Of one that was never accepted the kernel alone knows: it ended with its listener.
+  const bool refused = error == ECONNRESET && peer().cookie.load(std::memory_order_relaxed) == 0;
+  const bool reset = lost || abort || unread || refused;
+  // Of a peer that closed with nothing unread, what is unread was sent later.
+  const bool in_order = !reset || (note == kClosedInOrder && !lost && !abort);
+  end(in_order, reset ? (lost ? error : ECONNRESET) : 0);
+}
+
+// The end of the kernel's connection, as TCP tells it: `in_order` if the peer's end came, then the
+// reset, if any. In CLOSE_WAIT a reset is EPIPE, and receiving calls give the end whatever follows;
+// with both ends sent TCP is in CLOSE, where nothing is heard. What is told is told once.
+void Connection::end(bool in_order, int error) noexcept {
+  const bool ended = in_order || peer_has_ended();
+  if (ended && flag(kWriteShut)) error = 0;
+  if (ended && error == ECONNRESET) error = EPIPE;
+  // Release: who sees the flag sees the error.
+  if (error != 0) own().error.store(error, std::memory_order_relaxed);
+  const std::uint32_t flags = kPeerGone | (ended ? kEnded : 0U) | (error != 0 ? kReset : 0U);
+  own().flags.fetch_or(flags, std::memory_order_acq_rel);
 }
 
 void Connection::broken() noexcept {
   if (flag(kReset)) return;
   log(Level::kError, "%s wrote impossible positions, so the connection is reset",
       peer_address().text().c_str());
-  own().error.store(ECONNRESET, std::memory_order_relaxed);
-  own().flags.fetch_or(kPeerGone | kReset, std::memory_order_acq_rel);
+  end(false, ECONNRESET);
 }
 
 void Connection::shutdown(int fd, int how) noexcept {

@@ -57,11 +57,12 @@ enum SideFlag : std::uint32_t {
   kReadShut = 1,   // shutdown(SHUT_RD)
   kWriteShut = 2,  // shutdown(SHUT_WR)
   kPeerGone = 4,   // the kernel said that the peer's socket is closed
-  kReset = 8,      // as after a RST
+  kReset = 8,      // as after a RST: TCP's state CLOSE
   kAbort = 16,     // SO_LINGER with time 0: closing resets
   kNoDelay = 32,   // what the program set, while the kernel's own is always on
   kCork = 64,
   kBellShut = 128,  // the kernel's socket was shut to wake a sender: see wake_senders()
+  kEnded = 256,     // the peer ended in order, before any reset
 };
 
 // Of one end, for the processes that hold it.
