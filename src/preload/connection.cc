@@ -30,8 +30,6 @@ constexpr std::uint64_t kMask = kRingBytes - 1;
 constexpr std::size_t kRoomPart = 4;
 // How often one that only asks has the kernel asked whether the peer still lives.
 constexpr std::int64_t kAskInterval = 20'000;  // ns
-// Longer than from a note to the kernel's close, on most occasions.
-constexpr std::int64_t kClosing = 2'000'000;  // ns
 constexpr char kRing = '!';
 
 constexpr unsigned kDataBell = 1;
@@ -41,12 +39,6 @@ constexpr unsigned kRoomBell = 2;
 bool awaited(const std::atomic<std::uint32_t>& bell) {
   const std::uint32_t word = bell.load(std::memory_order_relaxed);
   return word >= kSleeper && (word & kRung) == 0;
-}
-
-// What a connection ends with that is no end of the peer's.
-bool is_loss(int error) {
-  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
-         error == ECONNABORTED;
 }
 
 std::int64_t nanoseconds_of(clockid_t clock) {
@@ -328,24 +320,12 @@ void Connection::sent_to_nobody(int fd) noexcept {
   errno = kept_errno;
 }
 
-int Connection::take_error(int fd) noexcept {
-  // Of a peer that was killed only the kernel knows.
-  if (!peer_has_left()) look_at_kernel(fd);
-  return own().error.exchange(0, std::memory_order_acq_rel);
-}
-
 bool Connection::is_over(int fd) noexcept {
   // A peer that was killed left no note.
   if (!flag(kPeerGone) &&
       (peer().note.load(std::memory_order_acquire) != kNotClosed || seems_ended(fd)))
     look_at_kernel(fd);
   return flag(kReset) || (peer_has_ended() && flag(kWriteShut));
-}
-
-int Connection::tcp_state(int fd) noexcept {
-  if (is_over(fd)) return TCP_CLOSE;
-  if (peer_has_ended()) return TCP_CLOSE_WAIT;
-  return flag(kWriteShut) ? TCP_FIN_WAIT2 : TCP_ESTABLISHED;
 }
 
 unsigned Connection::poll_mask() const noexcept {
@@ -438,54 +418,9 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   errno = kept_errno;
 }
 
-// A process closed its descriptor, but another still has one. Or the kernel's close is still to
-// come, and will need what the note says.
-void Connection::outdate_note(std::uint32_t note) noexcept {
-  if (note == kClosedInUse) return;
-  const std::int64_t since = noted_.load(std::memory_order_relaxed);
-  if (note == kNotClosed) {
-    if (since != 0) noted_.store(0, std::memory_order_relaxed);
-    return;
-  }
-  const std::int64_t now = nanoseconds_of(CLOCK_MONOTONIC);
-  if (since == 0) noted_.store(now, std::memory_order_relaxed);
-  if (since == 0 || now - since < kClosing) return;
-  noted_.store(0, std::memory_order_relaxed);
-  // Relaxed: another note that came meanwhile stays, and nothing else goes by this.
-  peer().note.compare_exchange_strong(note, kNotClosed, std::memory_order_relaxed);
-}
-
 void Connection::check_rings(const char* rings, std::size_t count) const noexcept {
   if (std::all_of(rings, rings + count, [](char one) { return one == kRing; })) return;
   report_strange_bytes(peer_address().text());
-}
-
-void Connection::peer_gone(int error) noexcept {
-  if (flag(kPeerGone)) return;
-  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
-  const bool lost = is_loss(error);
-  const bool abort = (peer().flags.load(std::memory_order_relaxed) & kAbort) != 0;
-  // A call that the close overtook may still take what is there.
-  const bool unread = unread_by_peer() != 0 && note != kClosedInUse;
-  // Of one that was never accepted the kernel alone knows: it ended with its listener.
-  const bool refused = error == ECONNRESET && peer().cookie.load(std::memory_order_relaxed) == 0;
-  const bool reset = lost || abort || unread || refused;
-  // Of a peer that closed with nothing unread, what is unread was sent later.
-  const bool in_order = !reset || (note == kClosedInOrder && !lost && !abort);
-  end(in_order, reset ? (lost ? error : ECONNRESET) : 0);
-}
-
-// The end of the kernel's connection, as TCP tells it: `in_order` if the peer's end came, then the
-// reset, if any. In CLOSE_WAIT a reset is EPIPE, and receiving calls give the end whatever follows;
-// with both ends sent TCP is in CLOSE, where nothing is heard. What is told is told once.
-void Connection::end(bool in_order, int error) noexcept {
-  const bool ended = in_order || peer_has_ended();
-  if (ended && flag(kWriteShut)) error = 0;
-  if (ended && error == ECONNRESET) error = EPIPE;
-  // Release: who sees the flag sees the error.
-  if (error != 0) own().error.store(error, std::memory_order_relaxed);
-  const std::uint32_t flags = kPeerGone | (ended ? kEnded : 0U) | (error != 0 ? kReset : 0U);
-  own().flags.fetch_or(flags, std::memory_order_acq_rel);
 }
 
 void Connection::broken() noexcept {

@@ -120,6 +120,8 @@ class Connection {
   void end_sending(int fd) noexcept;
   void broken() noexcept;
   void end(bool in_order, int error) noexcept;
+  // What a connection ends with that is no end of the peer's.
+  static bool is_loss(int error) noexcept;
   // What the peer sent ends in order: TCP's CLOSE_WAIT, or CLOSE.
   bool peer_has_ended() const noexcept {
     return in().ended.load(std::memory_order_acquire) != 0 || flag(kEnded);

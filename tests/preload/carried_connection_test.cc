@@ -156,9 +156,9 @@ TEST_F(CarriedConnection, AfterAnOrderlyCloseOneSendVanishesAndTheNextFails) {
   ends_[1].note_closing(false);
   close(std::exchange(fds_[1], -1));
   const iovec vector{.iov_base = const_cast<char*>("x"), .iov_len = 1};
-  EXPECT_EQ(::leat::preload::send(fds_[0], ends_[0], &vector, 0, MSG_NOSIGNAL), 0);
+  EXPECT_EQ(send(fds_[0], ends_[0], &vector, 0, MSG_NOSIGNAL), 0);
   EXPECT_EQ(ends_[0].send_state(fds_[0]), 1) << "nothing was sent yet";
-  EXPECT_EQ(::leat::preload::send(fds_[0], ends_[0], &vector, 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(send(fds_[0], ends_[0], &vector, 1, MSG_NOSIGNAL), 1);
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
   EXPECT_EQ(ends_[0].send_state(fds_[0]), -EPIPE);
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
@@ -191,8 +191,7 @@ TEST_F(CarriedConnection, ANoteIsForgottenWhereAnotherProcessHoldsTheSocket) {
 
 // Bytes that nobody takes must not hide the end behind them.
 TEST_F(CarriedConnection, AnEndIsFoundBehindRingsThatAnotherListensFor) {
-  std::optional<Listening> other;
-  std::thread([&] { other.emplace(&ends_[0].own()); }).join();
+  const Listening other(&ends_[0].own());
   ASSERT_EQ(::send(fds_[1], "!", 1, 0), 1);
   close(std::exchange(fds_[1], -1));  // killed
   ends_[0].look_at_kernel(fds_[0]);
@@ -206,7 +205,7 @@ TEST_F(CarriedConnection, ABadPointerLosesNothing) {
   EXPECT_EQ(receive(fds_[1], ends_[1], vectors, 2, 0), -1);
   EXPECT_EQ(errno, EFAULT);
   EXPECT_EQ(take(1, 2), (std::vector<char>{'a', 'b'}));
-  EXPECT_EQ(::leat::preload::send(fds_[0], ends_[0], vectors, 2, 0), -1);
+  EXPECT_EQ(send(fds_[0], ends_[0], vectors, 2, 0), -1);
   EXPECT_EQ(errno, EFAULT);
   EXPECT_EQ(ends_[1].readable_bytes(), 0U);
 }
@@ -216,14 +215,13 @@ TEST_F(CarriedConnection, AnUrgentByteGoesAfterAllOthers) {
   std::vector<char> much(2 * kRingBytes);
   std::iota(much.begin(), much.end(), 0);
   const iovec vector{.iov_base = much.data(), .iov_len = much.size()};
-  EXPECT_EQ(::leat::preload::send(fds_[0], ends_[0], &vector, 1, MSG_OOB | MSG_DONTWAIT),
+  EXPECT_EQ(send(fds_[0], ends_[0], &vector, 1, MSG_OOB | MSG_DONTWAIT),
             static_cast<ssize_t>(kRingBytes));
   char urgent = 0;
   EXPECT_EQ(recv(fds_[1], &urgent, 1, MSG_OOB | MSG_DONTWAIT), -1) << "those that went are others";
   take(1, kRingBytes);
   std::thread sender([&] {
-    EXPECT_EQ(::leat::preload::send(fds_[0], ends_[0], &vector, 1, MSG_OOB),
-              static_cast<ssize_t>(much.size()));
+    EXPECT_EQ(send(fds_[0], ends_[0], &vector, 1, MSG_OOB), static_cast<ssize_t>(much.size()));
   });
   std::vector<char> got(much.size() - 1);
   const iovec whole{.iov_base = got.data(), .iov_len = got.size()};
