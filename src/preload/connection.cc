@@ -306,15 +306,20 @@ int Connection::send_state(int fd) noexcept {
   if (const int error = own().error.exchange(0, std::memory_order_acq_rel); error != 0)
     return -error;
   if (flag(kWriteShut | kReset)) return -EPIPE;
-  return flag(kPeerGone) ? 1 : 0;
+  if (flag(kPeerGone)) return 1;
+  // One that has shut down both ways resets what still comes. Relaxed: what is sent at the same
+  // time may come before.
+  constexpr std::uint32_t kBothShut = kReadShut | kWriteShut;
+  return (peer().flags.load(std::memory_order_relaxed) & kBothShut) == kBothShut ? 1 : 0;
 }
 
 void Connection::sent_to_nobody(int fd) noexcept {
-  if ((own().flags.fetch_or(kReset, std::memory_order_acq_rel) & kReset) != 0) return;
+  if ((own().flags.fetch_or(kReset | kEnded, std::memory_order_acq_rel) & kReset) != 0) return;
   own().error.store(EPIPE, std::memory_order_release);
+  if (!flag(kPeerGone)) own().note.store(kSentInVain, std::memory_order_release);
   fd = alive(fd);
   if (fd < 0) return;
-  // The kernel's peer answers by a reset too, which wakes whoever sleeps at this end.
+  // Wakes the peer, or, as the kernel answers for one that has closed by a reset, who sleeps here.
   const int kept_errno = errno;
   system_call(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
   errno = kept_errno;
@@ -410,7 +415,7 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
     gone = errno != EAGAIN && errno != EINTR && errno != EBADF;
     error = errno;
   }
-  if (gone) {
+  if (gone || note == kSentInVain) {
     peer_gone(error);
   } else if (got != 0 && !flag(kPeerGone)) {
     outdate_note(note);
@@ -462,6 +467,7 @@ void Connection::wake_senders(int fd) const noexcept {
 }
 
 void Connection::note_closing(bool in_use) const noexcept {
+  if (own().note.load(std::memory_order_relaxed) == kSentInVain) return;
   const bool unread = readable_bytes() != 0;
   const CloseNote note = in_use ? kClosedInUse : kClosedInOrder;
   own().note.store(unread ? kClosedUnread : note, std::memory_order_release);

@@ -34,7 +34,7 @@ void Connection::peer_gone(int error) noexcept {
   const bool unread = unread_by_peer() != 0 && note != kClosedInUse;
   // Of one that was never accepted the kernel alone knows: it ended with its listener.
   const bool refused = error == ECONNRESET && peer().cookie.load(std::memory_order_relaxed) == 0;
-  const bool reset = lost || abort || unread || refused;
+  const bool reset = lost || abort || unread || refused || note == kSentInVain;
   // Of a peer that closed with nothing unread, what is unread was sent later.
   const bool in_order = !reset || (note == kClosedInOrder && !lost && !abort);
   end(in_order, reset ? (lost ? error : ECONNRESET) : 0);

@@ -51,6 +51,7 @@ enum CloseNote : std::uint32_t {
   kClosedInOrder = 1,
   kClosedUnread = 2,
   kClosedInUse = 3,  // in order, but a thread is still in a call, at whose end the kernel closes
+  kSentInVain = 4,   // has not closed, but sent to one that has shut down both ways: both are reset
 };
 
 enum SideFlag : std::uint32_t {

@@ -220,6 +220,51 @@ Cases end_cases() {
          side.tell();
        }},
 
+      {"end.shut_down_then_sent_to",
+       [](Side& side) {
+         const int fd = side.connected();
+         wait_bytes(side, fd, 4);
+         SAY(shutdown(fd, SHUT_RD));
+         SAY(shutdown(fd, SHUT_WR));
+         side.tell();
+         wait_for(side, fd, POLLERR);
+         char buffer[8] = {};
+         SAY(recv(fd, buffer, sizeof(buffer), 0));
+         side.say_data("received", buffer, 4);
+         side.tell();
+         say_end(side, fd);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         SAY(send(fd, "data", 4, 0));
+         wait_for(side, fd, POLLRDHUP);
+         side.hear();
+         SAY(send(fd, "", 0, MSG_NOSIGNAL));
+         say_poll(side, fd);
+         SAY(send(fd, "xyz", 3, MSG_NOSIGNAL));
+         wait_for(side, fd, POLLERR);
+         side.hear();
+         say_end(side, fd);
+       }},
+
+      {"end.shut_down_then_sent_to_and_closed",
+       [](Side& side) {
+         const int fd = side.connected();
+         SAY(shutdown(fd, SHUT_RDWR));
+         side.tell();
+         side.hear();
+         say_socket_error(side, fd);
+         say_end(side, fd);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         wait_for(side, fd, POLLRDHUP);
+         side.hear();
+         SAY(send(fd, "x", 1, MSG_NOSIGNAL));
+         SAY(close(fd));
+         side.tell();
+       }},
+
       {"end.states",
        [](Side& side) {
          const int fd = side.connected();
