@@ -261,7 +261,7 @@ LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, tim
   // As the kernel, which tells an error before the bytes, and keeps one that comes after some.
   const bool connected = object && object->connection.memory() != nullptr;
   if (connected && (flags & MSG_ERRQUEUE) == 0) {
-    if (const int error = object->connection.take_error(fd); error != 0) return fail(error);
+    if (const int error = object->connection.take_known_error(fd); error != 0) return fail(error);
   }
   if (object && bad_messages(messages, count)) return -1;
   using Clock = std::chrono::steady_clock;

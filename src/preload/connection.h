@@ -46,6 +46,8 @@ class Connection {
   int send_state(int fd) noexcept;
   // As SO_ERROR, which is told once.
   int take_error(int fd) noexcept;
+  // The same, but without asking the kernel, as long as nothing suggests it.
+  int take_known_error(int fd) noexcept;
   // Bytes were sent where send_state() is 1: TCP's peer answers by a reset.
   void sent_to_nobody(int fd) noexcept;
 

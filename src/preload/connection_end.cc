@@ -76,6 +76,11 @@ int Connection::take_error(int fd) noexcept {
   return own().error.exchange(0, std::memory_order_acq_rel);
 }
 
+int Connection::take_known_error(int fd) noexcept {
+  if ((poll_mask(fd) & POLLERR) == 0) return 0;
+  return own().error.exchange(0, std::memory_order_acq_rel);
+}
+
 int Connection::tcp_state(int fd) noexcept {
   if (is_over(fd)) return TCP_CLOSE;
   if (peer_has_ended()) return TCP_CLOSE_WAIT;
