@@ -289,7 +289,7 @@ int Connection::receive_state(int fd) noexcept {
   if (!ended && !flag(kPeerGone | kReset | kReadShut)) return 0;
   // The bytes before the end: the tail may have moved between the caller's look and ours.
   if (readable_bytes() != 0) return 0;
-  // An error stays for who sends or asks.
+  // An error stays for the call that sends or asks.
   if (ended) return 1;
   const int error = own().error.exchange(0, std::memory_order_acq_rel);
   return error != 0 ? -error : 1;
@@ -319,7 +319,8 @@ void Connection::sent_to_nobody(int fd) noexcept {
   if (!flag(kPeerGone)) own().note.store(kSentInVain, std::memory_order_release);
   fd = alive(fd);
   if (fd < 0) return;
-  // Wakes the peer, or, as the kernel answers for one that has closed by a reset, who sleeps here.
+  // Wakes the peer; or, as the kernel's peer that has closed answers by a reset, the threads that
+  // sleep at this end.
   const int kept_errno = errno;
   system_call(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
   errno = kept_errno;

@@ -47,7 +47,7 @@ void Connection::end(bool in_order, int error) noexcept {
   const bool ended = in_order || peer_has_ended();
   if (ended && flag(kWriteShut)) error = 0;
   if (ended && error == ECONNRESET) error = EPIPE;
-  // Release: who sees the flag sees the error.
+  // Release: a thread that sees the flag sees the error.
   if (error != 0) own().error.store(error, std::memory_order_relaxed);
   const std::uint32_t flags = kPeerGone | (ended ? kEnded : 0U) | (error != 0 ? kReset : 0U);
   own().flags.fetch_or(flags, std::memory_order_acq_rel);

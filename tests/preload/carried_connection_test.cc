@@ -163,7 +163,7 @@ TEST_F(CarriedConnection, AfterAnOrderlyCloseOneSendVanishesAndTheNextFails) {
   EXPECT_EQ(ends_[0].send_state(fds_[0]), -EPIPE);
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
   pollfd kernels{.fd = fds_[0], .events = 0, .revents = 0};
-  EXPECT_EQ(poll(&kernels, 1, 60'000), 1) << "so that who sleeps there wakes";
+  EXPECT_EQ(poll(&kernels, 1, 60'000), 1) << "so that a thread that sleeps there wakes";
   EXPECT_NE(kernels.revents & POLLHUP, 0);
 }
 
