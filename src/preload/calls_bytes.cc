@@ -73,13 +73,19 @@ Reference find_carried(int fd, bool wait) {
 
 namespace {
 
+int fail(int error) {
+  errno = error;
+  return -1;
+}
+
 iovec one(const void* bytes, std::size_t count) {
   return {.iov_base = const_cast<void*>(bytes), .iov_len = count};
 }
 
-bool bad_count(int count) {
-  if (count >= 0 && count <= IOV_MAX) return false;
-  errno = EINVAL;
+bool bad_vectors(const iovec* vectors, int count) {
+  const bool bad_count = count < 0 || count > IOV_MAX;
+  if (!bad_count && (vectors != nullptr || count == 0)) return false;
+  errno = bad_count ? EINVAL : EFAULT;
   return true;
 }
 
@@ -94,9 +100,15 @@ constexpr int kReadWriteFlags = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | 
 // As those of recv() and send().
 int flags_of(int how) { return (how & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0; }
 
-bool too_many(const msghdr* message) {
-  if (message->msg_iovlen <= IOV_MAX) return false;
-  errno = EMSGSIZE;
+bool bad_message(const msghdr* message) {
+  if (message != nullptr && message->msg_iovlen <= IOV_MAX) return false;
+  errno = message == nullptr ? EFAULT : EMSGSIZE;
+  return true;
+}
+
+bool bad_messages(const mmsghdr* messages, unsigned count) {
+  if (messages != nullptr || count == 0) return false;
+  errno = EFAULT;
   return true;
 }
 
@@ -108,12 +120,12 @@ void no_control(msghdr* message, int flags) {
 }
 
 ssize_t send_message(int fd, Connection& connection, const msghdr* message, int flags) {
-  if (too_many(message)) return -1;
+  if (bad_message(message)) return -1;
   return send(fd, connection, message->msg_iov, message->msg_iovlen, flags);
 }
 
 ssize_t receive_message(int fd, Connection& connection, msghdr* message, int flags) {
-  if (too_many(message)) return -1;
+  if (bad_message(message)) return -1;
   if ((flags & MSG_ERRQUEUE) != 0) return real().recvmsg(fd, message, flags);
   const ssize_t got = receive(fd, connection, message->msg_iov, message->msg_iovlen, flags);
   if (got >= 0) no_control(message, flags);
@@ -146,7 +158,7 @@ LEAT_CALL ssize_t write(int fd, const void* bytes, size_t count) {
 LEAT_CALL ssize_t readv(int fd, const iovec* vectors, int count) {
   const Reference object = carried(fd);
   if (!object) return real().readv(fd, vectors, count);
-  if (bad_count(count)) return -1;
+  if (bad_vectors(vectors, count)) return -1;
   if (holds_nothing(vectors, count)) return 0;
   return receive(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
 }
@@ -154,7 +166,7 @@ LEAT_CALL ssize_t readv(int fd, const iovec* vectors, int count) {
 LEAT_CALL ssize_t writev(int fd, const iovec* vectors, int count) {
   const Reference object = carried(fd);
   if (!object) return real().writev(fd, vectors, count);
-  if (bad_count(count)) return -1;
+  if (bad_vectors(vectors, count)) return -1;
   return send(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
 }
 
@@ -162,7 +174,7 @@ LEAT_CALL ssize_t preadv64v2(int fd, const iovec* vectors, int count, off64_t of
   const Reference object = carried(fd, flags_of(flags));
   if (!object || offset != -1 || (flags & ~kReadWriteFlags) != 0)
     return real().preadv64v2(fd, vectors, count, offset, flags);
-  if (bad_count(count)) return -1;
+  if (bad_vectors(vectors, count)) return -1;
   if (holds_nothing(vectors, count)) return 0;
   return receive(fd, object->connection, vectors, static_cast<std::size_t>(count), flags_of(flags));
 }
@@ -175,7 +187,7 @@ LEAT_CALL ssize_t pwritev64v2(int fd, const iovec* vectors, int count, off64_t o
   const Reference object = carried(fd, flags_of(flags));
   if (!object || offset != -1 || (flags & ~kReadWriteFlags) != 0)
     return real().pwritev64v2(fd, vectors, count, offset, flags);
-  if (bad_count(count)) return -1;
+  if (bad_vectors(vectors, count)) return -1;
   return send(fd, object->connection, vectors, static_cast<std::size_t>(count), flags_of(flags));
 }
 
@@ -229,9 +241,10 @@ LEAT_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 
 LEAT_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   const Reference object = carried(fd, flags);
-  const bool passes = !object && std::any_of(messages, messages + count, [](const mmsghdr& one) {
-    return passes_ours(one.msg_hdr);
-  });
+  if (object && bad_messages(messages, count)) return -1;
+  const bool passes = !object && messages != nullptr &&
+                      std::any_of(messages, messages + count,
+                                  [](const mmsghdr& one) { return passes_ours(one.msg_hdr); });
   if (!object && !passes) return real().sendmmsg(fd, messages, count, flags);
   unsigned done = 0;
   for (; done < count; ++done) {
@@ -246,10 +259,17 @@ LEAT_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
 
 LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
   const Reference object = carried(fd, flags);
-  const bool gets = !object && std::any_of(messages, messages + count, [fd](const mmsghdr& one) {
-    return may_get_rights(fd, &one.msg_hdr);
-  });
+  const bool gets = !object && messages != nullptr &&
+                    std::any_of(messages, messages + count, [fd](const mmsghdr& one) {
+                      return may_get_rights(fd, &one.msg_hdr);
+                    });
   if (!object && !gets) return real().recvmmsg(fd, messages, count, flags, timeout);
+  // As the kernel, which tells an error before the bytes, and keeps one that comes after some.
+  const bool connected = object && object->connection.memory() != nullptr;
+  if (connected && (flags & MSG_ERRQUEUE) == 0) {
+    if (const int error = object->connection.take_known_error(fd); error != 0) return fail(error);
+  }
+  if (object && bad_messages(messages, count)) return -1;
   using Clock = std::chrono::steady_clock;
   auto deadline = Clock::time_point::max();
   if (timeout != nullptr)
@@ -264,6 +284,8 @@ LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, tim
     msghdr* message = &messages[done].msg_hdr;
     const ssize_t got = object ? receive_message(fd, object->connection, message, each)
                                : receive_with_rights(fd, message, each);
+    if (got < 0 && done != 0 && connected && errno != EAGAIN)
+      object->connection.own().error.store(errno, std::memory_order_release);
     if (got < 0) return done != 0 ? static_cast<int>(done) : -1;
     messages[done].msg_len = static_cast<unsigned>(got);
   }
@@ -309,11 +331,6 @@ ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std
   return static_cast<ssize_t>(done);
 }
 
-ssize_t fail(int error) {
-  errno = error;
-  return -1;
-}
-
 // The errno of the kernel's splice() between a socket and what should be a pipe, or 0.
 int splice_refuses(int pipe, const off64_t* pipe_offset, const off64_t* socket_offset,
                    unsigned flags) {
@@ -342,7 +359,7 @@ ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, 
     if (how != 0) return fail(EAGAIN);
     if (const int error = wait_for(to, connection, patience, piece.size(), false); error != 0)
       return fail(error);
-    if ((connection.poll_mask() & (POLLERR | POLLHUP)) != 0) break;
+    if ((connection.poll_mask() & POLLOUT) != 0) break;  // also at its end
   }
   if (how != 0) {
     pollfd there{.fd = from, .events = POLLIN};

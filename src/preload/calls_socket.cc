@@ -6,6 +6,8 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "preload/call.h"
@@ -189,14 +191,17 @@ LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* by
     return get_kept(connection, kNoDelay, value, bytes);
   if (level == IPPROTO_TCP && name == TCP_CORK) return get_kept(connection, kCork, value, bytes);
   if (level == SOL_SOCKET && name == SO_ERROR && *bytes >= sizeof(int)) {
-    // Of a peer that was killed only the kernel knows.
-    if (!connection.peer_has_left()) connection.look_at_kernel(fd);
-    const int error = connection.own().error.exchange(0, std::memory_order_acq_rel);
+    const int error = connection.take_error(fd);
     std::memcpy(value, &error, sizeof(error));
     *bytes = sizeof(error);
     return 0;
   }
-  return real().getsockopt(fd, level, name, value, bytes);
+  const int result = real().getsockopt(fd, level, name, value, bytes);
+  if (result == 0 && level == IPPROTO_TCP && name == TCP_INFO && *bytes != 0) {
+    static_assert(offsetof(tcp_info, tcpi_state) == 0 && sizeof(tcp_info::tcpi_state) == 1);
+    *static_cast<std::uint8_t*>(value) = static_cast<std::uint8_t>(connection.tcp_state(fd));
+  }
+  return result;
 }
 
 LEAT_CALL int setsockopt(int fd, int level, int name, const void* value, socklen_t bytes) noexcept {

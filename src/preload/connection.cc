@@ -39,12 +39,6 @@ bool awaited(const std::atomic<std::uint32_t>& bell) {
   return word >= kSleeper && (word & kRung) == 0;
 }
 
-// What a connection ends with that is no end of the peer's.
-bool is_loss(int error) {
-  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
-         error == ECONNABORTED;
-}
-
 std::int64_t nanoseconds_of(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
@@ -105,6 +99,7 @@ bool Connection::attach(SharedMemory* memory, unsigned side, int memfd, EndHold 
   memory_ = memory;
   side_ = side;
   keep_open(memfd);
+  noted_.store(0, std::memory_order_relaxed);
   note_user();
   return true;
 }
@@ -321,18 +316,14 @@ int Connection::receive_state(int fd) noexcept {
   if (from.tail.load(std::memory_order_acquire) - head > kRingBytes &&
       head == from.head.load(std::memory_order_relaxed))
     broken();
-  const bool ended = from.ended.load(std::memory_order_acquire) != 0;
-  const bool gone = flag(kPeerGone | kReset);
-  const bool shut = flag(kReadShut);
-  if (!ended && !gone && !shut) return 0;
+  const bool ended = peer_has_ended();
+  if (!ended && !flag(kPeerGone | kReset | kReadShut)) return 0;
   // The bytes before the end: the tail may have moved between the caller's look and ours.
   if (readable_bytes() != 0) return 0;
-  if (ended && !flag(kReset)) return 1;
-  if (gone) {
-    const int error = own().error.exchange(0, std::memory_order_acq_rel);
-    if (error != 0) return -error;
-  }
-  return 1;
+  // An error stays for the call that sends or asks.
+  if (ended) return 1;
+  const int error = own().error.exchange(0, std::memory_order_acq_rel);
+  return error != 0 ? -error : 1;
 }
 
 int Connection::send_state(int fd) noexcept {
@@ -346,18 +337,32 @@ int Connection::send_state(int fd) noexcept {
   if (const int error = own().error.exchange(0, std::memory_order_acq_rel); error != 0)
     return -error;
   if (flag(kWriteShut | kReset)) return -EPIPE;
-  if (!flag(kPeerGone)) return 0;
-  // TCP takes this, is told by a RST that nobody is there, and refuses what follows.
-  own().error.store(EPIPE, std::memory_order_relaxed);
-  own().flags.fetch_or(kReset, std::memory_order_release);
-  return 1;
+  if (flag(kPeerGone)) return 1;
+  // One that has shut down both ways resets what still comes. Relaxed: what is sent at the same
+  // time may come before.
+  constexpr std::uint32_t kBothShut = kReadShut | kWriteShut;
+  return (peer().shut.load(std::memory_order_relaxed) & kBothShut) == kBothShut ? 1 : 0;
+}
+
+void Connection::sent_to_nobody(int fd) noexcept {
+  if ((own().flags.fetch_or(kReset | kEnded, std::memory_order_acq_rel) & kReset) != 0) return;
+  own().error.store(EPIPE, std::memory_order_release);
+  if (!flag(kPeerGone)) shown().note.store(kSentInVain, std::memory_order_release);
+  fd = alive(fd);
+  if (fd < 0) return;
+  // Wakes the peer; or, as the kernel's peer that has closed answers by a reset, the threads that
+  // sleep at this end.
+  const int kept_errno = errno;
+  system_call(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
+  errno = kept_errno;
 }
 
 bool Connection::is_over(int fd) noexcept {
-  if (peer().note.load(std::memory_order_acquire) != kNotClosed && !flag(kPeerGone))
+  // A peer that was killed left no note.
+  if (!flag(kPeerGone) &&
+      (peer().note.load(std::memory_order_acquire) != kNotClosed || seems_ended(fd)))
     look_at_kernel(fd);
-  const bool ended = in().ended.load(std::memory_order_acquire) != 0 || flag(kPeerGone);
-  return flag(kReset) || (ended && flag(kWriteShut));
+  return flag(kReset) || (peer_has_ended() && flag(kWriteShut));
 }
 
 unsigned Connection::poll_mask() const noexcept {
@@ -409,6 +414,7 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   fd = alive(fd);
   if (fd < 0) return;
   const int kept_errno = errno;
+  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
   const Listening ours(listening ? nullptr : &own());
   // An urgent byte that the program has not read yet would be lost if rings beyond it were taken.
   char urgent = 0;
@@ -435,17 +441,16 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   if (got == 0) {
     gone = bell_rings() || ended();  // after our own SHUT_RD the kernel says 0 too
   } else if (got > 0) {
-    gone = peer().note.load(std::memory_order_relaxed) != kNotClosed && ended();  // behind rings
+    // Behind rings, which hide a death too where they are left.
+    gone = (note != kNotClosed || peek != 0) && ended();
   } else {
     gone = errno != EAGAIN && errno != EINTR && errno != EBADF;
     error = errno;
   }
-  if (gone) {
+  if (gone || note == kSentInVain) {
     peer_gone(error);
   } else if (got != 0 && !flag(kPeerGone)) {
-    // A process closed its descriptor, but another still has one.
-    if (peer().note.load(std::memory_order_relaxed) != kClosedInUse)
-      peer().note.store(kNotClosed, std::memory_order_relaxed);
+    outdate_note(note);
   }
   errno = kept_errno;
 }
@@ -455,36 +460,24 @@ void Connection::check_rings(const char* rings, std::size_t count) const noexcep
   report_strange_bytes(peer_address().text());
 }
 
-void Connection::peer_gone(int error) noexcept {
-  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
-  // What was sent after an orderly close is no reason for the peer to reset what it sent before.
-  const bool unread = unread_by_peer() != 0 && note != kClosedInOrder && note != kClosedInUse;
-  const bool lost = is_loss(error);
-  const bool reset = unread || lost || peer().aborts.load(std::memory_order_relaxed) != 0;
-  // Release: who sees the flag sees the error.
-  if (flag(kPeerGone)) return;
-  if (reset)
-    own().error.store(flag(kReset) ? 0 : (lost ? error : ECONNRESET), std::memory_order_relaxed);
-  own().flags.fetch_or(kPeerGone | (reset ? kReset : 0U), std::memory_order_acq_rel);
-}
-
 void Connection::broken() noexcept {
   if (flag(kReset)) return;
   log(Level::kError, "%s wrote impossible positions, so the connection is reset",
       peer_address().text().c_str());
-  own().error.store(ECONNRESET, std::memory_order_relaxed);
-  own().flags.fetch_or(kPeerGone | kReset, std::memory_order_acq_rel);
+  end(false, ECONNRESET);
 }
 
 void Connection::shutdown(int fd, int how) noexcept {
   if (how == SHUT_WR || how == SHUT_RDWR) {
     // The barrier: who goes to sleep sees the flag, or we see it asleep.
     own().flags.fetch_or(kWriteShut, std::memory_order_seq_cst);
+    shown().shut.fetch_or(kWriteShut, std::memory_order_relaxed);
     if (own().senders_asleep.load(std::memory_order_seq_cst) != 0) wake_senders(fd);
     if (!own().send_lock.held_here()) end_sending(fd);  // else put() does, which this interrupts
   }
   if (how == SHUT_RD || how == SHUT_RDWR) {
     own().flags.fetch_or(kReadShut, std::memory_order_acq_rel);
+    shown().shut.fetch_or(kReadShut, std::memory_order_relaxed);
     // Sends nothing to the peer, but wakes who sleeps here.
     real().shutdown(fd, SHUT_RD);
   }
@@ -508,6 +501,7 @@ void Connection::wake_senders(int fd) const noexcept {
 }
 
 void Connection::note_closing(bool in_use) const noexcept {
+  if (shown().note.load(std::memory_order_relaxed) == kSentInVain) return;
   const bool unread = readable_bytes() != 0;
   const CloseNote note = in_use ? kClosedInUse : kClosedInOrder;
   shown().note.store(unread ? kClosedUnread : note, std::memory_order_release);

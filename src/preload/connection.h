@@ -49,6 +49,12 @@ class Connection {
   int receive_state(int fd) noexcept;
   // Whether sending may go on: 0 yes, 1 what is sent vanishes as to a closed TCP peer, < 0 -errno.
   int send_state(int fd) noexcept;
+  // As SO_ERROR, which is told once.
+  int take_error(int fd) noexcept;
+  // The same, but without asking the kernel, as long as nothing suggests it.
+  int take_known_error(int fd) noexcept;
+  // Bytes were sent where send_state() is 1: TCP's peer answers by a reset.
+  void sent_to_nobody(int fd) noexcept;
 
   // For who only asks and does not sleep, once in a while: whether the peer is gone without a word.
   bool is_found_gone(int fd) noexcept;
@@ -62,6 +68,9 @@ class Connection {
   void set_buffers(std::uint32_t send, std::uint32_t receive) const noexcept;
   // Both directions have ended, or it was reset: as TCP's state CLOSE.
   bool is_over(int fd) noexcept;
+  // As in TCP_INFO. The other states last until the peer's kernel has acknowledged, which is at
+  // once.
+  int tcp_state(int fd) noexcept;
   // What poll(2) would say: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR. With a descriptor it
   // first follows up a word of the peer's that it has closed.
   unsigned poll_mask() const noexcept;
@@ -122,6 +131,14 @@ class Connection {
   void wake_senders(int fd) const noexcept;
   void end_sending(int fd) noexcept;
   void broken() noexcept;
+  void end(bool in_order, int error) noexcept;
+  // What a connection ends with that is no end of the peer's.
+  static bool is_loss(int error) noexcept;
+  // What the peer sent ends in order: TCP's CLOSE_WAIT, or CLOSE.
+  bool peer_has_ended() const noexcept {
+    return in().ended.load(std::memory_order_acquire) != 0 || flag(kEnded);
+  }
+  void outdate_note(std::uint32_t note) noexcept;
   bool flag(std::uint32_t wanted) const noexcept {
     return (own().flags.load(std::memory_order_acquire) & wanted) != 0;
   }
@@ -133,6 +150,8 @@ class Connection {
   bool in_table_ = false;
   // When the kernel was last asked by who only asks: races do no harm.
   std::atomic<std::int64_t> asked_{0};
+  // Since when a note of the peer's stands though the kernel knows of no end; 0: none does.
+  std::atomic<std::int64_t> noted_{0};
 };
 
 // One that sleeps, or is about to: the bells are rung for it while this lives.

@@ -47,10 +47,11 @@ enum EndFlag : std::uint32_t {
   kReadShut = 1,   // shutdown(SHUT_RD)
   kWriteShut = 2,  // shutdown(SHUT_WR)
   kPeerGone = 4,   // the kernel said that the peer's socket is closed
-  kReset = 8,      // as after a RST
+  kReset = 8,      // as after a RST: TCP's state CLOSE
   kNoDelay = 16,   // what the program set, while the kernel's own is always on
   kCork = 32,
   kBellShut = 64,  // the kernel's socket was shut to wake a sender: see wake_senders()
+  kEnded = 128,    // the peer ended in order, before any reset
 };
 
 struct EndState {

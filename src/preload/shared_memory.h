@@ -54,6 +54,7 @@ enum CloseNote : std::uint32_t {
   kClosedInOrder = 1,
   kClosedUnread = 2,
   kClosedInUse = 3,  // in order, but a thread is still in a call, at whose end the kernel closes
+  kSentInVain = 4,   // has not closed, but sent to one that has shut down both ways: both are reset
 };
 
 // What an end shows to the peer. The processes of that end write it; the peer may write it too, so
@@ -61,6 +62,7 @@ enum CloseNote : std::uint32_t {
 struct Side {
   alignas(64) std::atomic<std::uint32_t> note;  // CloseNote
   std::atomic<std::uint32_t> aborts;            // SO_LINGER with time 0: closing resets
+  std::atomic<std::uint32_t> shut;              // kReadShut and kWriteShut (end_state.h)
   // SO_COOKIE, by which a process finds this memory that gets the socket from another.
   std::atomic<std::uint64_t> cookie;
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -221,6 +222,74 @@ Cases call_cases() {
          SAY(sendfile(fd, file, &negative, 5));
          SAY(sendfile(fd, -1, nullptr, 5));
          SAY(sendfile(fd, fd, nullptr, 5));
+       }},
+
+      {"call.splice_at_the_end",
+       [](Side& side) {
+         const int fd = side.connected();
+         int ends[2];
+         require(pipe(ends) == 0, "pipe");
+         require(write(ends[1], "lost", 4) == 4, "write");
+         wait_for(side, fd, POLLRDHUP);
+         // What is sent first is what the peer resets.
+         SAY(splice(ends[0], nullptr, fd, nullptr, 10, 0));
+         wait_for(side, fd, POLLERR);
+         SAY(splice(fd, nullptr, ends[1], nullptr, 10, 0));
+         say_poll(side, fd);
+         require(write(ends[1], "kept", 4) == 4, "write");
+         signal(SIGPIPE, SIG_IGN);
+         SAY(splice(ends[0], nullptr, fd, nullptr, 10, 0));
+         char buffer[8] = {};
+         SAY(read(ends[0], buffer, sizeof(buffer)));
+         SAY(splice(fd, nullptr, ends[1], nullptr, 10, 0));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         SAY(close(fd));
+       }},
+
+      {"call.sendfile_at_the_end",
+       [](Side& side) {
+         const int fd = side.connected();
+         const int file = file_of(pattern(100));
+         wait_for(side, fd, POLLRDHUP);
+         signal(SIGPIPE, SIG_IGN);
+         off_t offset = 0;
+         SAY(sendfile(fd, file, &offset, 0));
+         SAY(sendfile(fd, file, &offset, 40));
+         SAY(offset);
+         wait_for(side, fd, POLLERR);
+         SAY(sendfile(fd, file, &offset, 40));
+         SAY(offset);
+         SAY(sendfile(fd, file, nullptr, 40));
+         SAY(lseek(file, 0, SEEK_CUR));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         SAY(close(fd));
+       }},
+
+      {"call.many_messages_after_a_reset",
+       [](Side& side) {
+         // The reset comes before the bytes, and one that ends a call is kept for the next.
+         const int fd = side.connected();
+         wait_bytes(side, fd, 25);
+         side.tell();
+         wait_for(side, fd, POLLERR);
+         ThreeMessages three;
+         SAY(recvmmsg(fd, three.messages, 3, 0, nullptr));
+         SAY(recvmmsg(fd, three.messages, 3, 0, nullptr));
+         SAY(three.messages[0].msg_len);
+         SAY(three.messages[1].msg_len);
+         SAY(three.messages[2].msg_len);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, std::string(25, 'x'));
+         side.hear();
+         const linger reset{1, 0};
+         SAY(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)));
+         SAY(close(fd));
        }},
 
       {"call.splice",

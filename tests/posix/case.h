@@ -66,6 +66,8 @@ Cases option_cases();
 Cases timeout_cases();
 Cases shutdown_cases();
 Cases fault_cases();
+Cases end_cases();
+Cases pointer_cases();
 Cases descriptor_cases();
 Cases exhaustion_cases();
 Cases process_cases();

@@ -282,6 +282,53 @@ Cases fault_cases() {
          die_when_told(side);
        }},
 
+      {"fault.killed_with_unread_data_then_shut_down",
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, "unread");
+         await_death(side);
+         SAY(shutdown(fd, SHUT_WR));
+         say_poll(side, fd);
+         say_reset(side, fd);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         wait_bytes(side, fd, 6);
+         die_when_told(side);
+       }},
+
+      {"fault.killed_with_unread_data_then_asked_its_name",
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, "unread");
+         await_death(side);
+         sockaddr_in peer{};
+         socklen_t length = sizeof(peer);
+         SAY(getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length));
+         say_reset(side, fd);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         wait_bytes(side, fd, 6);
+         die_when_told(side);
+       }},
+
+      {"fault.killed_after_its_end",
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, "unread");
+         wait_for(side, fd, POLLRDHUP);
+         await_death(side);
+         wait_for(side, fd, POLLERR);
+         say_reset(side, fd);
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         wait_bytes(side, fd, 6);
+         SAY(shutdown(fd, SHUT_WR));
+         die_when_told(side);
+       }},
+
       {"fault.double_close",
        [](Side& side) {
          const int fd = side.connected();

@@ -215,6 +215,63 @@ Cases transfer_cases() {
          side.say_data("rest", recv_to_end(side, fd));
        }},
 
+      {"transfer.urgent_after_others",
+       [](Side& side) {
+         const int fd = side.connected();
+         char buffer[8] = {};
+         wait_for(side, fd, POLLPRI);
+         SAY(recv(fd, buffer, 4, MSG_WAITALL));
+         side.say_data("received", buffer, 4);
+         SAY(recv(fd, buffer, 8, MSG_OOB));
+         side.say_data("urgent", buffer, 1);
+         SAY(recv(fd, buffer, 8, MSG_DONTWAIT));
+         side.tell();
+         wait_for(side, fd, POLLPRI);
+         side.say_data("received", recv_all(side, fd, 59'999));
+         SAY(recv(fd, buffer, 8, MSG_OOB));
+         side.say_data("urgent", buffer, 1);
+         // Over the urgent byte's place, which would count as unread.
+         SAY(recv(fd, buffer, 8, MSG_DONTWAIT));
+         SAY(close(fd));
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         iovec parts[] = {{const_cast<char*>("abcd"), 4}, {const_cast<char*>("!?"), 1}};
+         msghdr message{};
+         message.msg_iov = parts;
+         message.msg_iovlen = 2;
+         SAY(send(fd, "", 0, MSG_OOB));
+         SAY(sendmsg(fd, &message, MSG_OOB));
+         side.hear();
+         const Bytes much = pattern(60'000);
+         SAY(send(fd, much.data(), much.size(), MSG_OOB));
+         side.hear();
+         wait_for(side, fd, POLLRDHUP);
+         SAY(send(fd, "ab", 2, MSG_OOB | MSG_NOSIGNAL));
+         wait_for(side, fd, POLLHUP);
+         SAY(send(fd, "ab", 2, MSG_OOB | MSG_NOSIGNAL));
+         SAY(send(fd, "a", 1, MSG_OOB | MSG_NOSIGNAL));
+       }},
+
+      {"transfer.urgent_after_shutdown",
+       [](Side& side) {
+         const int fd = side.connected();
+         SAY(shutdown(fd, SHUT_WR));
+         SAY(send(fd, "!", 1, MSG_OOB | MSG_NOSIGNAL));
+         SAY(send(fd, "", 0, MSG_OOB | MSG_NOSIGNAL));
+         side.tell();
+         side.say_data("rest", recv_to_end(side, fd));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         wait_for(side, fd, POLLRDHUP);
+         say_poll(side, fd);
+         // The other direction goes on.
+         SAY(send(fd, "!", 1, MSG_OOB));
+       }},
+
       {"transfer.readable_bytes",
        [](Side& side) {
          const int fd = side.connected();

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <numeric>
 #include <optional>
@@ -154,9 +156,82 @@ TEST_F(CarriedConnection, APeerThatClosesWithBytesUnreadResets) {
 TEST_F(CarriedConnection, AfterAnOrderlyCloseOneSendVanishesAndTheNextFails) {
   ends_[1].note_closing(false);
   close(std::exchange(fds_[1], -1));
-  EXPECT_EQ(ends_[0].send_state(fds_[0]), 1);
+  const iovec vector{.iov_base = const_cast<char*>("x"), .iov_len = 1};
+  EXPECT_EQ(send(fds_[0], ends_[0], &vector, 0, MSG_NOSIGNAL), 0);
+  EXPECT_EQ(ends_[0].send_state(fds_[0]), 1) << "nothing was sent yet";
+  EXPECT_EQ(send(fds_[0], ends_[0], &vector, 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
   EXPECT_EQ(ends_[0].send_state(fds_[0]), -EPIPE);
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
+  pollfd kernels{.fd = fds_[0], .events = 0, .revents = 0};
+  EXPECT_EQ(poll(&kernels, 1, 60'000), 1) << "so that a thread that sleeps there wakes";
+  EXPECT_NE(kernels.revents & POLLHUP, 0);
+}
+
+// The peer has noted that it closes, but the kernel's close is still to come.
+TEST_F(CarriedConnection, ANoteStandsUntilTheKernelsClose) {
+  ends_[1].note_closing(false);
+  EXPECT_EQ(ends_[0].receive_state(fds_[0]), 0);
+  ASSERT_EQ(::send(fds_[1], "!", 1, 0), 1);  // a ring, and behind it the end
+  close(std::exchange(fds_[1], -1));
+  put(0, {'x'});
+  EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
+  EXPECT_EQ(ends_[0].send_state(fds_[0]), -EPIPE) << "what was sent after the close";
+}
+
+TEST_F(CarriedConnection, ANoteIsForgottenWhereAnotherProcessHoldsTheSocket) {
+  const int copy = dup(fds_[1]);
+  ends_[1].note_closing(false);
+  close(std::exchange(fds_[1], copy));
+  while (memory_->sides[1].note.load() != kNotClosed) EXPECT_EQ(ends_[0].receive_state(fds_[0]), 0);
+  put(0, {'a'});
+  close(std::exchange(fds_[1], -1));  // killed
+  ends_[0].look_at_kernel(fds_[0]);
+  EXPECT_EQ(ends_[0].receive_state(fds_[0]), -ECONNRESET);
+}
+
+// Bytes that nobody takes must not hide the end behind them.
+TEST_F(CarriedConnection, AnEndIsFoundBehindRingsThatAnotherListensFor) {
+  const Listening other(&ends_[0].own());
+  ASSERT_EQ(::send(fds_[1], "!", 1, 0), 1);
+  close(std::exchange(fds_[1], -1));  // killed
+  ends_[0].look_at_kernel(fds_[0]);
+  EXPECT_EQ(ends_[0].receive_state(fds_[0]), 1);
+}
+
+TEST_F(CarriedConnection, ABadPointerLosesNothing) {
+  char byte = 0;
+  iovec vectors[2] = {{.iov_base = &byte, .iov_len = 1}, {.iov_base = nullptr, .iov_len = 1}};
+  put(0, {'a', 'b'});
+  EXPECT_EQ(receive(fds_[1], ends_[1], vectors, 2, 0), -1);
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(take(1, 2), (std::vector<char>{'a', 'b'}));
+  EXPECT_EQ(send(fds_[0], ends_[0], vectors, 2, 0), -1);
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(ends_[1].readable_bytes(), 0U);
+}
+
+// More than there is room for: the last byte waits for its turn.
+TEST_F(CarriedConnection, AnUrgentByteGoesAfterAllOthers) {
+  std::vector<char> much(2 * kRingBytes);
+  std::iota(much.begin(), much.end(), 0);
+  const iovec vector{.iov_base = much.data(), .iov_len = much.size()};
+  EXPECT_EQ(send(fds_[0], ends_[0], &vector, 1, MSG_OOB | MSG_DONTWAIT),
+            static_cast<ssize_t>(kRingBytes));
+  char urgent = 0;
+  EXPECT_EQ(recv(fds_[1], &urgent, 1, MSG_OOB | MSG_DONTWAIT), -1) << "those that went are others";
+  take(1, kRingBytes);
+  std::thread sender([&] {
+    EXPECT_EQ(send(fds_[0], ends_[0], &vector, 1, MSG_OOB), static_cast<ssize_t>(much.size()));
+  });
+  std::vector<char> got(much.size() - 1);
+  const iovec whole{.iov_base = got.data(), .iov_len = got.size()};
+  EXPECT_EQ(receive(fds_[1], ends_[1], &whole, 1, MSG_WAITALL), static_cast<ssize_t>(got.size()));
+  sender.join();
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), much.begin()));
+  EXPECT_EQ(recv(fds_[1], &urgent, 1, MSG_OOB), 1);
+  EXPECT_EQ(urgent, much.back());
+  EXPECT_EQ(ends_[1].readable_bytes(), 0U);
 }
 
 // Another thread may close a descriptor while a call goes on, and the kernel give its number away.

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "leat/c.h"
@@ -78,7 +80,14 @@ long get_option(Handle& handle, int level, int option, void* value, socklen_t* b
   if (is_no_delay(level, option)) return give_int(handle.no_delay(), value, bytes);
   if (const auto watched = watch_option(level, option); watched != nullptr && handle.connecting())
     return give_int(handle.wanted_watch().*watched, value, bytes);
-  return result_of(getsockopt(handle.socket(), level, option, value, bytes));
+  const long result = result_of(getsockopt(handle.socket(), level, option, value, bytes));
+  StreamEnd* const connection = handle.connection();
+  if (result == 0 && level == IPPROTO_TCP && option == TCP_INFO && *bytes != 0 &&
+      connection != nullptr) {
+    static_assert(offsetof(tcp_info, tcpi_state) == 0 && sizeof(tcp_info::tcpi_state) == 1);
+    *static_cast<std::uint8_t*>(value) = static_cast<std::uint8_t>(connection->tcp_state());
+  }
+  return result;
 }
 
 long control(Handle& handle, int number, int command, long argument) {

@@ -244,8 +244,10 @@ void StreamEnd::peer_gone() {
   socklen_t info_bytes = sizeof info;
   const bool known = getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
                      getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) == 0;
+  // With both ends sent TCP hears nothing more.
+  const bool over = flag(kEnded) && flag(kWriteShut);
   const bool reset =
-      !known || error != 0 || info.tcpi_state == TCP_CLOSE || !core_->lifeline_ended();
+      !over && (!known || error != 0 || info.tcpi_state == TCP_CLOSE || !core_->lifeline_ended());
   if (!reset) {
     if (!flag(kEnded)) return raise(kPeerGone);
     // No news for who waits: the end came before.
@@ -288,6 +290,13 @@ unsigned StreamEnd::mask(bool closely) {
   if (error_.load(std::memory_order_acquire) != 0) mask |= POLLERR;
   if ((flags & (kWriteShut | kReset | kPeerGone)) != 0 || room()) mask |= POLLOUT | POLLWRNORM;
   return mask;
+}
+
+int StreamEnd::tcp_state() {
+  mask(true);
+  if (is_over()) return TCP_CLOSE;
+  if (flag(kEnded | kPeerGone)) return TCP_CLOSE_WAIT;
+  return flag(kWriteShut) ? TCP_FIN_WAIT2 : TCP_ESTABLISHED;
 }
 
 bool StreamEnd::waits_silently(unsigned events) {

@@ -43,6 +43,8 @@ class StreamEnd {
   // Before put(): 0, -errno, or 1 if the bytes are to be dropped, because TCP would take them. A
   // call that has `begun` to put something returns that, and leaves the error for the next.
   int send_state(bool begun);
+  // Bytes were dropped: TCP is told by a reset that nobody is there, and refuses what follows.
+  void sent_to_nobody();
 
   // What poll() says. `closely`: also of the lifeline and behind bytes that are unread; and fd()
   // becomes readable by what comes next.
@@ -64,6 +66,9 @@ class StreamEnd {
   bool sending_ended() const { return flag(kWriteShut | kPeerGone | kReset); }
   // Both directions have ended, or it was reset: as TCP's state CLOSE. After mask().
   bool is_over() const { return flag(kReset) || (flag(kWriteShut) && flag(kEnded | kPeerGone)); }
+  // As in TCP_INFO. The other states last until the peer's kernel has acknowledged, which is at
+  // once.
+  int tcp_state();
   // connect() to AF_UNSPEC: both ends have a reset.
   void dissolve();
   // The end comes as a reset.

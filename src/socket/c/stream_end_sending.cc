@@ -36,11 +36,14 @@ int StreamEnd::send_state(bool begun) {
   if (const int error = begun ? error_.load(std::memory_order_acquire) : take_error(); error != 0)
     return -error;
   if (flag(kWriteShut | kReset)) return -EPIPE;
-  if (!flag(kPeerGone)) return 0;
-  // TCP takes this, is told by a reset that nobody is there, and refuses what follows.
+  return flag(kPeerGone) ? 1 : 0;
+}
+
+void StreamEnd::sent_to_nobody() {
+  const std::lock_guard lock(end_mutex_);
+  if (flag(kReset)) return;
   error_.store(EPIPE, std::memory_order_release);
   raise(kReset);
-  return 1;
 }
 
 std::size_t StreamEnd::put(Buffers& from) {

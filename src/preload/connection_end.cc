@@ -1,0 +1,90 @@
+// How a connection ends, as TCP's states have it.
+#include <netinet/tcp.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "preload/connection.h"
+
+namespace leat::preload {
+namespace {
+
+// Longer than from a note to the kernel's close, on most occasions.
+constexpr std::int64_t kClosing = 2'000'000;  // ns
+
+std::int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+}  // namespace
+
+bool Connection::is_loss(int error) noexcept {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+         error == ECONNABORTED;
+}
+
+void Connection::peer_gone(int error) noexcept {
+  if (flag(kPeerGone)) return;
+  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
+  const bool lost = is_loss(error);
+  const bool abort = peer().aborts.load(std::memory_order_relaxed) != 0;
+  // A call that the close overtook may still take what is there.
+  const bool unread = unread_by_peer() != 0 && note != kClosedInUse;
+  // Of one that was never accepted the kernel alone knows: it ended with its listener.
+  const bool refused = error == ECONNRESET && peer().cookie.load(std::memory_order_relaxed) == 0;
+  const bool reset = lost || abort || unread || refused || note == kSentInVain;
+  // Of a peer that closed with nothing unread, what is unread was sent later.
+  const bool in_order = !reset || (note == kClosedInOrder && !lost && !abort);
+  end(in_order, reset ? (lost ? error : ECONNRESET) : 0);
+}
+
+// The end of the kernel's connection, as TCP tells it: `in_order` if the peer's end came, then the
+// reset, if any. In CLOSE_WAIT a reset is EPIPE, and receiving calls give the end whatever follows;
+// with both ends sent TCP is in CLOSE, where nothing is heard. What is told is told once.
+void Connection::end(bool in_order, int error) noexcept {
+  const bool ended = in_order || peer_has_ended();
+  if (ended && flag(kWriteShut)) error = 0;
+  if (ended && error == ECONNRESET) error = EPIPE;
+  // Release: a thread that sees the flag sees the error.
+  if (error != 0) own().error.store(error, std::memory_order_relaxed);
+  const std::uint32_t flags = kPeerGone | (ended ? kEnded : 0U) | (error != 0 ? kReset : 0U);
+  own().flags.fetch_or(flags, std::memory_order_acq_rel);
+}
+
+// A process closed its descriptor, but another still has one. Or the kernel's close is still to
+// come, and will need what the note says.
+void Connection::outdate_note(std::uint32_t note) noexcept {
+  if (note == kClosedInUse) return;
+  const std::int64_t since = noted_.load(std::memory_order_relaxed);
+  if (note == kNotClosed) {
+    if (since != 0) noted_.store(0, std::memory_order_relaxed);
+    return;
+  }
+  const std::int64_t now = now_ns();
+  if (since == 0) noted_.store(now, std::memory_order_relaxed);
+  if (since == 0 || now - since < kClosing) return;
+  noted_.store(0, std::memory_order_relaxed);
+  // Relaxed: another note that came meanwhile stays, and nothing else goes by this.
+  peer().note.compare_exchange_strong(note, kNotClosed, std::memory_order_relaxed);
+}
+
+int Connection::take_error(int fd) noexcept {
+  // Of a peer that was killed only the kernel knows.
+  if (!peer_has_left()) look_at_kernel(fd);
+  return own().error.exchange(0, std::memory_order_acq_rel);
+}
+
+int Connection::take_known_error(int fd) noexcept {
+  if ((poll_mask(fd) & POLLERR) == 0) return 0;
+  return own().error.exchange(0, std::memory_order_acq_rel);
+}
+
+int Connection::tcp_state(int fd) noexcept {
+  if (is_over(fd)) return TCP_CLOSE;
+  if (peer_has_ended()) return TCP_CLOSE_WAIT;
+  return flag(kWriteShut) ? TCP_FIN_WAIT2 : TCP_ESTABLISHED;
+}
+
+}  // namespace leat::preload
