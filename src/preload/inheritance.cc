@@ -358,7 +358,7 @@ void Inheritance::report(const char* path, const char* why) const noexcept {
   int others = -1;
   for (const Heir& heir : heirs_) {
     if (!heir.refused) continue;
-    if (first < 0) first = heir.fd;
+    if (first < 0 || heir.fd < first) first = heir.fd;
     ++others;
   }
   if (first < 0) return;
