@@ -23,8 +23,8 @@ namespace {
 
 using ActionKind = SpawnAction::Kind;
 
-// Can be opened so that the number is in use and nothing else.
-char nowhere[] = "/";
+// What is opened there only to keep a number in use.
+char nothing_there[] = "/dev/null";
 
 // A look without a reference, which costs more than all else here and most descriptors do not need:
 // who takes one looks again, so relaxed.
@@ -67,7 +67,7 @@ int end_of_numbers() {
 int stand_in(int fd) {
   const long copy = system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3L);
   if (copy < 0) return -1;
-  const long nothing = system_call(SYS_openat, AT_FDCWD, nowhere, O_PATH | O_CLOEXEC, 0);
+  const long nothing = system_call(SYS_openat, AT_FDCWD, nothing_there, O_PATH | O_CLOEXEC, 0);
   const bool good = nothing >= 0 && system_call(SYS_dup3, nothing, fd, 0) == fd;
   if (nothing >= 0) system_call(SYS_close, nothing);
   if (!good) system_call(SYS_close, copy);
@@ -109,14 +109,15 @@ Inheritance::Inheritance(Call call, const char* path, char* const* environment,
     error_ = ENOMEM;
     return;
   }
-  // Of a file that cannot be executed there is nothing to say.
-  if (path == nullptr || access(path, X_OK) == 0)
-    report(path, why != nullptr ? why : "finds no number free for its memory");
   if (acts) {
     error_ = add_actions(wanted);
   } else {
     change_here(call);
   }
+  // Of a file that cannot be executed there is nothing to say. And not before: standard error may
+  // have been one of them.
+  if (path == nullptr || access(path, X_OK) == 0)
+    report(path, why != nullptr ? why : "finds no number free for its memory");
 }
 
 Inheritance::~Inheritance() {
@@ -293,6 +294,9 @@ void Inheritance::change_here(Call call) noexcept {
     set_close_on_exec(heir.from, true);
     heir.marked = true;
   }
+  // A child that shares the caller's memory until it executes never gives them back.
+  if (call == Call::kExec)
+    for (Heir& heir : heirs_) heir.object = Reference();
 }
 
 // The same in the child alone, so that no other child that is started now gets anything.
@@ -319,9 +323,9 @@ int Inheritance::add_actions(const SpawnActions& actions) noexcept {
   }
   for (const Heir& heir : heirs_) {
     if (!heir.refused || error != 0) continue;
-    const bool standard = heir.fd <= STDERR_FILENO;
-    const auto kind = standard ? ActionKind::kOpen : ActionKind::kClose;
-    error = add_spawn_action(own_actions_, {kind, heir.fd, -1, nowhere, O_PATH, 0});
+    const bool keeps_number = heir.fd <= STDERR_FILENO && access(nothing_there, F_OK) == 0;
+    const auto kind = keeps_number ? ActionKind::kOpen : ActionKind::kClose;
+    error = add_spawn_action(own_actions_, {kind, heir.fd, -1, nothing_there, O_PATH, 0});
   }
   return error;
 }

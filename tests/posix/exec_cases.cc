@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -296,29 +295,6 @@ Cases exec_cases() {
          char* arguments[] = {name, nullptr};
          fexecve(program, arguments, environ);
          side.say("not reached");
-       },
-       use_echo},
-
-      {"exec.command_uses_it",
-       [](Side& side) {
-         const int fd = side.connected();
-         const std::string number = std::to_string(fd);
-         const std::string command = "cat <&" + number + " >&" + number + "; exit 3";
-         SAY(std::system(command.c_str()));  // NOLINT(concurrency-mt-unsafe,cert-env33-c)
-       },
-       use_echo},
-
-      {"exec.piped_command_uses_it",
-       [](Side& side) {
-         const int fd = side.connected();
-         const std::string number = std::to_string(fd);
-         const std::string command = "cat <&" + number + " >&" + number + "; echo done; exit 4";
-         FILE* output = popen(command.c_str(), "r");  // NOLINT(cert-env33-c)
-         close(fd);
-         char line[16] = {};
-         require(output != nullptr && fgets(line, sizeof(line), output) != nullptr, "popen");
-         side.say_data("output", line, 5);
-         SAY(pclose(output));
        },
        use_echo},
 

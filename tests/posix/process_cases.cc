@@ -1,5 +1,4 @@
 // Connections and fork: the connection follows the process that uses it.
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -391,49 +390,6 @@ Cases process_cases() {
          side.say_data("output", line, 6);
          SAY(pclose(output));
          send_text(side, fd, "two");
-       },
-       [](Side& side) {
-         const int fd = side.connected();
-         side.say_data("received", recv_to_end(side, fd));
-       }},
-
-      {"process.command_and_signals",
-       [](Side& side) {
-         // The one who waits for a command is not interrupted as the command is.
-         const int fd = side.connected();
-         std::string command = "kill -INT $PPID; kill -QUIT $PPID; kill -INT $$; exit 3";
-         SAY(std::system(command.c_str()));         // NOLINT(concurrency-mt-unsafe,cert-env33-c)
-         SAY(std::system("no-such-command 2>&-"));  // NOLINT(concurrency-mt-unsafe,cert-env33-c)
-         SAY(std::system(nullptr) != 0);            // NOLINT(concurrency-mt-unsafe,cert-env33-c)
-         struct sigaction interrupt {};
-         SAY(sigaction(SIGINT, nullptr, &interrupt));
-         SAY(interrupt.sa_handler == SIG_DFL);
-         sigset_t mask;
-         SAY(pthread_sigmask(SIG_BLOCK, nullptr, &mask));
-         SAY(sigismember(&mask, SIGCHLD));
-         send_text(side, fd, "done");
-       },
-       [](Side& side) {
-         const int fd = side.connected();
-         side.say_data("received", recv_to_end(side, fd));
-       }},
-
-      {"process.piped_commands",
-       [](Side& side) {
-         const int fd = side.connected();
-         SAY(popen("true", "x") == nullptr);                  // NOLINT(cert-env33-c)
-         SAY(popen("true", "rw") == nullptr);                 // NOLINT(cert-env33-c)
-         FILE* first = popen("cat >/dev/null; exit 5", "w");  // NOLINT(cert-env33-c)
-         // Has no end of the first one's pipe, which would keep that alive.
-         FILE* second = popen("cat >/dev/null; exit 6", "we");  // NOLINT(cert-env33-c)
-         require(first != nullptr && second != nullptr, "popen");
-         SAY(fcntl(fileno(first), F_GETFD));
-         SAY(fcntl(fileno(second), F_GETFD));
-         SAY(fputs("text", first) >= 0);
-         SAY(pclose(first));
-         SAY(pclose(second));
-         SAY(wait(nullptr));
-         send_text(side, fd, "done");
        },
        [](Side& side) {
          const int fd = side.connected();
