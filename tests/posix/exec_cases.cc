@@ -2,6 +2,7 @@
 #include "exec.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -303,6 +304,7 @@ Cases exec_cases() {
          // A child of vfork() may find malloc's lock held by a thread that it has not.
          const int fd = side.connected();
          const std::string number = std::to_string(fd);
+         mallopt(M_ARENA_MAX, 1);  // one lock for all
          std::atomic<bool> enough{false};
          std::thread allocating([&] {
            // Larger than what malloc keeps for each thread.
