@@ -40,6 +40,7 @@ int run_in_child(void* body) {
 [[gnu::constructor]] void start() {
   real();
   pthread_atfork(decide_before_fork, nullptr, in_child);
+  EpollSet::after_fork_in_child();  // makes its registry, for which a vfork()'s child has no malloc
   inherit();
 }
 

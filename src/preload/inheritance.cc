@@ -195,18 +195,24 @@ bool Inheritance::choose_passed() noexcept {
   for (Heir& heir : heirs_) {
     if (heir.fd < 0 || heir.refused) continue;
     Object& object = *heir.object;
-    const int hidden =
-        heir.object.is(Kind::kConnection) ? object.connection.memfd() : object.meeting_fd;
     const bool has_another =
-        object.numbers.load(std::memory_order_relaxed) > 1 || heir.fd != heir.from;
-    const auto is_its = [&](const Passed& one) { return one.heir->object.get() == &object; };
+        heir.fd != heir.from || object.numbers.load(std::memory_order_relaxed) > 1;
+    const auto is_its = [&](const Passed& one) { return one.object == &object; };
     if (has_another && std::any_of(passed_.begin(), passed_.end(), is_its)) continue;
+    const bool connection = heir.object.is(Kind::kConnection);
+    const int hidden = connection ? object.connection.memfd() : object.meeting_fd;
     if (hidden < 0) {
       heir.refused = true;
       continue;
     }
     object.made_at = 0;
-    passed_.push(&heir, hidden, hidden, false);
+    const Inherited told{.kind = connection ? 'c' : 'l',
+                         .cookie = cookie_of(heir.from),
+                         .hidden = hidden,
+                         .detail = connection ? object.connection.side() : object.code,
+                         .owner = object.owner,
+                         .port = object.port};
+    passed_.push(&object, hidden, told, false);
   }
   return true;
 }
@@ -238,7 +244,10 @@ void Inheritance::choose_numbers(const SpawnActions& actions) noexcept {
     return;
   }
   first_number_ = first;
-  for (Passed& one : passed_) one.number = first++;
+  for (Passed& one : passed_) {
+    one.told.hidden = first++;
+    one.told.in_sight = 1;
+  }
 }
 
 bool Inheritance::write_environment(char* const* environment) noexcept {
@@ -253,22 +262,12 @@ bool Inheritance::write_environment(char* const* environment) noexcept {
     if (!is_ours(environment[i])) pointers_.push(environment[i]);
   std::size_t begun = 0;
   for (const Passed& one : passed_) {
-    const Object& object = *one.heir->object;
-    const bool connection = one.heir->object.is(Kind::kConnection);
     if (begun == text_.size()) {
       pointers_.push(text_.end());
       for (const char* c = kInheritedVariable; *c != '\0'; ++c) text_.push(*c);
     }
     char entry[kMostInheritedText];
-    const std::size_t length =
-        write_inherited({.kind = connection ? 'c' : 'l',
-                         .cookie = cookie_of(one.heir->from),
-                         .hidden = one.number,
-                         .detail = connection ? object.connection.side() : object.code,
-                         .owner = object.owner,
-                         .port = object.port,
-                         .in_sight = one.number == one.hidden ? 0U : 1U},
-                        entry);
+    const std::size_t length = write_inherited(one.told, entry);
     for (std::size_t i = 0; i < length; ++i) text_.push(entry[i]);
     if (text_.size() - begun < kMostVariable - kMostInheritedText && &one + 1 != passed_.end())
       continue;
@@ -308,7 +307,7 @@ int Inheritance::add_actions(const SpawnActions& actions) noexcept {
   if (first_number_ >= 0) {
     for (const Passed& one : passed_)
       if (error == 0)
-        error = add_spawn_action(own_actions_, {ActionKind::kDup2, one.hidden, one.number});
+        error = add_spawn_action(own_actions_, {ActionKind::kDup2, one.hidden, one.told.hidden});
   }
   for (const SpawnAction& action : actions)
     if (error == 0) error = add_action(action);
@@ -334,7 +333,7 @@ int Inheritance::add_actions(const SpawnActions& actions) noexcept {
 int Inheritance::add_action(const SpawnAction& action) noexcept {
   if (passed_.size() == 0) return add_spawn_action(own_actions_, action);
   if (action.kind == ActionKind::kCloseFrom) return close_all_from(action.fd);
-  const auto closed = [&](const Passed& one) { return one.number == action.fd; };
+  const auto closed = [&](const Passed& one) { return one.told.hidden == action.fd; };
   // Programs close what they cannot know.
   if (action.kind == ActionKind::kClose && std::any_of(passed_.begin(), passed_.end(), closed))
     return 0;

@@ -9,6 +9,7 @@
 #include <spawn.h>
 
 #include "preload/descriptors.h"
+#include "preload/inherited.h"
 #include "preload/mapped_array.h"
 #include "preload/spawn_actions.h"
 
@@ -50,11 +51,11 @@ class Inheritance {
     int stood_in;  // the caller's own, where something else stands for as long as this lives; or -1
     Reference object;
   };
-  // A hidden descriptor that the child gets.
+  // A hidden descriptor that the child gets, and what it is told of it.
   struct Passed {
-    Heir* heir;
+    const Object* object;
     int hidden;
-    int number;   // the child's
+    Inherited told;
     bool opened;  // not close-on-exec here, for as long as this lives
   };
   enum class Call { kExec, kSpawn };
