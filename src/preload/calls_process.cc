@@ -1,20 +1,15 @@
-// fork, exec and posix_spawn.
+// fork and its kin.
 #include <pthread.h>
 #include <sched.h>
-#include <spawn.h>
 #include <stdarg.h>
 
-#include <string>
-#include <vector>
-
 #include "preload/call.h"
-#include "preload/configuration.h"
+#include "preload/commands.h"
+#include "preload/end_state.h"
 #include "preload/epoll_set.h"
-#include "preload/escapes.h"
 #include "preload/hidden.h"
-#include "preload/inheritance.h"
+#include "preload/inherited.h"
 #include "preload/kept_memory.h"
-#include "preload/program_file.h"
 #include "preload/short_connections.h"
 #include "preload/stdio_streams.h"
 
@@ -31,6 +26,7 @@ void after_fork_in_child() noexcept {
   forget_kept_memory();
   forget_lock_of_short_connections();
   forget_stream_lock();
+  forget_lock_of_commands();
   EpollSet::after_fork_in_child();
 }
 
@@ -49,20 +45,8 @@ int run_in_child(void* body) {
 [[gnu::constructor]] void start() {
   real();
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  EpollSet::after_fork_in_child();  // makes its registry, for which a vfork()'s child has no malloc
   inherit();
-}
-
-// Where execvp finds it; only the debug mode wants to know.
-std::string found(const char* file) {
-  if (!reports_escapes() || file == nullptr) return {};
-  return find_program(file).value_or("");
-}
-
-// The arguments of execl and its kin, up to the null.
-std::vector<char*> arguments_of(const char* first, va_list& rest) {
-  std::vector<char*> arguments{const_cast<char*>(first)};
-  while (arguments.back() != nullptr) arguments.push_back(va_arg(rest, char*));
-  return arguments;
 }
 
 }  // namespace
@@ -105,86 +89,7 @@ LEAT_CALL int clone(int (*function)(void*), void* stack, int flags, void* argume
   return child;
 }
 
-// A child of vfork() shares our tables with its parent, and must not change them.
-LEAT_CALL pid_t vfork() noexcept { return real().fork(); }
-
-LEAT_CALL int execve(const char* path, char* const* arguments, char* const* environment) noexcept {
-  Inheritance inheritance(path, environment, false);
-  return real().execve(path, arguments, inheritance.environment());
-}
-
-LEAT_CALL int execv(const char* path, char* const* arguments) noexcept {
-  return execve(path, arguments, environ);
-}
-
-LEAT_CALL int execvpe(const char* file, char* const* arguments, char* const* environment) noexcept {
-  Inheritance inheritance(found(file).c_str(), environment, false);
-  return real().execvpe(file, arguments, inheritance.environment());
-}
-
-LEAT_CALL int execvp(const char* file, char* const* arguments) noexcept {
-  return execvpe(file, arguments, environ);
-}
-
-LEAT_CALL int execveat(int folder, const char* path, char* const* arguments,
-                       char* const* environment, int flags) noexcept {
-  Inheritance inheritance(nullptr, environment, false);
-  return real().execveat(folder, path, arguments, inheritance.environment(), flags);
-}
-
-LEAT_CALL int fexecve(int fd, char* const* arguments, char* const* environment) noexcept {
-  Inheritance inheritance(nullptr, environment, false);
-  return real().fexecve(fd, arguments, inheritance.environment());
-}
-
-LEAT_CALL int execl(const char* path, const char* first, ...) noexcept {
-  va_list rest;
-  va_start(rest, first);
-  const std::vector<char*> arguments = arguments_of(first, rest);
-  va_end(rest);
-  return execve(path, arguments.data(), environ);
-}
-
-LEAT_CALL int execlp(const char* file, const char* first, ...) noexcept {
-  va_list rest;
-  va_start(rest, first);
-  const std::vector<char*> arguments = arguments_of(first, rest);
-  va_end(rest);
-  return execvpe(file, arguments.data(), environ);
-}
-
-LEAT_CALL int execle(const char* path, const char* first, ...) noexcept {
-  va_list rest;
-  va_start(rest, first);
-  const std::vector<char*> arguments = arguments_of(first, rest);
-  char* const* environment = va_arg(rest, char* const*);
-  va_end(rest);
-  return execve(path, arguments.data(), environment);
-}
-
-LEAT_CALL int posix_spawn(pid_t* child, const char* path, const posix_spawn_file_actions_t* actions,
-                          const posix_spawnattr_t* attributes, char* const* arguments,
-                          char* const* environment) {
-  Inheritance inheritance(path, environment, true);
-  return real().posix_spawn(child, path, actions, attributes, arguments, inheritance.environment());
-}
-
-LEAT_CALL int posix_spawnp(pid_t* child, const char* file,
-                           const posix_spawn_file_actions_t* actions,
-                           const posix_spawnattr_t* attributes, char* const* arguments,
-                           char* const* environment) {
-  Inheritance inheritance(found(file).c_str(), environment, true);
-  return real().posix_spawnp(child, file, actions, attributes, arguments,
-                             inheritance.environment());
-}
-
-LEAT_CALL int system(const char* command) {
-  report_command(command);
-  return real().system(command);
-}
-
-LEAT_CALL FILE* popen(const char* command, const char* mode) {
-  report_command(command);
-  return real().popen(command, mode);
-}
+// A child of the kernel's vfork() shares our tables with its parent, and must not change them. As
+// with that, no handlers of pthread_atfork() run, so the child must not use malloc.
+LEAT_CALL pid_t vfork() noexcept { return _Fork(); }
 // NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -7,10 +7,6 @@
 
 namespace leat::preload {
 
-// About to execute `path` with this environment; null if it is not known.
-void report_execution(const char* path, char* const* environment) noexcept;
-// About to run a command of the shell: system(3), popen(3).
-void report_command(const char* command) noexcept;
 // The kernel gave this number anew, so if it is still known it was closed out of sight.
 void report_reuse(int fd) noexcept;
 // What came from there over the kernel's connection is no ring.

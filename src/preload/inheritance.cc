@@ -1,158 +1,384 @@
 #include "preload/inheritance.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
-#include "preload/call.h"
 #include "preload/configuration.h"
-#include "preload/escapes.h"
 #include "preload/hidden.h"
+#include "preload/inherited.h"
+#include "preload/meeting.h"
+#include "preload/program_file.h"
+#include "preload/real.h"
 #include "preload/socket_facts.h"
-#include "preload/stdio_streams.h"
+#include "preload/undisturbed.h"
 
 namespace leat::preload {
-
 namespace {
 
-constexpr const char* kVariable = "LEAT_PRELOAD_INHERITED=";
+using ActionKind = SpawnAction::Kind;
 
-struct Inherited {
-  std::uint64_t cookie = 0;
-  char kind = 0;        // c connection, l listener
-  int hidden = -1;      // memory or meeting place
-  unsigned detail = 0;  // side or code
-  unsigned owner = 0;
-  unsigned port = 0;
-};
+// What is opened there only to keep a number in use.
+char nothing_there[] = "/dev/null";
 
-std::vector<Inherited> parse(const char* text) {
-  std::vector<Inherited> list;
-  int used = 0;
-  Inherited one;
-  unsigned long long cookie = 0;
-  while (sscanf(text, "%c:%llx:%d:%u:%u:%u;%n", &one.kind, &cookie, &one.hidden, &one.detail,
-                &one.owner, &one.port, &used) == 6) {
-    one.cookie = cookie;
-    list.push_back(one);
-    text += used;
+// A look without a reference, which costs more than all else here and most descriptors do not need:
+// who takes one looks again, so relaxed.
+bool may_be_passed(int fd) {
+  const Object* object = descriptor_entry(fd).load(std::memory_order_acquire);
+  if (object == nullptr) return false;
+  const Kind kind = object->kind.load(std::memory_order_relaxed);
+  return kind == Kind::kConnection || kind == Kind::kListener || kind == Kind::kSocket;
+}
+
+bool preloads_us(char* const* environment) {
+  bool does = false;
+  for (char* const* one = environment; one != nullptr && *one != nullptr; ++one) {
+    const std::string_view variable(*one);
+    // Of several the dynamic linker takes the last.
+    if (variable.starts_with("LD_PRELOAD="))
+      does = variable.find("libleat_preload") != std::string_view::npos;
   }
-  return list;
+  return does;
+}
+
+bool is_ours(const char* variable) {
+  return std::strncmp(variable, kInheritedVariable, sizeof(kInheritedVariable) - 1) == 0;
+}
+
+void set_close_on_exec(int fd, bool closes) {
+  system_call(SYS_fcntl, fd, F_SETFD, closes ? static_cast<long>(FD_CLOEXEC) : 0L);
+}
+
+// As the C library bounds the numbers of actions.
+int end_of_numbers() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kMostDescriptors));
+}
+
+// Puts something there that fails every use with EBADF but keeps the number, so that no file of the
+// executed program comes to be its standard output. Returns a copy of what was there; -1: nothing
+// was changed.
+int stand_in(int fd) {
+  const long copy = system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3L);
+  if (copy < 0) return -1;
+  const long nothing = system_call(SYS_openat, AT_FDCWD, nothing_there, O_PATH | O_CLOEXEC, 0);
+  const bool good = nothing >= 0 && system_call(SYS_dup3, nothing, fd, 0) == fd;
+  if (nothing >= 0) system_call(SYS_close, nothing);
+  if (!good) system_call(SYS_close, copy);
+  return good ? static_cast<int>(copy) : -1;
 }
 
 }  // namespace
 
-Inheritance::Inheritance(const char* path, char* const* environment, bool all)
-    : variable_(kVariable) {
-  report_execution(path, environment);
-  std::vector<const Object*> seen;
-  for_each(0, highest_known(), [&](int fd, const Reference& object) {
-    if (Reference socket = find(fd); socket.awaits_offer()) decide_now(fd, socket);
-    const bool connection = object.is(Kind::kConnection);
-    if (!connection && !object.is(Kind::kListener)) return;
-    if (std::find(seen.begin(), seen.end(), object.get()) != seen.end()) return;
-    const int flags = real().fcntl(fd, F_GETFD, nullptr);
-    if (flags < 0 || (!all && (flags & FD_CLOEXEC) != 0)) return;
-    const int hidden = connection ? object->connection.memfd() : object->meeting_fd;
-    if (hidden < 0) {
-      log(Level::kWarn, "descriptor %d cannot be passed on: no number was free for its memory", fd);
-      return;
-    }
-    seen.push_back(object.get());
-    object->made_at = 0;
-    char entry[96];
-    snprintf(entry, sizeof(entry), "%c:%llx:%d:%u:%u:%u;", connection ? 'c' : 'l',
-             static_cast<unsigned long long>(cookie_of(fd)), hidden,
-             connection ? object->connection.side() : object->code,
-             static_cast<unsigned>(object->owner), unsigned{object->port});
-    variable_ += entry;
-    real().fcntl(hidden, F_SETFD, nullptr);
-    opened_.push_back(hidden);
-  });
-  for (char* const* one = environment; one != nullptr && *one != nullptr; ++one) {
-    if (strncmp(*one, kVariable, strlen(kVariable)) != 0) pointers_.push_back(*one);
+Inheritance::Inheritance(const char* path, char* const* environment) noexcept
+    : Inheritance(Call::kExec, path, environment, nullptr) {}
+
+Inheritance::Inheritance(const char* path, char* const* environment,
+                         const posix_spawn_file_actions_t* actions) noexcept
+    : Inheritance(Call::kSpawn, path, environment, actions) {}
+
+Inheritance::Inheritance(Call call, const char* path, char* const* environment,
+                         const posix_spawn_file_actions_t* actions) noexcept
+    : environment_(environment), actions_(actions) {
+  const Undisturbed undisturbed;
+  const SpawnActions wanted(actions);
+  if (!collect(call, wanted)) {
+    error_ = ENOMEM;
+    return;
   }
-  if (!opened_.empty()) pointers_.push_back(variable_.data());
-  pointers_.push_back(nullptr);
+  if (heirs_.size() == 0) return;
+  apply(wanted);
+  settle();
+  if (heirs_.size() == 0) return;
+  const char* why = path != nullptr ? obstacle(path) : nullptr;
+  if (why == nullptr && !preloads_us(environment)) why = "runs without leat-run's LD_PRELOAD";
+  for (Heir& heir : heirs_) heir.refused = heir.fd >= 0 && why != nullptr;
+  const bool acts = call == Call::kSpawn && wanted.known();
+  if (!choose_passed()) {
+    error_ = ENOMEM;
+    return;
+  }
+  if (acts) choose_numbers(wanted);
+  if (!write_environment(environment)) {
+    error_ = ENOMEM;
+    return;
+  }
+  if (acts) {
+    error_ = add_actions(wanted);
+  } else {
+    change_here(call);
+  }
+  // Of a file that cannot be executed there is nothing to say. And not before: standard error may
+  // have been one of them.
+  if (path == nullptr || access(path, X_OK) == 0)
+    report(path, why != nullptr ? why : "finds no number free for its memory");
 }
 
 Inheritance::~Inheritance() {
-  const int kept_errno = errno;
-  for (const int fd : opened_) real().fcntl(fd, F_SETFD, reinterpret_cast<void*>(FD_CLOEXEC));
-  errno = kept_errno;
+  const Undisturbed undisturbed;
+  for (const Passed& one : passed_)
+    if (one.opened) set_close_on_exec(one.hidden, true);
+  for (const Heir& heir : heirs_) {
+    if (heir.marked) set_close_on_exec(heir.from, false);
+    if (heir.stood_in < 0) continue;
+    system_call(SYS_dup3, heir.stood_in, heir.from, 0);
+    system_call(SYS_close, heir.stood_in);
+  }
+  if (actions_ == &own_actions_) real().posix_spawn_file_actions_destroy(&own_actions_);
 }
 
-bool take_over_listener(int fd, int hidden, unsigned code, unsigned owner, unsigned port) noexcept {
-  Reference object = add(fd, Kind::kSocket);
-  if (!object) {
-    close_hidden(hidden);
-    return false;
+// What the child may get. False: memory is out.
+bool Inheritance::collect(Call call, const SpawnActions& actions) noexcept {
+  const int last = highest_known();
+  std::size_t count = 0;
+  for (int fd = 0; fd <= last; ++fd) count += may_be_passed(fd) ? 1 : 0;
+  if (count == 0) return true;
+  if (!heirs_.reserve(count + actions.size())) return false;
+  for (int fd = 0; fd <= last && count > 0; ++fd) {
+    if (!may_be_passed(fd)) continue;
+    const long flags = system_call(SYS_fcntl, fd, F_GETFD, 0L);
+    const bool closes = (flags & FD_CLOEXEC) != 0;
+    if (flags < 0 || (closes && (call == Call::kExec || !actions.duplicates(fd)))) continue;
+    Reference object = find(fd);
+    if (!object || object.is(Kind::kOwn) || object.is(Kind::kEpoll)) continue;
+    heirs_.push(fd, fd, closes, false, false, -1, std::move(object));
+    --count;
   }
-  object->meeting_fd = hidden;
-  object->code = code;
-  object->owner = owner;
-  object->port = static_cast<std::uint16_t>(port);
-  object->kind.store(Kind::kListener, std::memory_order_release);
   return true;
 }
 
-bool take_over_connection(int fd, int hidden, unsigned side, const EndHold& end) noexcept {
-  Reference object = add(fd, Kind::kSocket);
-  if (!object || side > 1 || !attach_memory(*object, hidden, side, end)) {
-    forget(fd);
-    close_hidden(hidden);
-    return false;
+// What the program's actions do to that.
+void Inheritance::apply(const SpawnActions& actions) noexcept {
+  const auto close = [&](int first, int last) {
+    for (Heir& heir : heirs_)
+      if (heir.fd >= first && heir.fd <= last) heir.fd = -1;
+  };
+  for (const SpawnAction& action : actions) {
+    if (action.kind == ActionKind::kClose || action.kind == ActionKind::kOpen)
+      close(action.fd, action.fd);
+    if (action.kind == ActionKind::kCloseFrom) close(action.fd, kMostDescriptors);
+    if (action.kind != ActionKind::kDup2) continue;
+    Heir* source = std::find_if(heirs_.begin(), heirs_.end(),
+                                [&](const Heir& heir) { return heir.fd == action.fd; });
+    if (action.fd == action.to) {
+      if (source != heirs_.end()) source->closes_on_exec = false;
+      continue;
+    }
+    close(action.to, action.to);
+    if (source == heirs_.end() || heirs_.room() == 0) continue;
+    source->object->references.fetch_add(1, std::memory_order_relaxed);  // we hold one
+    heirs_.push(source->from, action.to, false, false, false, -1, Reference(source->object.get()));
   }
-  object->connection.keep_open(hidden);
-  object->connection.is_in_table();
-  object->connection.own().cookie.store(cookie_of(fd), std::memory_order_relaxed);
-  object->kind.store(Kind::kConnection, std::memory_order_release);
+  for (Heir& heir : heirs_)
+    if (heir.closes_on_exec) heir.fd = -1;
+}
+
+// Which of them are ours: a socket that is not decided yet may become TCP's.
+void Inheritance::settle() noexcept {
+  bool any = false;
+  for (Heir& heir : heirs_) {
+    if (heir.fd >= 0 && heir.object.is_undecided()) decide_now(heir.from, heir.object);
+    if (!heir.object.is(Kind::kConnection) && !heir.object.is(Kind::kListener)) heir.fd = -1;
+    any |= heir.fd >= 0;
+  }
+  if (!any) heirs_.clear();
+}
+
+bool Inheritance::choose_passed() noexcept {
+  // Each with the state of its end, which comes first.
+  if (!passed_.reserve(2 * heirs_.size())) return false;
+  for (const Heir& heir : heirs_) {
+    if (heir.fd < 0 || heir.refused || !heir.object.is(Kind::kConnection)) continue;
+    const int ends = memfd_of(heir.object->connection.end());
+    const auto has_it = [ends](const Passed& one) { return one.hidden == ends; };
+    if (!is_hidden(ends) || std::any_of(passed_.begin(), passed_.end(), has_it)) continue;
+    passed_.push(nullptr, ends, Inherited{.kind = 'e', .hidden = ends}, false);
+  }
+  for (Heir& heir : heirs_) {
+    if (heir.fd < 0 || heir.refused) continue;
+    Object& object = *heir.object;
+    const bool has_another =
+        heir.fd != heir.from || object.numbers.load(std::memory_order_relaxed) > 1;
+    const auto is_its = [&](const Passed& one) { return one.object == &object; };
+    if (has_another && std::any_of(passed_.begin(), passed_.end(), is_its)) continue;
+    const bool connection = heir.object.is(Kind::kConnection);
+    const int hidden = connection ? object.connection.memfd() : object.meeting_fd;
+    if (!is_hidden(hidden)) {
+      heir.refused = true;
+      continue;
+    }
+    object.made_at = 0;
+    const Inherited told{.kind = connection ? 'c' : 'l',
+                         .cookie = cookie_of(heir.from),
+                         .hidden = hidden,
+                         .detail = connection ? object.connection.side() : object.code,
+                         .owner = object.owner,
+                         .port = object.port};
+    passed_.push(&object, hidden, told, false);
+  }
   return true;
 }
 
-// Before the program has other threads.
-// NOLINTBEGIN(concurrency-mt-unsafe)
-void inherit() noexcept {
-  const std::string name(kVariable, strlen(kVariable) - 1);
-  const char* text = getenv(name.c_str());
-  if (text == nullptr) return;
-  const std::vector<Inherited> list = parse(text);
-  unsetenv(name.c_str());
-  std::vector<int> descriptors;
-  if (DIR* folder = opendir("/proc/self/fd")) {
-    while (const dirent* entry = readdir(folder)) {
-      const int fd = atoi(entry->d_name);
-      if (entry->d_name[0] != '.' && fd != dirfd(folder)) descriptors.push_back(fd);
-    }
-    closedir(folder);
+// What the actions close or replace of ours must lie elsewhere in the child: behind all that the
+// program speaks of.
+void Inheritance::choose_numbers(const SpawnActions& actions) noexcept {
+  const auto replaces_ours = [&](const SpawnAction& action) {
+    const int number = action.kind == ActionKind::kDup2 ? action.to : action.fd;
+    return action.kind != ActionKind::kClose &&
+           std::any_of(passed_.begin(), passed_.end(),
+                       [&](const Passed& one) { return one.hidden == number; });
+  };
+  bool any = false;
+  int first = 0;
+  for (const SpawnAction& action : actions) {
+    any |= action.kind == ActionKind::kCloseFrom || replaces_ours(action);
+    first = std::max({first, action.fd + 1, action.to + 1});
   }
-  for (const Inherited& one : list) {
-    // Our own again.
-    if (real().fcntl(one.hidden, F_SETFD, reinterpret_cast<void*>(FD_CLOEXEC)) < 0) continue;
-    add(one.hidden, Kind::kOwn);
-    int first = -1;
-    for (const int fd : descriptors) {
-      if (one.cookie == 0 || cookie_of(fd) != one.cookie) continue;
-      if (first < 0) {
-        first = fd;
-        const bool good = one.kind == 'l'
-                              ? take_over_listener(fd, one.hidden, one.detail, one.owner, one.port)
-                              : take_over_connection(fd, one.hidden, one.detail, {});
-        if (!good) break;
-      } else {
-        add_duplicate(first, fd);
-      }
-      if (find(fd).is(Kind::kConnection)) replace_standard_stream(fd);
-    }
-    if (first < 0) close_hidden(one.hidden);
+  if (!any || passed_.size() == 0) return;
+  const auto count = static_cast<int>(passed_.size());
+  const auto lies_there = [&](const Passed& one) {
+    return one.hidden >= first && one.hidden < first + count;
+  };
+  if (std::any_of(passed_.begin(), passed_.end(), lies_there)) first = highest_known() + 1;
+  if (first + count > end_of_numbers()) {
+    for (Heir& heir : heirs_) heir.refused = heir.fd >= 0;
+    passed_.clear();
+    return;
+  }
+  first_number_ = first;
+  for (Passed& one : passed_) {
+    one.told.hidden = first++;
+    one.told.in_sight = 1;
   }
 }
-// NOLINTEND(concurrency-mt-unsafe)
+
+bool Inheritance::write_environment(char* const* environment) noexcept {
+  std::size_t variables = 0;
+  while (environment != nullptr && environment[variables] != nullptr) ++variables;
+  const std::size_t bytes = passed_.size() * kMostInheritedText;
+  const std::size_t parts = bytes == 0 ? 0 : bytes / (kMostVariable - kMostInheritedText) + 1;
+  if (!pointers_.reserve(variables + parts + 1) ||
+      !text_.reserve(bytes + parts * (sizeof(kInheritedVariable) + 1)))
+    return false;
+  for (std::size_t i = 0; i < variables; ++i)
+    if (!is_ours(environment[i])) pointers_.push(environment[i]);
+  std::size_t begun = 0;
+  for (const Passed& one : passed_) {
+    if (begun == text_.size()) {
+      pointers_.push(text_.end());
+      for (const char* c = kInheritedVariable; *c != '\0'; ++c) text_.push(*c);
+    }
+    char entry[kMostInheritedText];
+    const std::size_t length = write_inherited(one.told, entry);
+    for (std::size_t i = 0; i < length; ++i) text_.push(entry[i]);
+    if (text_.size() - begun < kMostVariable - kMostInheritedText && &one + 1 != passed_.end())
+      continue;
+    text_.push('\0');
+    begun = text_.size();
+  }
+  pointers_.push(nullptr);
+  environment_ = pointers_.data();
+  return true;
+}
+
+// For a program in place of this one, or a child that gets a copy of what is open here.
+void Inheritance::change_here(Call call) noexcept {
+  for (Passed& one : passed_) {
+    set_close_on_exec(one.hidden, false);
+    one.opened = true;
+  }
+  for (Heir& heir : heirs_) {
+    if (!heir.refused) continue;
+    // Other threads go on after posix_spawn().
+    if (call == Call::kExec && heir.fd <= STDERR_FILENO) heir.stood_in = stand_in(heir.fd);
+    if (heir.stood_in >= 0) continue;
+    set_close_on_exec(heir.from, true);
+    heir.marked = true;
+  }
+  // A child that shares the caller's memory until it executes never gives them back.
+  if (call == Call::kExec)
+    for (Heir& heir : heirs_) heir.object = Reference();
+}
+
+// The same in the child alone, so that no other child that is started now gets anything.
+int Inheritance::add_actions(const SpawnActions& actions) noexcept {
+  int error = real().posix_spawn_file_actions_init(&own_actions_);
+  if (error != 0) return error;
+  actions_ = &own_actions_;
+  const int end = end_of_numbers();
+  if (first_number_ >= 0) {
+    for (const Passed& one : passed_)
+      if (error == 0)
+        error = add_spawn_action(own_actions_, {ActionKind::kDup2, one.hidden, one.told.hidden});
+  }
+  for (const SpawnAction& action : actions)
+    if (error == 0) error = add_action(action);
+  for (Passed& one : passed_) {
+    if (error != 0 || first_number_ >= 0) break;
+    if (one.hidden < end) {
+      error = add_spawn_action(own_actions_, {ActionKind::kDup2, one.hidden, one.hidden});
+    } else {
+      set_close_on_exec(one.hidden, false);
+      one.opened = true;
+    }
+  }
+  for (const Heir& heir : heirs_) {
+    if (!heir.refused || error != 0) continue;
+    const bool keeps_number = heir.fd <= STDERR_FILENO && access(nothing_there, F_OK) == 0;
+    const auto kind = keeps_number ? ActionKind::kOpen : ActionKind::kClose;
+    error = add_spawn_action(own_actions_, {kind, heir.fd, -1, nothing_there, O_PATH, 0});
+  }
+  return error;
+}
+
+// One of the program's.
+int Inheritance::add_action(const SpawnAction& action) noexcept {
+  if (passed_.size() == 0) return add_spawn_action(own_actions_, action);
+  if (action.kind == ActionKind::kCloseFrom) return close_all_from(action.fd);
+  const auto closed = [&](const Passed& one) { return one.told.hidden == action.fd; };
+  // Programs close what they cannot know.
+  if (action.kind == ActionKind::kClose && std::any_of(passed_.begin(), passed_.end(), closed))
+    return 0;
+  return add_spawn_action(own_actions_, action);
+}
+
+// But what is passed.
+int Inheritance::close_all_from(int first) noexcept {
+  int error = 0;
+  for (int fd = first; fd < first_number_ && error == 0; ++fd)
+    error = add_spawn_action(own_actions_, {ActionKind::kClose, fd});
+  if (error != 0) return error;
+  const int behind = first_number_ + static_cast<int>(passed_.size());
+  return add_spawn_action(own_actions_, {ActionKind::kCloseFrom, behind});
+}
+
+bool Inheritance::would_pass() noexcept {
+  for (int fd = 0; fd <= highest_known(); ++fd)
+    if (may_be_passed(fd)) return true;
+  return false;
+}
+
+void Inheritance::report(const char* path, const char* why) const noexcept {
+  int first = -1;
+  int others = -1;
+  for (const Heir& heir : heirs_) {
+    if (!heir.refused) continue;
+    if (first < 0 || heir.fd < first) first = heir.fd;
+    ++others;
+  }
+  if (first < 0) return;
+  char more[32] = "";
+  if (others > 0) snprintf(more, sizeof(more), " (and %d more)", others);
+  log(Level::kError,
+      "descriptor %d%s is a carried connection or its listener and not passed on: %s %s", first,
+      more, path != nullptr ? path : "a program", why);
+}
 
 }  // namespace leat::preload

@@ -16,7 +16,7 @@
 #include "preload/call.h"
 #include "preload/configuration.h"
 #include "preload/hidden.h"
-#include "preload/inheritance.h"
+#include "preload/inherited.h"
 #include "preload/offer.h"
 #include "preload/socket_facts.h"
 #include "preload/undisturbed.h"

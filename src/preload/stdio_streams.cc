@@ -20,13 +20,11 @@ struct Stream {
   int fd = -1;
 };
 
-struct Streams {
-  detail::SpinLock lock;
-  std::unordered_map<const FILE*, int> descriptors;
-};
+// The child of a fork lets go of it, and may have no malloc.
+constinit detail::SpinLock lock;
 
-Streams& streams() {
-  static Streams* const kept = new Streams;
+std::unordered_map<const FILE*, int>& descriptors() {
+  static auto* const kept = new std::unordered_map<const FILE*, int>;
   return *kept;
 }
 
@@ -53,8 +51,8 @@ int seek_stream(void*, off64_t*, int) {
 int close_stream(void* cookie) {
   auto* stream = static_cast<Stream*>(cookie);
   {
-    const std::lock_guard guard(streams().lock);
-    streams().descriptors.erase(stream->file);
+    const std::lock_guard guard(lock);
+    descriptors().erase(stream->file);
   }
   const int fd = stream->fd;
   delete stream;
@@ -74,15 +72,15 @@ FILE* open_stream(int fd, const char* mode) {
     delete stream;
     return nullptr;
   }
-  const std::lock_guard guard(streams().lock);
-  streams().descriptors.emplace(stream->file, fd);
+  const std::lock_guard guard(lock);
+  descriptors().emplace(stream->file, fd);
   return stream->file;
 }
 
 int stream_descriptor(const FILE* file) {
-  const std::lock_guard guard(streams().lock);
-  const auto found = streams().descriptors.find(file);
-  return found == streams().descriptors.end() ? -1 : found->second;
+  const std::lock_guard guard(lock);
+  const auto found = descriptors().find(file);
+  return found == descriptors().end() ? -1 : found->second;
 }
 
 void replace_standard_stream(int fd) {
@@ -100,6 +98,6 @@ void replace_standard_stream(int fd) {
   stream = replacement;
 }
 
-void forget_stream_lock() noexcept { streams().lock.unlock(); }
+void forget_stream_lock() noexcept { lock.unlock(); }
 
 }  // namespace leat::preload

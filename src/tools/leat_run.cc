@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -137,14 +138,14 @@ int run(int argc, char** argv) {
     return fail(kCannotRun, "libleat_preload.so is not where it was installed, in " LEAT_BIN_TO_LIB
                             "/leat beside this program's folder");
   const std::string name = argv[parsed.program];
-  const std::optional<std::string> program = preload::find_program(name);
-  if (!program) return fail(kNotFound, name + ": not found");
-  if (const char* why = preload::obstacle(*program); why != nullptr)
+  char program[PATH_MAX];
+  if (!preload::find_program(name.c_str(), program)) return fail(kNotFound, name + ": not found");
+  if (const char* why = preload::obstacle(program); why != nullptr)
     std::cerr << "leat-run: " << name << " " << why << ", so its connections stay with TCP\n";
   const char* before = getenv("LD_PRELOAD");  // NOLINT(concurrency-mt-unsafe)
   const std::string all = before != nullptr && *before != '\0' ? *library + ":" + before : *library;
   setenv("LD_PRELOAD", all.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
-  execv(program->c_str(), argv + parsed.program);
+  execv(program, argv + parsed.program);
   return fail(errno == ENOENT ? kNotFound : kCannotRun, name + ": " + strerrordesc_np(errno));
 }
 

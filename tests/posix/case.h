@@ -72,6 +72,7 @@ Cases descriptor_cases();
 Cases exhaustion_cases();
 Cases process_cases();
 Cases exec_cases();
+Cases command_cases();
 Cases poll_cases();
 Cases epoll_cases();
 Cases epoll_mixed_cases();

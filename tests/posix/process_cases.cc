@@ -1,12 +1,15 @@
 // Connections and fork: the connection follows the process that uses it.
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -387,6 +390,22 @@ Cases process_cases() {
          side.say_data("output", line, 6);
          SAY(pclose(output));
          send_text(side, fd, "two");
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.say_data("received", recv_to_end(side, fd));
+       }},
+
+      {"process.vfork_without_handlers",
+       [](Side& side) {
+         const int fd = side.connected();
+         static std::atomic<int> calls;
+         pthread_atfork([] { ++calls; }, [] { ++calls; }, nullptr);
+         const pid_t child = vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+         if (child == 0) _exit(5);
+         say_end(side, child);
+         SAY(calls);
+         send_text(side, fd, "done");
        },
        [](Side& side) {
          const int fd = side.connected();

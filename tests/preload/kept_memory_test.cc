@@ -2,7 +2,11 @@
 #include "preload/kept_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "preload/hidden.h"
 #include "preload/shared_memory.h"
@@ -130,6 +134,21 @@ TEST_F(KeptMemory, IsFew) {
     close_hidden(memfd);
   }
   EXPECT_EQ(count, 16);
+}
+
+// As vm.memfd_noexec=2 asks for, which some kernels refuse other memory under.
+TEST(NewMemory, IsNotToBeExecuted) {
+  constexpr unsigned kNoExecution = 8;  // MFD_NOEXEC_SEAL
+  const int probe = memfd_create("probe", kNoExecution);
+  if (probe < 0) GTEST_SKIP() << "this kernel does not know of it";
+  close(probe);
+  int memfd = -1;
+  SharedMemory* memory = new_memory(memfd);
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ(fchmod(memfd, 0700), -1);
+  EXPECT_EQ(errno, EPERM);
+  munmap(memory, kMemoryBytes);
+  close(memfd);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Several processes with the same connections, and what gets out of sight.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,26 +63,74 @@ void executed() {
   std::printf(" and stdio");
 }
 
+// Runs a program that inherits what there is, in a child, and says how it ended.
+void run(std::vector<std::string> words, char* const* environment,
+         const posix_spawn_file_actions_t* actions = nullptr) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = -1;
+  if (posix_spawn(&child, arguments[0], actions, nullptr, arguments.data(), environment) != 0)
+    die("posix_spawn");
+  int status = -1;
+  waitpid(child, &status, 0);
+  say(words[0].c_str(), WEXITSTATUS(status));
+  std::fflush(stdout);
+}
+
+// Programs that do not load what leat-run loads do not find a connection that hangs, but none.
+void refusing() {
+  const Pair pair;
+  const std::string to_nowhere = " 2>/dev/null";
+  const std::string number = std::to_string(pair.client);
+  char* nothing[] = {nullptr};
+  // Its standard input is none, whoever starts it, and keeps its number.
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pair.server, 0);
+  run({"/bin/sh", "-c", "test -e /proc/self/fd/0"}, nothing, &actions);
+  run({"/bin/sh", "-c", "cat" + to_nowhere}, nothing, &actions);
+  posix_spawn_file_actions_destroy(&actions);
+  if (must(fork(), "fork") == 0) {
+    dup2(pair.server, 0);
+    execle("/bin/sh", "sh", "-c", ("cat" + to_nowhere).c_str(), nullptr, nothing);
+    die("exec");
+  }
+  int status = -1;
+  wait(&status);
+  say("executed", WEXITSTATUS(status));
+  // Others are closed.
+  run({"/bin/sh", "-c", "true 2>/dev/null <&" + number}, nothing);
+  // What stands in the first line of a script is what runs.
+  char script[] = "/tmp/sockets_program.XXXXXX";
+  const int file = must(mkstemp(script), "mkstemp");
+  constexpr char kText[] = "#! /sbin/ldconfig --version\n";
+  if (write(file, kText, sizeof(kText) - 1) != sizeof(kText) - 1) die("write");
+  must(fchmod(file, 0700), "fchmod");
+  close(file);
+  if (must(fork(), "fork") == 0) {
+    if (std::freopen("/dev/null", "w", stdout) == nullptr) die("freopen");
+    execl(script, "script", nullptr);
+    die("exec");
+  }
+  wait(&status);
+  say("script", WEXITSTATUS(status));
+  unlink(script);
+  // Nobody is told of what nobody would have got.
+  for (const int fd : {pair.client, pair.server, pair.listener.fd})
+    must(fcntl(fd, F_SETFD, FD_CLOEXEC), "fcntl");
+  run({"/bin/true"}, nothing);
+  send(pair.client, "still there", 11, 0);
+  std::printf("[%s]\n", receive_text(pair.server).c_str());
+}
+
 // Everything that the debug mode can see of a connection that gets out of sight.
 void escaping() {
   const Pair pair;
-  std::string program = "/sbin/ldconfig";  // linked statically
-  std::string option = "--version";
-  std::string other = "/bin/true";
-  char* arguments[] = {program.data(), option.data(), nullptr};
-  char* nothing[] = {nullptr};
-  pid_t child = -1;
-  for (char** environment : {environ, nothing}) {
-    if (posix_spawn(&child, arguments[0], nullptr, nullptr, arguments, environment) != 0)
-      die("posix_spawn");
-    waitpid(child, nullptr, 0);
-    arguments[0] = other.data();
-    arguments[1] = nullptr;
-  }
-  say("system", std::system("true"));
+  char byte = 0;
   function_of_libc<decltype(write)>("write")(pair.client, "past", 4);
   set_timeout(pair.server, SO_RCVTIMEO, 50);
-  say("recv", recv(pair.server, option.data(), 1, 0));
+  say("recv", recv(pair.server, &byte, 1, 0));
   function_of_libc<decltype(close)>("close")(pair.client);
   say("socket again", socket(AF_INET, SOCK_STREAM, 0) == pair.client ? 1 : 0);
 }

@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
       {"prefork", prefork},
       {"waking", waking},
       {"refused", refused},
+      {"refusing", refusing},
       {"escaping", escaping},
       {"reconnecting", reconnecting},
   };

@@ -21,6 +21,7 @@ void selecting();
 // --- Several processes with the same connections, and what gets out of sight.
 void following(const char* self);
 void executed();
+void refusing();
 void escaping();
 void prefork();
 void reconnecting();

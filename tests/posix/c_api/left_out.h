@@ -10,6 +10,7 @@ inline const std::map<std::string, std::string>& left_out_of_c_api() {
   static const std::map<std::string, std::string> cases = {
       {"process.", "handles stay with the process that made them"},
       {"exec.", "as process"},
+      {"command.", "as process"},
       {"epoll_mixed.used_by_child", "as process"},
       {"stdio.", "fdopen is the C library's"},
       {"fortified.", "entry points of the C library"},

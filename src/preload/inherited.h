@@ -1,0 +1,37 @@
+// What a program inherited of ours from the one that executed it; inheritance.h is the other side.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "preload/end_state.h"
+
+namespace leat::preload {
+
+// The variable by which a program hears of it: a list of these. The same name may stand several
+// times in an environment, as the kernel bounds the length of each.
+inline constexpr char kInheritedVariable[] = "LEAT_PRELOAD_INHERITED=";
+inline constexpr std::size_t kMostInheritedText = 96;
+inline constexpr std::size_t kMostVariable = 100'000;
+
+struct Inherited {
+  char kind = 0;  // c connection, l listener, e the state of ends
+  std::uint64_t cookie = 0;
+  int hidden = -1;      // memory or meeting place
+  unsigned detail = 0;  // side or code
+  unsigned owner = 0;
+  unsigned port = 0;
+  unsigned in_sight = 0;  // the hidden descriptor's number is among the program's own
+};
+// Into kMostInheritedText bytes; how many it took.
+std::size_t write_inherited(const Inherited& one, char* text) noexcept;
+
+// What a descriptor stands for that came from another program, or by a message. The hidden
+// descriptor belongs to it from then on. False: it is closed.
+bool take_over_connection(int fd, int hidden, unsigned side, const EndHold& end) noexcept;
+bool take_over_listener(int fd, int hidden, unsigned code, unsigned owner, unsigned port) noexcept;
+
+// Finds it. Once, at the start of a program.
+void inherit() noexcept;
+
+}  // namespace leat::preload
