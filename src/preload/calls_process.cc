@@ -9,27 +9,30 @@
 
 #include "preload/call.h"
 #include "preload/configuration.h"
-#include "preload/epoll_set.h"
 #include "preload/escapes.h"
+#include "preload/forking.h"
 #include "preload/inheritance.h"
 #include "preload/kept_memory.h"
 #include "preload/program_file.h"
-#include "preload/short_connections.h"
 #include "preload/side_lock.h"
-#include "preload/stdio_streams.h"
 
 namespace leat::preload {
 
 namespace {
 
+void before_fork() {
+  decide_before_fork();
+  hold_locks_for_fork();
+}
+
+void in_parent() { let_go_of_locks_in_parent(); }
+
 void in_child() {
   forget_thread_id();
   forget_process_id();
   forget_pool_lock();
+  let_go_of_locks_in_child();
   forget_kept_memory();
-  forget_lock_of_short_connections();
-  forget_stream_lock();
-  EpollSet::after_fork_in_child();
 }
 
 // What clone() runs in the child, whose memory is a copy.
@@ -44,7 +47,7 @@ int run_in_child(void* body) {
 
 [[gnu::constructor]] void start() {
   real();
-  pthread_atfork(decide_before_fork, nullptr, in_child);
+  pthread_atfork(before_fork, in_parent, in_child);
   inherit();
 }
 
@@ -71,9 +74,11 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 
 // fork() tells of itself (pthread_atfork); these do not.
 LEAT_CALL pid_t _Fork() noexcept {
-  decide_before_fork();
+  before_fork();
   const pid_t child = real()._Fork();
-  if (child == 0) in_child();
+  const int kept_errno = errno;
+  child == 0 ? in_child() : in_parent();
+  errno = kept_errno;
   return child;
 }
 
@@ -93,9 +98,14 @@ LEAT_CALL int clone(int (*function)(void*), void* stack, int flags, void* argume
   }
   if ((flags & CLONE_VM) != 0)  // a thread, or one that only executes
     return real().clone(function, stack, flags, argument, parent_id, thread_data, child_id);
-  decide_before_fork();
+  before_fork();
   Body body{function, argument};
-  return real().clone(run_in_child, stack, flags, &body, parent_id, thread_data, child_id);
+  const int child =
+      real().clone(run_in_child, stack, flags, &body, parent_id, thread_data, child_id);
+  const int kept_errno = errno;
+  in_parent();
+  errno = kept_errno;
+  return child;
 }
 
 // A child of vfork() shares our tables with its parent, and must not change them.

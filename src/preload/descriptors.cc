@@ -53,8 +53,7 @@ void release(Object* object) {
       if (object->awaited_at != nullptr) release(std::exchange(object->awaited_at, nullptr));
       break;
     case Kind::kEpoll:
-      delete object->set;
-      object->set = nullptr;
+      std::exchange(object->set, nullptr)->retire();
       break;
     default:
       break;

@@ -255,7 +255,7 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
   }
   const Reference listener(std::exchange(socket->awaited_at, nullptr));
   awaiting.fetch_sub(1, std::memory_order_relaxed);
-  EpollSet::socket_is_decided(socket.get());
+  EpollSet::socket_is_decided(fd, socket.get());
   return true;
 }
 
@@ -410,7 +410,7 @@ void decide(int fd, Reference& socket) noexcept {
   if (offered == Offered::kMemory) {
     prepare_doorbell(fd, *socket);
     socket->kind.store(Kind::kConnection, std::memory_order_release);
-    EpollSet::socket_is_decided(socket.get());
+    EpollSet::socket_is_decided(fd, socket.get());
     if (log_enabled(Level::kInfo))
       log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
           peer_address(fd).text().c_str());
@@ -435,6 +435,7 @@ void decide_now(int fd, Reference& socket) noexcept {
   const Deciding deciding(*socket);
   if (deciding.ours() && socket.awaits_offer())
     give_up(fd, *socket, "it announced shared memory, but has not offered it");
+  EpollSet::socket_is_decided(fd, socket.get());
 }
 
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept {

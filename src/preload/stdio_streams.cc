@@ -6,11 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <unordered_map>
-
-#include "base/spin_lock.h"
 
 namespace leat::preload {
 namespace {
@@ -21,7 +18,7 @@ struct Stream {
 };
 
 struct Streams {
-  detail::SpinLock lock;
+  SignalSafeLock lock;
   std::unordered_map<const FILE*, int> descriptors;
 };
 
@@ -53,8 +50,8 @@ int seek_stream(void*, off64_t*, int) {
 int close_stream(void* cookie) {
   auto* stream = static_cast<Stream*>(cookie);
   {
-    const std::lock_guard guard(streams().lock);
-    streams().descriptors.erase(stream->file);
+    const Locked locked(streams().lock);
+    if (locked) streams().descriptors.erase(stream->file);
   }
   const int fd = stream->fd;
   delete stream;
@@ -74,13 +71,14 @@ FILE* open_stream(int fd, const char* mode) {
     delete stream;
     return nullptr;
   }
-  const std::lock_guard guard(streams().lock);
-  streams().descriptors.emplace(stream->file, fd);
+  const Locked locked(streams().lock);
+  if (locked) streams().descriptors.emplace(stream->file, fd);
   return stream->file;
 }
 
 int stream_descriptor(const FILE* file) {
-  const std::lock_guard guard(streams().lock);
+  const Locked locked(streams().lock);
+  if (!locked) return -1;  // in a signal handler that interrupted a change
   const auto found = streams().descriptors.find(file);
   return found == streams().descriptors.end() ? -1 : found->second;
 }
@@ -100,6 +98,6 @@ void replace_standard_stream(int fd) {
   stream = replacement;
 }
 
-void forget_stream_lock() noexcept { streams().lock.unlock(); }
+SignalSafeLock& lock_of_streams() noexcept { return streams().lock; }
 
 }  // namespace leat::preload
