@@ -87,7 +87,7 @@ int EpollSet::add(int epoll_fd, int fd, const epoll_event& event, const Referenc
 
 // Of what is carried only we know what the program wants; the kernel's registration says the same
 // all the time. So it is left as it is, also when the program takes it out, which many do to put it
-// in again: no system call. Who sleeps must see the change, though.
+// in again: no system call. A thread that sleeps there must see the change, though.
 int EpollSet::change_carried(int epoll_fd, Item& item, const epoll_event& event) {
   const bool same =
       item.told_kind == Kind::kConnection && ((item.events ^ event.events) & EPOLLPRI) == 0;

@@ -48,7 +48,7 @@ EpollSet::EpollSet(Object& holder, int fd)
   // Also if a handler makes it that interrupted the owner.
   const Locked locked(registry_lock);
   next_ = first_set.load(std::memory_order_relaxed);
-  // Release: who finds the set sees its fields.
+  // Release: a thread that finds the set sees its fields.
   while (!first_set.compare_exchange_weak(next_, this, std::memory_order_release,
                                           std::memory_order_relaxed)) {
   }
@@ -202,20 +202,22 @@ void EpollSet::purge_retired() {
     const Locked locked(registry_lock);
     if (!locked) return;
     EpollSet* before = nullptr;
-    EpollSet* set = first_set.load(std::memory_order_acquire);
-    while (set != nullptr) {
+    // False: a handler has put another set in front of it; it is unlinked next time.
+    const auto unlink = [&before](EpollSet* set) {
+      EpollSet* expected = set;
+      if (before == nullptr)
+        return first_set.compare_exchange_strong(expected, set->next_, std::memory_order_relaxed);
+      before->next_ = set->next_;
+      return true;
+    };
+    for (EpollSet* set = first_set.load(std::memory_order_acquire); set != nullptr;) {
       EpollSet* next = set->next_;
-      if (!set->retired_.load(std::memory_order_acquire)) {
-        before = set;
-      } else if (EpollSet* first = set;
-                 before != nullptr ||
-                 first_set.compare_exchange_strong(first, next, std::memory_order_relaxed)) {
-        if (before != nullptr) before->next_ = next;
+      if (set->retired_.load(std::memory_order_acquire) && unlink(set)) {
         // In this order also for a handler that walks the list just now.
         std::atomic_signal_fence(std::memory_order_seq_cst);
         set->next_ = std::exchange(retired, set);
       } else {
-        before = set;  // a handler has put another in front: next time
+        before = set;
       }
       set = next;
     }

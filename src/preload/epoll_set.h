@@ -3,8 +3,8 @@
 // The kernel's own set keeps everything, so that pipes, timers and plain sockets are its business
 // alone. A socket that may be or is carried is in it under a mark instead of the program's data; a
 // carried one edge-triggered for everything, so that each ring of its doorbell, and each epoll_ctl,
-// wakes who sleeps there. What the program then gets to see is decided here, from the connection;
-// of whatever turned out to be no connection of leat's, by the kernel.
+// wakes a thread that sleeps there. What the program then gets to see is decided here, from the
+// connection; of whatever turned out to be no connection of leat's, by the kernel.
 #pragma once
 
 #include <sys/epoll.h>
@@ -38,8 +38,8 @@ class EpollSet {
   // Whether it has never held anything but what is the kernel's alone.
   bool unused() const noexcept { return !used_.load(std::memory_order_acquire); }
 
-  // Looks for offers that were late. Whether some still have not come: nothing wakes who waits for
-  // them, so look again soon. `depth`: of sets around this one.
+  // Looks for offers that were late. Whether some still have not come: nothing wakes a thread that
+  // waits for them, so look again soon. `depth`: of sets around this one.
   bool settle_waiting(unsigned depth = 0);
   // For a set within a set, or within poll(): whether it would be readable; arming before sleeping.
   bool ready();
@@ -127,8 +127,8 @@ class EpollSet {
   std::atomic<bool> used_{false};
   std::atomic<bool> has_sets_{false};     // or had some
   std::atomic<bool> has_sockets_{false};  // that may become connections, or had some
-  // Who would not look again by itself at what is changed: threads in wait(), or in that of a set
-  // around this one or in poll().
+  // Threads that would not look again by themselves at what is changed: those in wait(), or in that
+  // of a set around this one or in poll().
   std::atomic<std::uint32_t> asleep_{0};
   std::atomic<bool> outside_{false};
   // Of the items; with room for all, so that none of them ever allocates.

@@ -74,12 +74,13 @@ struct Served {
 
 class OneShotServer {
  public:
-  OneShotServer(const Side& side, int listener, unsigned flags)
-      : side_(side), flags_(flags | EPOLLONESHOT), set_(epoll_create1(0)), end_(eventfd(0, 0)) {
+  OneShotServer(int listener, unsigned flags)
+      : flags_(flags | EPOLLONESHOT), set_(epoll_create1(0)), end_(eventfd(0, 0)) {
     listener_.fd = listener;
     set_blocking(listener, false);
     std::atomic<int> numbers[4] = {};
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (std::atomic<int>& number : numbers)
       threads.emplace_back([this, &number] {
         number = gettid();
@@ -95,7 +96,7 @@ class OneShotServer {
   int ended() const { return ended_; }
 
  private:
-  void arm(int operation, Served& one) {
+  void arm(int operation, Served& one) const {
     epoll_event event{};
     event.events = EPOLLIN | flags_;
     event.data.ptr = &one;
@@ -151,7 +152,6 @@ class OneShotServer {
     }
   }
 
-  const Side& side_;
   const unsigned flags_;
   const int set_;
   const int end_;
@@ -164,7 +164,7 @@ class OneShotServer {
 
 void serve_once(Side& side, unsigned flags) {
   const int listener = side.listen_here(kClients);
-  const OneShotServer server(side, listener, flags);
+  const OneShotServer server(listener, flags);
   SAY(server.strange());
   SAY(server.ended());
 }
@@ -173,6 +173,7 @@ void use_server(Side& side) {
   const int port = side.hear();
   std::atomic<int> good{0};
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int k = 0; k < kClients / 4; ++k) {
@@ -263,6 +264,7 @@ Cases epoll_shared_cases() {
          const int fd = side.connected();
          std::atomic<bool> end{false};
          std::vector<std::thread> threads;
+         threads.reserve(3);
          for (int i = 0; i < 3; ++i) threads.emplace_back([&] { use_sets(fd, end); });
          int good = 0;
          for (int i = 0; i < 150; ++i) {
