@@ -5,11 +5,9 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 #include <utility>
 
-#include "base/spin_lock.h"
 #include "preload/call.h"
 #include "preload/commands.h"
 #include "preload/inheritance.h"
@@ -23,7 +21,6 @@ constexpr int kNoShell = 127 << 8;  // as if it had ended so
 
 // The process ignores SIGINT and SIGQUIT for as long as any of its threads is in system().
 struct Ignored {
-  detail::SpinLock lock;
   unsigned users = 0;
   struct sigaction interrupt {};
   struct sigaction quit {};
@@ -37,7 +34,7 @@ class InCommand {
     sigset_t children;
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
-    const std::lock_guard guard(ignored.lock);
+    const Locked locked(lock_of_ignored_signals);
     if (ignored.users++ == 0) {
       struct sigaction ignore {};
       ignore.sa_handler = SIG_IGN;
@@ -51,7 +48,7 @@ class InCommand {
   }
   ~InCommand() {
     const Undisturbed undisturbed;
-    const std::lock_guard guard(ignored.lock);
+    const Locked locked(lock_of_ignored_signals);
     if (--ignored.users == 0) {
       sigaction(SIGINT, &ignored.interrupt, nullptr);
       sigaction(SIGQUIT, &ignored.quit, nullptr);
@@ -117,7 +114,6 @@ struct Popened {
 };
 
 struct AllPopened {
-  detail::SpinLock lock;
   // Relaxed outside the lock: who closes a stream has got it from popen(), and sees that.
   std::atomic<Popened*> first{nullptr};
 };
@@ -125,7 +121,7 @@ constinit AllPopened popened;
 
 Popened* take_popened(const FILE* file) noexcept {
   if (popened.first.load(std::memory_order_relaxed) == nullptr) return nullptr;
-  const std::lock_guard guard(popened.lock);
+  const Locked locked(lock_of_popened);
   Popened* before = nullptr;
   Popened* one = popened.first.load(std::memory_order_relaxed);
   for (; one != nullptr && one->file != file; one = one->next) before = one;
@@ -165,7 +161,7 @@ int start_piped(pid_t& child, const char* command, int end, int number) {
   if (error != 0) return error;
   error = posix_spawn_file_actions_adddup2(&actions, end, number);
   {
-    const std::lock_guard guard(popened.lock);
+    const Locked locked(lock_of_popened);
     for (const Popened* one = popened.first.load(std::memory_order_relaxed);
          one != nullptr && error == 0; one = one->next) {
       const int fd = real().fileno(one->file);
@@ -185,11 +181,6 @@ FILE* fail(int error, const int (&ends)[2], Popened* one) noexcept {
 }
 
 }  // namespace
-
-void forget_lock_of_commands() noexcept {
-  ignored.lock.unlock();
-  popened.lock.unlock();
-}
 
 }  // namespace leat::preload
 
@@ -230,7 +221,7 @@ LEAT_CALL FILE* popen(const char* command, const char* mode_text) {
   if (one->file == nullptr) return fail(ENOMEM, ends, one);
   real().close(its);
   if (!mode.closes_on_exec) real().fcntl(ours, F_SETFD, nullptr);
-  const std::lock_guard guard(popened.lock);
+  const Locked locked(lock_of_popened);
   one->next = popened.first.load(std::memory_order_relaxed);
   popened.first.store(one, std::memory_order_relaxed);
   return one->file;

@@ -16,7 +16,7 @@ namespace {
 void closing(int fd) {
   Reference object = find(fd);
   if (!object) return;
-  EpollSet::descriptor_is_closed(fd);
+  const bool sets_know = EpollSet::descriptor_is_closed(fd);
   if (object.is(Kind::kConnection)) {
     // References: each number's, ours, and those of calls.
     const int numbers = object->numbers.load(std::memory_order_relaxed);
@@ -24,6 +24,7 @@ void closing(int fd) {
     object->connection.note_closing(references > numbers + 1);
   }
   forget(fd);
+  if (!sets_know) EpollSet::note_missed();
 }
 
 // After the kernel's dup2.

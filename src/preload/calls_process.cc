@@ -4,30 +4,31 @@
 #include <stdarg.h>
 
 #include "preload/call.h"
-#include "preload/commands.h"
 #include "preload/end_state.h"
-#include "preload/epoll_set.h"
-#include "preload/hidden.h"
+#include "preload/forking.h"
 #include "preload/inherited.h"
 #include "preload/kept_memory.h"
-#include "preload/short_connections.h"
-#include "preload/stdio_streams.h"
 
 namespace leat::preload {
 
-void before_fork() noexcept { decide_before_fork(); }
+void before_fork() noexcept {
+  decide_before_fork();
+  hold_locks_for_fork();
+}
 
-void after_fork_in_parent() noexcept {}
+void after_fork_in_parent() noexcept {
+  const int kept_errno = errno;
+  let_go_of_locks_in_parent();
+  errno = kept_errno;
+}
 
 void after_fork_in_child() noexcept {
+  const int kept_errno = errno;
   forget_thread_id();
   forget_process_id();
-  forget_spare_lock();
+  let_go_of_locks_in_child();
   forget_kept_memory();
-  forget_lock_of_short_connections();
-  forget_stream_lock();
-  forget_lock_of_commands();
-  EpollSet::after_fork_in_child();
+  errno = kept_errno;
 }
 
 namespace {
@@ -45,7 +46,6 @@ int run_in_child(void* body) {
 [[gnu::constructor]] void start() {
   real();
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  EpollSet::after_fork_in_child();  // makes its registry, for which a vfork()'s child has no malloc
   inherit();
 }
 

@@ -59,8 +59,9 @@ int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t
   if (result != 0) return result;
   for_each(0, highest_known(), [&](int known, const Reference& other) {
     if (other.get() != object.get()) return;
-    EpollSet::descriptor_is_closed(known);
+    const bool sets_know = EpollSet::descriptor_is_closed(known);
     forget(known);
+    if (!sets_know) EpollSet::note_missed();
   });
   return 0;
 }

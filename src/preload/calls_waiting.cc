@@ -21,7 +21,8 @@ int add_set(int fd) {
   forget(fd);
   Reference object = add(fd, Kind::kFree);
   if (!object) return fd;
-  object->set = new (std::nothrow) EpollSet(fd);
+  EpollSet::purge_retired();
+  object->set = new (std::nothrow) EpollSet(*object, fd);
   if (object->set != nullptr) {
     object->kind.store(Kind::kEpoll, std::memory_order_release);
   } else {
@@ -32,8 +33,11 @@ int add_set(int fd) {
 
 int wait(int fd, epoll_event* events, int most, const timespec* timeout, const sigset_t* mask) {
   const Reference object = find(fd);
-  if (!object.is(Kind::kEpoll) || most <= 0 || is_bad_time(timeout) || object->set->empty())
-    return real().epoll_pwait2(fd, events, most, timeout, mask);
+  if (is_bad_time(timeout)) {
+    errno = EINVAL;
+    return -1;
+  }
+  if (!object.is(Kind::kEpoll) || most <= 0) return wait_in_kernel(fd, events, most, timeout, mask);
   return object->set->wait(fd, events, most, timeout, mask);
 }
 
@@ -119,10 +123,6 @@ LEAT_CALL int epoll_ctl(int epoll_fd, int operation, int fd, epoll_event* event)
   if (object.is(Kind::kOwn)) {
     errno = EBADF;
     return -1;
-  }
-  if (!object || object.is(Kind::kListener)) {
-    set->set->note_native(event);
-    return real().epoll_ctl(epoll_fd, operation, fd, event);
   }
   return set->set->control(epoll_fd, operation, fd, event, object);
 }

@@ -62,14 +62,14 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
 }
 
 // Held for a copy of bytes, never while sleeping.
-class Locked {
+class EndLocked {
  public:
-  explicit Locked(EndLock& lock) noexcept : lock_(lock), ours_(lock.lock()) {}
-  ~Locked() {
+  explicit EndLocked(EndLock& lock) noexcept : lock_(lock), ours_(lock.lock()) {}
+  ~EndLocked() {
     if (ours_) lock_.unlock();
   }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
+  EndLocked(const EndLocked&) = delete;
+  EndLocked& operator=(const EndLocked&) = delete;
   explicit operator bool() const noexcept { return ours_; }
 
  private:
@@ -162,7 +162,7 @@ std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bo
   Direction& from = in();
   std::size_t taken = 0;
   {
-    const Locked lock(own().receive_lock);
+    const EndLocked lock(own().receive_lock);
     if (!lock) return kInUse;
     const std::uint64_t head = from.head.load(std::memory_order_relaxed);  // ours alone
     const std::uint64_t tail = from.tail.load(std::memory_order_acquire);
@@ -202,7 +202,7 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
   for (std::size_t i = 0; i < count; ++i) wanted += vectors[i].iov_len;
   std::size_t done = 0;
   {
-    const Locked lock(own().send_lock);
+    const EndLocked lock(own().send_lock);
     if (!lock) return kInUse;
     const std::uint64_t tail = to.tail.load(std::memory_order_relaxed);  // ours alone
     std::uint64_t used = tail - to.head_seen.load(std::memory_order_relaxed);
@@ -484,7 +484,7 @@ void Connection::shutdown(int fd, int how) noexcept {
 }
 
 void Connection::end_sending(int fd) noexcept {
-  const Locked lock(own().send_lock);
+  const EndLocked lock(own().send_lock);
   // Release: after the last tail. The barrier: see Direction.
   out().ended.store(1, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);

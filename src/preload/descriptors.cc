@@ -58,8 +58,7 @@ void release(Object* object) {
       object->connection.detach(true);
       break;
     case Kind::kEpoll:
-      delete object->set;
-      object->set = nullptr;
+      std::exchange(object->set, nullptr)->retire();
       break;
     default:
       break;
@@ -131,10 +130,15 @@ Reference find_current(int fd) noexcept {
   Reference object = find(fd);
   if (!object || object.is(Kind::kOwn) || is_current(fd, *object)) [[likely]]
     return object;
-  report_reuse(fd);
-  EpollSet::descriptor_is_closed(fd);
-  forget(fd);
+  forget_lost(fd, *object);
   return {};
+}
+
+void forget_lost(int fd, const Object& object) noexcept {
+  if (descriptor_entry(fd).load(std::memory_order_relaxed) != &object) return;
+  report_reuse(fd);
+  forget(fd);
+  EpollSet::note_missed();
 }
 
 void add_duplicate(int from, int to) noexcept {

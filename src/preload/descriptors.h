@@ -111,6 +111,8 @@ inline Reference find(int fd) noexcept {
 Reference find_current(int fd) noexcept;
 // Whether the number means the kernel's file that the object stands for.
 bool is_current(int fd, const Object& object) noexcept;
+// If not: forgets it, unless that is done already.
+void forget_lost(int fd, const Object& object) noexcept;
 
 // A new object for `fd`, in place of what was known. Empty if memory is out. Async-signal-safe, as
 // what follows.

@@ -1,7 +1,4 @@
 // Before and after sleeping at a set of epoll: for which of its connections the bell is rung.
-#include <mutex>
-#include <utility>
-
 #include "preload/epoll_set.h"
 
 namespace leat::preload {
@@ -12,13 +9,9 @@ constexpr unsigned kIdleSleeps = 8;
 
 }  // namespace
 
-void EpollSet::Item::leave_bells() {
-  if (bells != 0) object->connection.leave(std::exchange(bells, 0));
-}
-
 // Whether somebody would not look again by itself.
 bool EpollSet::sleep_elsewhere() const {
-  return outside_ || asleep_.load(std::memory_order_relaxed) != 0;
+  return outside_.load(std::memory_order_relaxed) || asleep_.load(std::memory_order_relaxed) != 0;
 }
 
 // Has the bells rung that the item waits for.
@@ -71,9 +64,9 @@ void EpollSet::hand_over(int epoll_fd) {
 }
 
 void EpollSet::arm_all() {
-  const std::lock_guard guard(lock_);
-  outside_ = true;
-  arm_hot();
+  expect_outside();
+  const Hold hold(*this);
+  if (hold) arm_hot();
 }
 
 }  // namespace leat::preload

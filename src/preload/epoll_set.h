@@ -3,7 +3,8 @@
 // The kernel's own set keeps everything, so that pipes, timers and plain sockets are its business
 // alone. A socket that may be or is carried is in it under a mark instead of the program's data; a
 // carried one edge-triggered for everything, so that each ring of its doorbell, and each epoll_ctl,
-// wakes who sleeps there. What the program then gets to see is decided here, from the connection.
+// wakes a thread that sleeps there. What the program then gets to see is decided here, from the
+// connection; of whatever turned out to be no connection of leat's, by the kernel.
 #pragma once
 
 #include <sys/epoll.h>
@@ -12,87 +13,94 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <memory>
-#include <unordered_map>
 #include <vector>
 
-#include "base/spin_lock.h"
 #include "preload/descriptors.h"
+#include "preload/epoll_items.h"
+#include "preload/signal_safe_lock.h"
 
 namespace leat::preload {
 
-// Threads: any.
+// Lives as long as its descriptors, and until purge_retired(). Threads: any.
 class EpollSet {
  public:
-  explicit EpollSet(int fd);
-  ~EpollSet();
+  // `holder` is what its descriptors stand for; `fd` is one of them.
+  EpollSet(Object& holder, int fd);
   EpollSet(const EpollSet&) = delete;
   EpollSet& operator=(const EpollSet&) = delete;
 
-  // epoll_ctl(2) for a descriptor that find() knows.
-  int control(int epoll_fd, int operation, int fd, epoll_event* event, Reference& object);
-  // The program is about to add or change one that is none of ours.
-  void note_native(const epoll_event* event);
+  // epoll_ctl(2). `object`: what find() knows of `fd`, perhaps nothing.
+  int control(int epoll_fd, int operation, int fd, epoll_event* event, const Reference& object);
   // As epoll_pwait2(2). A cancellation point.
   int wait(int epoll_fd, epoll_event* events, int most, const timespec* timeout,
            const sigset_t* mask);
 
-  // The program closed a descriptor. If a copy is open, what was added with it stays.
-  void closed(int epoll_fd, int fd);
-  // It is decided now whether the socket is carried.
-  void decided(int epoll_fd, const Object* object);
-  bool empty();
+  // Whether it has never held anything but what is the kernel's alone.
+  bool unused() const noexcept { return !used_.load(std::memory_order_acquire); }
 
-  // Looks for offers that were late. Whether some still have not come: nothing wakes who waits for
-  // them, so look again soon.
-  bool settle_waiting();
+  // Looks for offers that were late. Whether some still have not come: nothing wakes a thread that
+  // waits for them, so look again soon. `depth`: of sets around this one.
+  bool settle_waiting(unsigned depth = 0);
   // For a set within a set, or within poll(): whether it would be readable; arming before sleeping.
-  bool ready(int epoll_fd);
+  bool ready();
   void arm_all();
+  // The same as arm_all() as long as it is unused.
+  void expect_outside() noexcept { outside_.store(true, std::memory_order_relaxed); }
 
-  static void socket_is_decided(const Object* object);
-  static void descriptor_is_closed(int fd);
-  static void after_fork_in_child();
+  // It is decided now whether the socket of that descriptor is carried.
+  static void socket_is_decided(int fd, const Object* object);
+  // The program closes a descriptor. If a copy is open, what was added with it stays. For signal
+  // handlers too: waits for no lock for long, and neither allocates nor frees memory. False: some
+  // set could not be told, so call note_missed() once the descriptor is forgotten.
+  static bool descriptor_is_closed(int fd) noexcept;
+  // Whoever uses a set next, or does so just now, looks for what it has missed.
+  static void note_missed() noexcept;
+
+  // Its last reference is gone. It only lets go of what it holds, as a signal handler may close it.
+  void retire() noexcept;
+  // Frees those, but not in a handler that interrupted the like.
+  static void purge_retired();
+
+  // As of SignalSafeLock, for all sets. And in the child, before it lets go.
+  static bool try_hold_for_fork() noexcept;
+  static void let_go_after_fork() noexcept;
+  static void note_forked() noexcept;
 
  private:
-  struct Item {
-    Item() = default;
-    ~Item() { leave_bells(); }
-    Item(const Item&) = delete;
-    Item& operator=(const Item&) = delete;
-    void leave_bells();
-
-    int fd = -1;     // it was added with
-    int alive = -1;  // one that still means the same: of several, that one may have been closed
-    Reference object;
-    std::uint32_t events = 0;  // as the program wants, with flags
-    epoll_data_t data{};
-    bool hot = false;       // looked at in every round, else only the bell tells
-    unsigned bells = 0;     // that are rung for it
-    unsigned idle = 0;      // how often it was slept at since it was ready
-    bool disabled = false;  // EPOLLONESHOT has fired
-    std::uint64_t seen_arrivals = 0;
-    std::uint32_t seen_full = 0;
-    std::uint32_t reported = 0;
-    unsigned wakes = 0;
-  };
+  using Item = EpollItem;
+  class Hold;
 
   // Of an item's events, those that are not asked for but say how.
   static constexpr std::uint32_t kFlags = EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP;
 
-  std::uint64_t mark(int fd) const { return mark_ | static_cast<std::uint32_t>(fd); }
-  Item* marked(std::uint64_t data);
-  int register_in_kernel(int epoll_fd, int operation, Item& item) const;
+  ~EpollSet() = default;
+  bool lock() noexcept;
+  bool lock_soon() noexcept;
+  void unlock() noexcept;
+  void inherit() noexcept;
+  void catch_up() noexcept;
+  Reference hold() const noexcept;
+  int number() noexcept;
+
+  void closed(int fd) noexcept;
+  void number_is_gone(Item& item) noexcept;
+  void decided(Item& item) noexcept;
+  void bury(Item& item) noexcept;
+
+  int register_in_kernel(int epoll_fd, int operation, Item& item) const noexcept;
   static bool bad_exclusive(int operation, const Item* item, const epoll_event& event);
-  int change(int epoll_fd, Item& item, const epoll_event& event);
-  int remove(int epoll_fd, int fd, epoll_event* event);
-  void forget_removed(int epoll_fd, int fd);
-  void heat(Item& item);
-  void heat_orphans(std::uint64_t data);
+  static void want(Item& item, const epoll_event& event);
+  int add(int epoll_fd, int fd, const epoll_event& event, const Reference& object);
+  int change(int epoll_fd, int operation, Item& item, const epoll_event& event);
+  int change_carried(int epoll_fd, Item& item, const epoll_event& event);
+  int remove(int epoll_fd, Item& item, epoll_event* event);
+  void heat(Item& item) noexcept;
   std::uint32_t take_ready(Item& item, bool consume);
   int collect(epoll_event* events, int most);
   int collect_new(epoll_event* events, int most, bool collected);
   int from_kernel(int epoll_fd, epoll_event* events, int count);
+  static void pass(Item& item, std::uint32_t got, epoll_event& to);
+  static bool ring(Item& item, std::uint32_t got);
   void arm(Item& item) const;
   bool asked_just_now() const;
   bool arm_hot();
@@ -101,29 +109,60 @@ class EpollSet {
   void hand_over(int epoll_fd);
   int spin(int epoll_fd, epoll_event* events, int most,
            std::chrono::steady_clock::time_point deadline);
-  void settle(const epoll_event* events, int count) const;
+  int woken(int epoll_fd, epoll_event* events, int got, int most);
+  bool any_mark(const epoll_event* events, int count) const;
+  void settle(const epoll_event* events, int count);
 
+  Object* const holder_;
+  std::atomic<int> fd_;
+  EpollSet* next_ = nullptr;          // of all sets
+  std::atomic<bool> retired_{false};  // only to be freed
+  // Of what other threads could not do to this set (catch_up), and of forks, how much is done.
+  std::atomic<std::uint32_t> caught_up_;
+  std::atomic<std::uint32_t> forks_;
   bool inherited_ = false;  // the kernel's set is the parent's too
-  const std::uint64_t mark_;
-  detail::SpinLock lock_;
-  using Items = std::unordered_map<int, std::unique_ptr<Item>>;
-  Items items_;
-  Items removed_;  // by the program; only the kernel's set still has them
-  // Those whose own number was closed; the program can neither change nor remove them.
-  std::vector<std::unique_ptr<Item>> orphans_;
-  bool has_sets_ = false;
-  // Who would not look again by itself at what is changed: threads in wait(), or in that of a set
-  // around this one or in poll().
+
+  SignalSafeLock lock_;
+  EpollItems items_;
+  std::atomic<bool> used_{false};
+  std::atomic<bool> has_sets_{false};     // or had some
+  std::atomic<bool> has_sockets_{false};  // that may become connections, or had some
+  // Threads that would not look again by themselves at what is changed: those in wait(), or in that
+  // of a set around this one or in poll().
   std::atomic<std::uint32_t> asleep_{0};
-  bool outside_ = false;
-  std::vector<int> waiting_;  // descriptors of accepted sockets whose offers have not come
+  std::atomic<bool> outside_{false};
+  // Of the items; with room for all, so that none of them ever allocates.
   std::vector<Item*> hot_;
+  std::vector<Item*> orphans_;
+  std::vector<Item*> waiting_;  // accepted sockets whose offers have not come
+  std::atomic<bool> any_waiting_{false};
   std::vector<epoll_event> kept_;  // of the kernel's, found by ready()
   // Whether something in the kernel's own hands is told but once, so that ready() must keep it.
-  bool edges_ = false;
+  std::atomic<bool> edges_{false};
   std::chrono::steady_clock::time_point asked_;  // the kernel, last
   std::size_t looked_at_ = 0;                    // how many were hot at the last collect()
-  std::size_t next_ = 0;  // where collect() begins, so that all get their turn
+  std::size_t next_hot_ = 0;  // where collect() begins, so that all get their turn
 };
+
+// Holds the lock of a set for a scope, once this thread may: not in a signal handler that
+// interrupted its holder.
+class EpollSet::Hold {
+ public:
+  explicit Hold(EpollSet& set) noexcept : set_(set.lock() ? &set : nullptr) {}
+  ~Hold() {
+    if (set_ != nullptr) set_->unlock();
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  explicit operator bool() const noexcept { return set_ != nullptr; }
+
+ private:
+  EpollSet* set_;
+};
+
+// epoll_pwait2(2), by epoll_pwait(2) where the kernel or the C library lacks it. A cancellation
+// point.
+int wait_in_kernel(int epoll_fd, epoll_event* events, int most, const timespec* timeout,
+                   const sigset_t* mask);
 
 }  // namespace leat::preload

@@ -1,45 +1,66 @@
 // Sockets in a set of epoll of which it is not decided yet whether they are carried.
 #include <algorithm>
-#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "preload/epoll_set.h"
 #include "preload/meeting.h"
 
 namespace leat::preload {
+namespace {
 
-// Decides connections whose handshake has ended.
-void EpollSet::settle(const epoll_event* events, int count) const {
-  for (int i = 0; i < count; ++i) {
-    if ((events[i].data.u64 & ~std::uint64_t{0xffffffff}) != mark_) continue;
-    const int fd = static_cast<int>(events[i].data.u64 & 0xffffffff);
-    Reference object = find(fd);
-    if (object.is_undecided()) decide(fd, object);
-  }
+// The kernel lets sets be within sets no deeper.
+constexpr unsigned kDeepest = 5;
+
+// A descriptor, and what it stood for.
+using Undecided = std::pair<int, const Object*>;
+
+// Without the set's lock, as this tells all sets. Unless the number means another by now.
+void decide(const Undecided& undecided) {
+  Reference object = find(undecided.first);
+  if (object.get() == undecided.second && object.is_undecided()) decide(undecided.first, object);
 }
 
-bool EpollSet::settle_waiting() {
-  std::vector<int> waiting;
-  std::vector<int> sets;
+}  // namespace
+
+// Decides connections whose handshake has ended.
+void EpollSet::settle(const epoll_event* events, int count) {
+  if (count <= 0 || !has_sockets_.load(std::memory_order_relaxed)) return;
+  std::vector<Undecided> undecided;
   {
-    const std::lock_guard guard(lock_);
-    if (waiting_.empty() && !has_sets_) return false;
-    waiting.swap(waiting_);
+    const Hold hold(*this);
+    for (int i = 0; hold && i < count; ++i) {
+      const Item* item = items_.of_mark(events[i].data);
+      if (item != nullptr && item->object.is_undecided())
+        undecided.emplace_back(item->alive, item->object.get());
+    }
+  }
+  for (const Undecided& one : undecided) decide(one);
+}
+
+bool EpollSet::settle_waiting(unsigned depth) {
+  const bool any_waiting = any_waiting_.load(std::memory_order_relaxed);
+  if (!any_waiting && !has_sets_.load(std::memory_order_relaxed)) return false;
+  std::vector<Undecided> waiting;
+  std::vector<Reference> sets;
+  {
+    const Hold hold(*this);
+    if (!hold) return false;
+    for (const Item* item : waiting_) waiting.emplace_back(item->alive, item->object.get());
     for (const Item* item : hot_) {
-      if (item->object.is(Kind::kEpoll)) sets.push_back(item->alive);
+      if (!item->object.is(Kind::kEpoll) || depth == kDeepest) continue;
+      item->object->references.fetch_add(1, std::memory_order_relaxed);  // the item has one
+      sets.emplace_back(item->object.get());
     }
   }
   bool inside = false;
-  for (const int fd : sets) {
-    const Reference set = find(fd);
-    if (set.is(Kind::kEpoll)) inside |= set->set->settle_waiting();
-  }
-  std::erase_if(waiting, [](int fd) {
-    Reference object = find(fd);
-    if (object.awaits_offer()) decide(fd, object);
-    return !object.awaits_offer();
-  });
-  const std::lock_guard guard(lock_);
-  waiting_.insert(waiting_.end(), waiting.begin(), waiting.end());
+  for (const Reference& set : sets) inside |= set->set->settle_waiting(depth + 1);
+  if (!any_waiting) return inside;
+  for (const Undecided& one : waiting) decide(one);
+  const Hold hold(*this);
+  if (!hold) return true;
+  std::erase_if(waiting_, [](const Item* item) { return !item->object.awaits_offer(); });
+  any_waiting_.store(!waiting_.empty(), std::memory_order_relaxed);
   return inside || !waiting_.empty();
 }
 

@@ -9,10 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <mutex>
 #include <utility>
 
-#include "base/spin_lock.h"
 #include "preload/descriptors.h"
 #include "preload/real.h"
 
@@ -72,7 +70,7 @@ long copy_from(int fd, rlim_t first) noexcept {
 }
 
 struct Spare {
-  detail::SpinLock lock;
+  SignalSafeLock lock;
   int descriptors[kSpareNumbers] = {-1, -1, -1};
   unsigned users = 0;
   Raised raised;
@@ -131,7 +129,7 @@ void give_up_memory(rlim_t count, rlim_t limit) noexcept {
 }  // namespace
 
 int hide(int fd) noexcept {
-  const std::lock_guard guard(spare.lock);
+  const Locked locked(spare.lock);
   return hide_locked(fd);
 }
 
@@ -163,16 +161,16 @@ bool keep_spare_numbers() noexcept {
   const rlimit limit = limits();
   if (limit.rlim_cur < limit.rlim_max) return true;
   {
-    const std::lock_guard guard(spare.lock);
+    const Locked locked(spare.lock);
     if (spare.users != 0 || fill_spare()) return true;
   }
   give_up_memory(2 * kSpareNumbers, limit.rlim_cur);
-  const std::lock_guard guard(spare.lock);
+  const Locked locked(spare.lock);
   return fill_spare();
 }
 
 SpareNumbers::SpareNumbers() noexcept {
-  const std::lock_guard guard(spare.lock);
+  const Locked locked(spare.lock);
   if (spare.users++ != 0 || spare.raised.raise()) return;
   for (int& fd : spare.descriptors) {
     if (fd >= 0) close_hidden(std::exchange(fd, -1));
@@ -180,7 +178,7 @@ SpareNumbers::SpareNumbers() noexcept {
 }
 
 SpareNumbers::~SpareNumbers() {
-  const std::lock_guard guard(spare.lock);
+  const Locked locked(spare.lock);
   if (--spare.users != 0) return;
   if (spare.raised.from == 0) {
     fill_spare();
@@ -199,6 +197,6 @@ void make_room_after(int newest) noexcept {
   if (wanted > limit) give_up_memory(wanted - limit, limit);
 }
 
-void forget_spare_lock() noexcept { spare.lock.unlock(); }
+SignalSafeLock& lock_of_spare_numbers() noexcept { return spare.lock; }
 
 }  // namespace leat::preload

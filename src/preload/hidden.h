@@ -2,6 +2,8 @@
 // where they do not take away the numbers that the program would have over TCP.
 #pragma once
 
+#include "preload/signal_safe_lock.h"
+
 namespace leat::preload {
 
 // Takes a descriptor out of the program's sight, to a number that does not come in the way of the
@@ -32,7 +34,7 @@ bool too_few_numbers() noexcept;
 // that is executed.
 void make_room_after(int newest) noexcept;
 
-// In a forked child, where no other thread holds the lock of the spare numbers.
-void forget_spare_lock() noexcept;
+// For a fork, which holds it (forking.cc).
+SignalSafeLock& lock_of_spare_numbers() noexcept;
 
 }  // namespace leat::preload

@@ -7,10 +7,9 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <new>
 
-#include "base/spin_lock.h"
+#include "preload/end_state.h"
 #include "preload/hidden.h"
 
 namespace leat::preload {
@@ -35,13 +34,17 @@ void drop(const Kept& kept) {
   close_hidden(kept.memfd);
 }
 
-// The last ones; taken from the end, where they are warm.
+// The last ones; taken from the end, where they are warm. A signal handler may come here, so what
+// cannot be had soon is not waited for.
 class Shelf {
  public:
-  void put(const Kept& kept) {
+  // False: it is not kept.
+  bool put(const Kept& kept) {
     Kept oldest;
     {
-      const std::lock_guard guard(lock_);
+      const Locked locked(lock_, lock_.lock_soon());
+      if (!locked) return false;
+      if (foreign_) drop_all();
       if (count_ == kMostKept) {
         oldest = kept_[0];
         for (std::size_t i = 1; i < count_; ++i) kept_[i - 1] = kept_[i];
@@ -50,12 +53,14 @@ class Shelf {
       kept_[count_++] = kept;
     }
     drop(oldest);
+    return true;
   }
 
   template <typename Fits>
   Kept take(const Fits& fits) {
-    const std::lock_guard guard(lock_);
-    for (std::size_t i = count_; i-- > 0;) {
+    const Locked locked(lock_, lock_.lock_soon());
+    if (locked && foreign_) drop_all();
+    for (std::size_t i = locked ? count_ : 0; i-- > 0;) {
       if (!fits(kept_[i])) continue;
       const Kept found = kept_[i];
       for (std::size_t k = i + 1; k < count_; ++k) kept_[k - 1] = kept_[k];
@@ -65,17 +70,24 @@ class Shelf {
     return {};
   }
 
-  // In a forked child, where nobody else holds the lock.
   void clear() {
-    // What a thread of the parent was changing just now is left as it is.
-    const std::size_t count = lock_.try_lock() ? count_ : 0;
-    for (std::size_t i = 0; i < count; ++i) drop(kept_[i]);
-    count_ = 0;
-    lock_.unlock();
+    const Locked locked(lock_);
+    // A handler forked that interrupted a change: later, then.
+    foreign_ = !locked;
+    if (locked) drop_all();
   }
 
+  SignalSafeLock& lock() { return lock_; }
+
  private:
-  detail::SpinLock lock_;
+  void drop_all() {
+    foreign_ = false;
+    for (std::size_t i = 0; i < count_; ++i) drop(kept_[i]);
+    count_ = 0;
+  }
+
+  SignalSafeLock lock_;
+  bool foreign_ = false;  // what is on it belongs to the parent of this process
   std::size_t count_ = 0;
   std::array<Kept, kMostKept> kept_{};
 };
@@ -106,15 +118,13 @@ bool keep_memory(Object& object) noexcept {
   if (connection.side() == 0) {
     const bool ours = object.made_at == memory_generation();
     if (!ours || !connection.peer_has_left()) return false;
-    offered.put(kept);
-    return true;
+    return offered.put(kept);
   }
   struct stat status {};
   if (fstat(kept.memfd, &status) != 0) return false;
   kept.device = status.st_dev;
   kept.inode = status.st_ino;
-  accepted.put(kept);
-  return true;
+  return accepted.put(kept);
 }
 
 SharedMemory* take_kept_memory(uid_t peer, int& memfd) noexcept {
@@ -135,6 +145,9 @@ SharedMemory* find_kept_memory(int received, int& memfd) noexcept {
 }
 
 void share_all_memory() noexcept { forks.fetch_add(1, std::memory_order_relaxed); }
+
+SignalSafeLock& lock_of_offered_memory() noexcept { return offered.lock(); }
+SignalSafeLock& lock_of_accepted_memory() noexcept { return accepted.lock(); }
 
 void forget_kept_memory() noexcept {
   offered.clear();

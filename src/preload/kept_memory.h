@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "preload/descriptors.h"
+#include "preload/signal_safe_lock.h"
 
 namespace leat::preload {
 
@@ -33,5 +34,8 @@ SharedMemory* find_kept_memory(int received, int& memfd) noexcept;
 // in what is kept.
 void share_all_memory() noexcept;
 void forget_kept_memory() noexcept;
+// To be held across a fork.
+SignalSafeLock& lock_of_offered_memory() noexcept;
+SignalSafeLock& lock_of_accepted_memory() noexcept;
 
 }  // namespace leat::preload

@@ -277,7 +277,7 @@ void end_awaiting(int fd, Reference& socket) {
   const Reference listener(std::exchange(socket->awaited_at, nullptr));
   awaiting.fetch_sub(1, std::memory_order_relaxed);
   catch_up(fd, *socket);
-  EpollSet::socket_is_decided(socket.get());
+  EpollSet::socket_is_decided(fd, socket.get());
 }
 
 // Whether it is decided now, one way or the other.
@@ -459,7 +459,7 @@ void decide(int fd, Reference& socket) noexcept {
     prepare_doorbell(fd, *socket);
     tell_offered(fd);
     socket->kind.store(Kind::kConnection, std::memory_order_release);
-    EpollSet::socket_is_decided(socket.get());
+    EpollSet::socket_is_decided(fd, socket.get());
     if (log_enabled(Level::kInfo))
       log(Level::kInfo, "%s - %s: carried through shared memory", local_address(fd).text().c_str(),
           peer_address(fd).text().c_str());

@@ -38,13 +38,22 @@ class Poll {
     for (nfds_t i = 0; i < count; ++i) {
       Reference object = find_current(fds[i].fd);
       if (object.is_undecided()) decide(fds[i].fd, object);
-      if (object.is(Kind::kConnection) || object.is(Kind::kSocket) ||
-          (object.is(Kind::kEpoll) && !object->set->empty()))
+      if (object.is(Kind::kConnection) || object.is(Kind::kSocket) || object.is(Kind::kEpoll))
         ours_.push_back({i, std::move(object), fds[i].events});
     }
   }
 
   bool nothing_ours() const { return ours_.empty(); }
+  // Whether the kernel can answer for all of them: for sets too, until something of ours is added.
+  bool kernel_answers() const {
+    return std::all_of(ours_.begin(), ours_.end(), [](const Ours& one) {
+      return one.object.is(Kind::kEpoll) && one.object->set->unused();
+    });
+  }
+  // Before that: what is added meanwhile to such a set must wake the kernel's poll.
+  void expect_to_be_woken() const {
+    for (const Ours& one : ours_) one.object->set->expect_outside();
+  }
 
   int run(const timespec* timeout, const sigset_t* mask);
 
@@ -66,8 +75,7 @@ class Poll {
 short Poll::answer(const Ours& one) const {
   unsigned mask = 0;
   if (one.object.is(Kind::kConnection)) mask = one.object->connection.poll_mask(fds_[one.index].fd);
-  if (one.object.is(Kind::kEpoll) && one.object->set->ready(fds_[one.index].fd))
-    mask = POLLIN | POLLRDNORM;
+  if (one.object.is(Kind::kEpoll) && one.object->set->ready()) mask = POLLIN | POLLRDNORM;
   return static_cast<short>(mask & (static_cast<unsigned short>(one.events) | kAlways));
 }
 
@@ -222,7 +230,16 @@ int poll_all(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t*
   if (highest_known() < 0) return real().ppoll(fds, count, timeout, mask);
   Poll poll(fds, count);
   if (poll.nothing_ours()) return real().ppoll(fds, count, timeout, mask);
-  return poll.run(timeout, mask);
+  if (!poll.kernel_answers()) return poll.run(timeout, mask);
+  poll.expect_to_be_woken();
+  const auto start = Clock::now();
+  const int ready = real().ppoll(fds, count, timeout, mask);
+  if (ready <= 0 || poll.kernel_answers()) return ready;
+  // Something of ours was added: the kernel does not know whether that is ready.
+  if (timeout == nullptr || timeout->tv_sec >= 1'000'000'000) return poll.run(nullptr, mask);
+  const nanoseconds whole = std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
+  const timespec left = to_timespec(std::max(nanoseconds(0), whole - (Clock::now() - start)));
+  return poll.run(&left, mask);
 }
 
 int select_all(int count, fd_set* reads, fd_set* writes, fd_set* excepts, timespec* timeout,

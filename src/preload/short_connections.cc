@@ -4,9 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 
-#include "base/spin_lock.h"
 #include "preload/configuration.h"
 #include "preload/kept_memory.h"
 
@@ -30,11 +28,13 @@ struct Place {
   unsigned left = 0;   // of the pause
 };
 
-// By a hash of the address: two that share a place push each other out, and are carried.
+// By a hash of the address: two that share a place push each other out, and are carried. A signal
+// handler may come here, so what cannot be counted soon is not.
 class Places {
  public:
   bool next(const Address& to) {
-    const std::lock_guard guard(lock_);
+    const Locked locked(lock_, lock_.lock_soon());
+    if (!locked) return true;
     Place& place = find(to);
     if (!(place.to == to) || place.left == 0) return true;
     --place.left;
@@ -42,7 +42,8 @@ class Places {
   }
 
   void ended(const Address& to, bool was_short) {
-    const std::lock_guard guard(lock_);
+    const Locked locked(lock_, lock_.lock_soon());
+    if (!locked) return;
     Place& place = find(to);
     if (!(place.to == to) || !was_short) place = {.to = to};
     if (!was_short || ++place.in_a_row < kEnoughShort || place.left != 0) return;
@@ -50,7 +51,7 @@ class Places {
     place.left = place.pause;
   }
 
-  void forget_lock() { lock_.unlock(); }
+  SignalSafeLock& lock() { return lock_; }
 
  private:
   Place& find(const Address& to) {
@@ -59,7 +60,7 @@ class Places {
     return places_[hash % places_.size()];
   }
 
-  detail::SpinLock lock_;
+  SignalSafeLock lock_;
   std::array<Place, 64> places_{};
 };
 
@@ -81,6 +82,6 @@ void note_ended(const Object& object) noexcept {
   places.ended(memory.acceptor, was_short);
 }
 
-void forget_lock_of_short_connections() noexcept { places.forget_lock(); }
+SignalSafeLock& lock_of_short_connections() noexcept { return places.lock(); }
 
 }  // namespace leat::preload

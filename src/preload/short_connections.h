@@ -12,6 +12,7 @@
 
 #include "preload/address.h"
 #include "preload/descriptors.h"
+#include "preload/signal_safe_lock.h"
 
 namespace leat::preload {
 
@@ -21,7 +22,7 @@ bool worth_carrying(const Address& to) noexcept;
 // A carried connection that this process made is over.
 void note_ended(const Object& object) noexcept;
 
-// In a forked child, where nobody holds its lock.
-void forget_lock_of_short_connections() noexcept;
+// To be held across a fork.
+SignalSafeLock& lock_of_short_connections() noexcept;
 
 }  // namespace leat::preload

@@ -6,11 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <unordered_map>
-
-#include "base/spin_lock.h"
 
 namespace leat::preload {
 namespace {
@@ -20,8 +17,9 @@ struct Stream {
   int fd = -1;
 };
 
-// The child of a fork lets go of it, and may have no malloc.
-constinit detail::SpinLock lock;
+// Neither is made at the first use: the child of a fork lets go of the lock, and may have no
+// malloc.
+constinit SignalSafeLock lock;
 
 std::unordered_map<const FILE*, int>& descriptors() {
   static auto* const kept = new std::unordered_map<const FILE*, int>;
@@ -51,8 +49,8 @@ int seek_stream(void*, off64_t*, int) {
 int close_stream(void* cookie) {
   auto* stream = static_cast<Stream*>(cookie);
   {
-    const std::lock_guard guard(lock);
-    descriptors().erase(stream->file);
+    const Locked locked(lock);
+    if (locked) descriptors().erase(stream->file);
   }
   const int fd = stream->fd;
   delete stream;
@@ -72,13 +70,14 @@ FILE* open_stream(int fd, const char* mode) {
     delete stream;
     return nullptr;
   }
-  const std::lock_guard guard(lock);
-  descriptors().emplace(stream->file, fd);
+  const Locked locked(lock);
+  if (locked) descriptors().emplace(stream->file, fd);
   return stream->file;
 }
 
 int stream_descriptor(const FILE* file) {
-  const std::lock_guard guard(lock);
+  const Locked locked(lock);
+  if (!locked) return -1;  // in a signal handler that interrupted a change
   const auto found = descriptors().find(file);
   return found == descriptors().end() ? -1 : found->second;
 }
@@ -98,6 +97,6 @@ void replace_standard_stream(int fd) {
   stream = replacement;
 }
 
-void forget_stream_lock() noexcept { lock.unlock(); }
+SignalSafeLock& lock_of_streams() noexcept { return lock; }
 
 }  // namespace leat::preload

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "preload/signal_safe_lock.h"
+
 namespace leat::preload {
 
 // A stream that reads, writes and closes `fd`; null and errno if memory is out.
@@ -13,7 +15,7 @@ int stream_descriptor(const FILE* file);
 // For stdin, stdout and stderr once their descriptor is a carried connection. The C library's own
 // object is left as it is; who kept a pointer to it does not notice.
 void replace_standard_stream(int fd);
-// In a forked child, where nobody holds the lock.
-void forget_stream_lock() noexcept;
+// To be held across a fork.
+SignalSafeLock& lock_of_streams() noexcept;
 
 }  // namespace leat::preload

@@ -76,6 +76,8 @@ Cases command_cases();
 Cases poll_cases();
 Cases epoll_cases();
 Cases epoll_mixed_cases();
+Cases epoll_order_cases();
+Cases epoll_shared_cases();
 Cases stdio_cases();
 Cases signal_cases();
 Cases thread_cases();

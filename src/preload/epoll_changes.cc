@@ -1,0 +1,221 @@
+// What the program changes in a set of epoll, by epoll_ctl and by closing descriptors.
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "preload/epoll_set.h"
+#include "preload/real.h"
+
+namespace leat::preload {
+
+int EpollSet::register_in_kernel(int epoll_fd, int operation, Item& item) const noexcept {
+  epoll_event event{};
+  event.data = items_.mark(item);
+  const Kind kind = item.object.kind();
+  const bool awaiting = kind == Kind::kSocket && item.object.awaits_offer();
+  event.events = kind == Kind::kConnection
+                     ? EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET | (item.events & EPOLLPRI)
+                     : item.events;
+  // As if there were no room yet; and what the program is not told must be told here but once.
+  if (awaiting) event.events = (event.events & ~std::uint32_t{EPOLLOUT}) | EPOLLET;
+  // The kernel does not change what is exclusive.
+  if (operation == EPOLL_CTL_MOD && (item.events & EPOLLEXCLUSIVE) != 0) {
+    real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, item.fd, nullptr);
+    operation = EPOLL_CTL_ADD;
+  }
+  if (real().epoll_ctl(epoll_fd, operation, item.fd, &event) != 0) return -1;
+  item.told_kind = kind;
+  item.told_awaiting = awaiting;
+  return 0;
+}
+
+// Of what the kernel refuses of EPOLLEXCLUSIVE, what it does not see.
+bool EpollSet::bad_exclusive(int operation, const Item* item, const epoll_event& event) {
+  constexpr std::uint32_t kWithExclusive =
+      EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
+  const bool wanted = (event.events & EPOLLEXCLUSIVE) != 0;
+  if (operation == EPOLL_CTL_MOD)
+    return item != nullptr && (wanted || (item->events & EPOLLEXCLUSIVE) != 0);
+  return operation == EPOLL_CTL_ADD && wanted && (event.events & ~kWithExclusive) != 0;
+}
+
+void EpollSet::want(Item& item, const epoll_event& event) {
+  item.events = event.events;
+  item.data = event.data;
+  item.seen_arrivals = ~std::uint64_t{0};  // whatever is there is new
+  item.seen_full = 0;
+  item.reported = 0;
+  item.disabled = false;
+}
+
+// Only what is decided here is looked at here; a socket, or a listener, is the kernel's business.
+void EpollSet::heat(Item& item) noexcept {
+  if (item.hot) return;
+  if (!item.object.is(Kind::kConnection) && !item.object.is(Kind::kEpoll)) return;
+  item.hot = true;
+  item.idle = 0;
+  hot_.push_back(&item);
+  if (!sleep_elsewhere()) item.leave_bells();
+}
+
+void EpollSet::bury(Item& item) noexcept {
+  if (item.hot) std::erase(hot_, &item);
+  std::erase(orphans_, &item);
+  std::erase(waiting_, &item);
+  items_.bury(item);
+}
+
+int EpollSet::add(int epoll_fd, int fd, const epoll_event& event, const Reference& object) {
+  Item& item = items_.add(fd, object);
+  for (std::vector<Item*>* list : {&hot_, &orphans_, &waiting_}) list->reserve(items_.room());
+  want(item, event);
+  // Before the kernel has the mark: whoever gets that looks at this. Release, with unused().
+  used_.store(true, std::memory_order_release);
+  if (register_in_kernel(epoll_fd, EPOLL_CTL_ADD, item) != 0) {
+    items_.bury(item);
+    return -1;
+  }
+  if (item.told_kind == Kind::kSocket) has_sockets_.store(true, std::memory_order_relaxed);
+  if (item.told_kind == Kind::kEpoll) has_sets_.store(true, std::memory_order_relaxed);
+  if (item.told_awaiting) {
+    waiting_.push_back(&item);
+    any_waiting_.store(true, std::memory_order_relaxed);
+  }
+  heat(item);
+  return 0;
+}
+
+// Of what is carried only we know what the program wants; the kernel's registration says the same
+// all the time. So it is left as it is, also when the program takes it out, which many do to put it
+// in again: no system call. A thread that sleeps there must see the change, though.
+int EpollSet::change_carried(int epoll_fd, Item& item, const epoll_event& event) {
+  const bool same =
+      item.told_kind == Kind::kConnection && ((item.events ^ event.events) & EPOLLPRI) == 0;
+  const std::uint32_t before = std::exchange(item.events, event.events);
+  if ((sleep_elsewhere() || !same) && register_in_kernel(epoll_fd, EPOLL_CTL_MOD, item) != 0) {
+    item.events = before;
+    return -1;
+  }
+  want(item, event);
+  item.state = Item::State::kCurrent;
+  heat(item);
+  return 0;
+}
+
+// Also for what is to be added though it is there, which the kernel refuses, unless another process
+// has taken it out of the set that both have.
+int EpollSet::change(int epoll_fd, int operation, Item& item, const epoll_event& event) {
+  const std::uint32_t before = std::exchange(item.events, event.events);
+  if (register_in_kernel(epoll_fd, operation, item) != 0) {
+    item.events = before;
+    return -1;
+  }
+  want(item, event);
+  heat(item);
+  return 0;
+}
+
+int EpollSet::remove(int epoll_fd, Item& item, epoll_event* event) {
+  if (item.object.is(Kind::kConnection) && item.told_kind == Kind::kConnection && !inherited_) {
+    if (std::exchange(item.hot, false)) std::erase(hot_, &item);
+    item.leave_bells();
+    item.state = Item::State::kRemoved;
+    return 0;
+  }
+  const int fd = item.fd;
+  bury(item);
+  return real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, event);
+}
+
+int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event,
+                      const Reference& object) {
+  const bool kernels = !object || object.is(Kind::kListener);
+  if (event != nullptr && !object.is(Kind::kConnection) &&
+      (event->events & (EPOLLET | EPOLLONESHOT)) != 0)
+    edges_.store(true, std::memory_order_relaxed);
+  if (kernels && unused()) return real().epoll_ctl(epoll_fd, operation, fd, event);
+  const Hold hold(*this);
+  if (!hold) {  // a signal handler has interrupted this thread in the midst of it
+    errno = ENOMEM;
+    return -1;
+  }
+  items_.purge();
+  Item* item = items_.of_number(fd);
+  if (item != nullptr && item->object.get() != object.get()) {
+    // It was closed past us, and the kernel has forgotten it, or only copies of it are left.
+    number_is_gone(*item);
+    item = nullptr;
+  }
+  const bool wants = event != nullptr && (operation == EPOLL_CTL_ADD || operation == EPOLL_CTL_MOD);
+  const bool carried = object.is(Kind::kConnection);
+  const bool removed = item != nullptr && item->state == Item::State::kRemoved;
+  if (wants && carried && bad_exclusive(operation, removed ? nullptr : item, *event)) {
+    errno = EINVAL;
+    return -1;
+  }
+  if (removed) {
+    if (wants && carried && operation == EPOLL_CTL_ADD)
+      return change_carried(epoll_fd, *item, *event);
+    // Now the kernel's set must not have it either.
+    real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, nullptr);
+    bury(*item);
+    item = nullptr;
+  }
+  if (wants && operation == EPOLL_CTL_ADD && item == nullptr && !kernels)
+    return add(epoll_fd, fd, *event, object);
+  if (wants && operation == EPOLL_CTL_MOD && item != nullptr && carried)
+    return change_carried(epoll_fd, *item, *event);
+  if (wants && item != nullptr) return change(epoll_fd, operation, *item, *event);
+  if (operation == EPOLL_CTL_DEL && item != nullptr) return remove(epoll_fd, *item, event);
+  return real().epoll_ctl(epoll_fd, operation, fd, event);
+}
+
+// Its own number does not mean it any more, or that of a copy by which it was reached.
+void EpollSet::number_is_gone(Item& item) noexcept {
+  const int other = another(*item.object, -1);
+  if (other < 0 || item.state == Item::State::kRemoved) {
+    bury(item);
+    return;
+  }
+  item.alive = other;
+  if (item.state == Item::State::kOrphan) return;
+  items_.unbind(item);
+  item.state = Item::State::kOrphan;
+  orphans_.push_back(&item);
+}
+
+void EpollSet::closed(int fd) noexcept {
+  const Object* object = descriptor_entry(fd).load(std::memory_order_relaxed);
+  for (std::size_t i = orphans_.size(); i-- > 0;) {
+    Item& orphan = *orphans_[i];
+    if (orphan.alive != fd) continue;
+    orphan.alive = another(*orphan.object, fd);
+    if (orphan.alive < 0) bury(orphan);
+  }
+  Item* item = items_.of_number(fd);
+  if (item == nullptr) return;
+  if (item->object.get() != object) {
+    number_is_gone(*item);
+    return;
+  }
+  item->alive = another(*object, fd);
+  if (item->alive >= 0 && item->state == Item::State::kCurrent) {
+    items_.unbind(*item);
+    item->state = Item::State::kOrphan;
+    orphans_.push_back(item);
+    return;
+  }
+  // Of another process's copy we know nothing. A forked child must not take out what its parent
+  // still has.
+  if (!inherited_) real().epoll_ctl(number(), EPOLL_CTL_DEL, fd, nullptr);
+  bury(*item);
+}
+
+void EpollSet::decided(Item& item) noexcept {
+  // An orphan the kernel cannot be told of. And what has fired once must not fire for this.
+  if (item.state == Item::State::kCurrent && (!item.disabled || item.object.is(Kind::kConnection)))
+    register_in_kernel(number(), EPOLL_CTL_MOD, item);
+  if (item.state != Item::State::kRemoved) heat(item);
+}
+
+}  // namespace leat::preload
