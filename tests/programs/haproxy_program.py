@@ -139,8 +139,11 @@ def run(run):
     through_staying(b"after\n")
     run.result("staying", staying.out.read_bytes())
     run.stop(staying)
+    before = run.carried()
     for name in ("kept", "closing"):
         run.result(f"{name} after the reload", twenty(name))
+    if run.server_runner and run.client_runner and run.carried() == before:
+        raise harness.Failure("nothing is carried to listeners that a reload has handed on")
     if run.both():
         measure(run, url)
 
