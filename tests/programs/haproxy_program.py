@@ -77,6 +77,12 @@ def status(folder, server):
     return row.split(",")[17].split()[0]
 
 
+def carried_to(run, port):
+    """How many connections were carried to the listeners of the proxy itself, as their connecting sides say."""
+    lines = run.log.read_text(errors="replace").splitlines()
+    return sum(line.endswith(f":{port[name]}: carried through shared memory") for line in lines for name in ("kept", "closing"))
+
+
 def run(run):
     port = {name: harness.free_port() for name in PORTS}
 
@@ -139,10 +145,11 @@ def run(run):
     through_staying(b"after\n")
     run.result("staying", staying.out.read_bytes())
     run.stop(staying)
-    before = run.carried()
+    # HAProxy takes care that the listeners that it was given are as it would have made them.
+    before = carried_to(run, port)
     for name in ("kept", "closing"):
         run.result(f"{name} after the reload", twenty(name))
-    if run.server_runner and run.client_runner and run.carried() == before:
+    if before > 0 and carried_to(run, port) == before:
         raise harness.Failure("nothing is carried to listeners that a reload has handed on")
     if run.both():
         measure(run, url)
