@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <exception>
 #include <future>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -21,12 +22,11 @@
 namespace {
 
 namespace asio = boost::asio;
-using asio::use_awaitable;
 using asio::ip::tcp;
 
-constexpr int kConnectionsAtOnce = 20;
-constexpr int kGenerations = 3;
-constexpr int kRounds = 40;
+constexpr std::uint64_t kConnectionsAtOnce = 20;
+constexpr std::uint64_t kGenerations = 3;
+constexpr std::uint64_t kRounds = 40;
 constexpr std::size_t kLargeMessage = 300'000;
 
 // Threads that run an io_context which has nothing to do yet, until it is stopped.
@@ -51,25 +51,37 @@ class Threads {
   std::vector<std::thread> threads_;
 };
 
-asio::awaitable<void> echo(tcp::socket socket) {
-  std::vector<char> bytes(65536);
-  boost::system::error_code error;
-  for (;;) {
-    const auto size = co_await socket.async_read_some(asio::buffer(bytes),
-                                                      asio::redirect_error(use_awaitable, error));
-    if (error) break;
-    co_await asio::async_write(socket, asio::buffer(bytes, size),
-                               asio::redirect_error(use_awaitable, error));
-    if (error) break;
-  }
-}
+// One connection of the server. Keeps itself alive by what it waits for.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  explicit Session(tcp::socket socket) : socket_(std::move(socket)) {}
 
-asio::awaitable<void> accept_all(tcp::acceptor& acceptor) {
-  for (;;) {
-    auto socket = co_await acceptor.async_accept(use_awaitable);
-    const auto executor = socket.get_executor();
-    asio::co_spawn(executor, echo(std::move(socket)), asio::detached);
+  void read() {
+    socket_.async_read_some(asio::buffer(bytes_),
+                            [self = shared_from_this()](auto error, auto size) {
+                              if (!error) self->write(size);
+                            });
   }
+
+ private:
+  void write(std::size_t size) {
+    asio::async_write(socket_, asio::buffer(bytes_, size),
+                      [self = shared_from_this()](auto error, auto) {
+                        if (!error) self->read();
+                      });
+  }
+
+  tcp::socket socket_;
+  std::vector<char> bytes_ = std::vector<char>(65536);
+};
+
+void accept_next(tcp::acceptor& acceptor) {
+  acceptor.async_accept([&acceptor](const boost::system::error_code& error, tcp::socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    if (error) throw boost::system::system_error(error);
+    std::make_shared<Session>(std::move(socket))->read();
+    accept_next(acceptor);
+  });
 }
 
 void serve(std::uint16_t port, int thread_count) {
@@ -83,9 +95,7 @@ void serve(std::uint16_t port, int thread_count) {
   acceptor.set_option(tcp::acceptor::reuse_address(true));
   acceptor.bind(endpoint);
   acceptor.listen();
-  asio::co_spawn(context, accept_all(acceptor), [](const std::exception_ptr& error) {
-    if (error) std::rethrow_exception(error);
-  });
+  accept_next(acceptor);
 
   // In a context of its own, so that this thread has something to wait in.
   asio::io_context end;
@@ -113,69 +123,127 @@ void add_to(std::uint64_t& digest, const std::vector<char>& bytes) {
     digest = (digest ^ static_cast<unsigned char>(byte)) * 0x100000001b3U;
 }
 
-asio::awaitable<void> write_all(tcp::socket& socket, const std::vector<char>& message) {
-  co_await asio::async_write(socket, asio::buffer(message), use_awaitable);
-  socket.shutdown(tcp::socket::shutdown_send);
-}
-
-// One connection: small messages one after the other, then a large one that comes back while it is
-// still being sent.
-asio::awaitable<std::uint64_t> talk(tcp::endpoint server, std::uint64_t number) {
-  const auto executor = co_await asio::this_coro::executor;
-  // The reactor's timers are in the epoll set, too.
-  asio::steady_timer patience(executor, std::chrono::seconds(50));
-  tcp::socket socket(executor);
-  patience.async_wait([&socket](const boost::system::error_code& error) {
-    if (!error) socket.cancel();
-  });
-  co_await socket.async_connect(server, use_awaitable);
-  socket.set_option(tcp::no_delay(true));
-
-  std::uint64_t digest = 0xcbf29ce484222325U;
-  for (std::uint64_t round = 0; round < kRounds; ++round) {
-    const auto message = pattern(1 + 997 * round % 5000, number * kRounds + round);
-    co_await asio::async_write(socket, asio::buffer(message), use_awaitable);
-    std::vector<char> answer(message.size());
-    co_await asio::async_read(socket, asio::buffer(answer), use_awaitable);
-    if (answer != message)
-      throw std::runtime_error("connection " + std::to_string(number) +
-                               ": a message came back changed");
-    add_to(digest, answer);
+// One connection of the client: small messages one after the other, then a large one that comes
+// back while it is still being sent. What it reads and writes takes place in a strand, because
+// several threads run it. Keeps itself alive by what it waits for.
+class Talk : public std::enable_shared_from_this<Talk> {
+ private:
+  // A handler that goes on with `next` after what went well; errors end the connection.
+  template <typename Next>
+  auto step(Next next, bool may_be_cancelled = false) {
+    return [self = shared_from_this(), next, may_be_cancelled](
+               const boost::system::error_code& error, auto&&...) {
+      if (!error) {
+        next(*self);
+      } else if (error != asio::error::operation_aborted || !may_be_cancelled) {
+        self->fail(error.message());
+      }
+    };
   }
 
-  const auto message = pattern(kLargeMessage, number);
-  asio::co_spawn(executor, write_all(socket, message), asio::detached);
-  std::vector<char> answer;
-  boost::system::error_code end;
-  co_await asio::async_read(socket, asio::dynamic_buffer(answer),
-                            asio::redirect_error(use_awaitable, end));
-  if (end != asio::error::eof) throw boost::system::system_error(end);
-  if (answer != message)
-    throw std::runtime_error("connection " + std::to_string(number) +
-                             ": the large message came back changed");
-  add_to(digest, answer);
-  patience.cancel();
-  co_return digest;
-}
+ public:
+  Talk(asio::io_context& context, std::uint64_t number)
+      : number_(number), socket_(asio::make_strand(context)), patience_(socket_.get_executor()) {}
+
+  // The digest of all that came back.
+  std::future<std::uint64_t> result() { return result_.get_future(); }
+
+  void start(const tcp::endpoint& server) {
+    // The reactor's timers are in the epoll set, too.
+    patience_.expires_after(std::chrono::seconds(50));
+    patience_.async_wait(step([](Talk& talk) { talk.socket_.cancel(); }, true));
+    socket_.async_connect(server, step([](Talk& talk) {
+                            talk.socket_.set_option(tcp::no_delay(true));
+                            talk.small();
+                          }));
+  }
+
+ private:
+  void small() {
+    if (round_ == kRounds) {
+      large();
+      return;
+    }
+    message_ = pattern(1 + 997 * round_ % 5000, number_ * kRounds + round_);
+    ++round_;
+    answer_.resize(message_.size());
+    asio::async_write(socket_, asio::buffer(message_), step([](Talk& talk) {
+                        asio::async_read(talk.socket_, asio::buffer(talk.answer_),
+                                         talk.step([](Talk& again) {
+                                           if (again.compare()) again.small();
+                                         }));
+                      }));
+  }
+
+  void large() {
+    message_ = pattern(kLargeMessage, number_);
+    answer_.clear();
+    asio::async_write(socket_, asio::buffer(message_), step([](Talk& talk) {
+                        if (!talk.ended_) talk.socket_.shutdown(tcp::socket::shutdown_send);
+                      }));
+    asio::async_read(socket_, asio::dynamic_buffer(answer_),
+                     [self = shared_from_this()](const boost::system::error_code& error, auto) {
+                       if (error != asio::error::eof) {
+                         self->fail(error.message());
+                       } else if (self->compare()) {
+                         self->end([&] { self->result_.set_value(self->digest_); });
+                       }
+                     });
+  }
+
+  bool compare() {
+    if (answer_ != message_) {
+      fail("bytes came back changed");
+      return false;
+    }
+    add_to(digest_, answer_);
+    return true;
+  }
+
+  void fail(const std::string& why) {
+    end([&] {
+      result_.set_exception(std::make_exception_ptr(
+          std::runtime_error("connection " + std::to_string(number_) + ": " + why)));
+    });
+  }
+
+  template <typename Tell>
+  void end(Tell tell) {
+    if (std::exchange(ended_, true)) return;
+    patience_.cancel();
+    socket_.close();
+    tell();
+  }
+
+  const std::uint64_t number_;
+  tcp::socket socket_;
+  asio::steady_timer patience_;
+  std::uint64_t round_ = 0;
+  std::vector<char> message_;
+  std::vector<char> answer_;
+  std::uint64_t digest_ = 0xcbf29ce484222325U;
+  std::promise<std::uint64_t> result_;
+  bool ended_ = false;
+};
 
 void ask(std::uint16_t port, int thread_count) {
   const tcp::endpoint server(asio::ip::address_v4::loopback(), port);
   const auto begin = std::chrono::steady_clock::now();
-  for (int generation = 0; generation < kGenerations; ++generation) {
+  for (std::uint64_t generation = 0; generation < kGenerations; ++generation) {
     asio::io_context context;
     const Threads threads(context, thread_count);
     std::vector<std::future<std::uint64_t>> digests;
-    for (int i = 0; i < kConnectionsAtOnce; ++i) {
-      const auto number = static_cast<std::uint64_t>(generation * kConnectionsAtOnce + i);
-      // A strand each, because several threads run what one connection reads and writes.
-      digests.push_back(
-          asio::co_spawn(asio::make_strand(context), talk(server, number), asio::use_future));
+    for (std::uint64_t i = 0; i < kConnectionsAtOnce; ++i) {
+      const auto talk = std::make_shared<Talk>(context, generation * kConnectionsAtOnce + i);
+      digests.push_back(talk->result());
+      talk->start(server);
     }
     for (auto& digest : digests)
       std::printf("%016llx\n", static_cast<unsigned long long>(digest.get()));
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  std::printf("%g\n", kGenerations * kConnectionsAtOnce * kRounds / took.count());
+  const double round_trips = kGenerations * kConnectionsAtOnce * kRounds;
+  std::printf("%g\n", round_trips / took.count());
 }
 
 }  // namespace
