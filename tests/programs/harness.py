@@ -28,6 +28,14 @@ def has(name):
     return os.path.exists(name) if name.startswith("/") else shutil.which(name) is not None
 
 
+def built(name):
+    """The path of a program of this folder's own. ctest says where it built them; by hand it is the latest there is."""
+    root = HERE.parents[1]
+    folder = os.environ.get("LEAT_PROGRAMS_BUILT", root / "build/release/tests/programs")
+    found = [] if "LEAT_PROGRAMS_BUILT" in os.environ else root.glob(f"build/*/tests/programs/{name}")
+    return max(map(str, found), key=os.path.getmtime, default=f"{folder}/{name}")
+
+
 def digest(data):
     """A short name of bytes, or of a file's."""
     if isinstance(data, pathlib.Path):
