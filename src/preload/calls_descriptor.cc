@@ -7,6 +7,7 @@
 #include "preload/call.h"
 #include "preload/epoll_set.h"
 #include "preload/hidden.h"
+#include "preload/socket_facts.h"
 #include "preload/stdio_streams.h"
 
 namespace leat::preload {
@@ -29,7 +30,8 @@ void closing(int fd) {
 
 // After the kernel's dup2.
 void duplicated(int from, int to) {
-  find_current(from);
+  // A copy of what may become a connection or a listener becomes the same.
+  if (!find_current(from) && is_connectable(from)) add(from, Kind::kSocket);
   add_duplicate(from, to);
   if (to > STDERR_FILENO) return;
   const Reference object = find(to);

@@ -20,7 +20,12 @@ namespace leat::preload {
 namespace {
 
 int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
-  if (!find_current(fd).is(Kind::kListener)) {
+  Reference known = find_current(fd);
+  if (!known) {
+    find_listener(fd);
+    known = find(fd);
+  }
+  if (!known.is(Kind::kListener)) {
     const int accepted = real().accept4(fd, address, bytes, flags);
     if (accepted >= 0) forget_stale(accepted);
     return accepted;
@@ -88,6 +93,25 @@ int keep(Connection& connection, std::uint32_t flag, const void* value, socklen_
   return 0;
 }
 
+// The kernel's own says to connectors that the listener is under leat-run.
+int keep_max_segment(Object& listener, const void* value, socklen_t bytes) {
+  constexpr int kLeast = 88;
+  constexpr int kMost = 32767;
+  int wanted = 0;
+  if (bytes >= sizeof(wanted) && value != nullptr) std::memcpy(&wanted, value, sizeof(wanted));
+  if (bytes < sizeof(wanted) || (wanted != 0 && (wanted < kLeast || wanted > kMost))) {
+    errno = EINVAL;
+    return -1;
+  }
+  if (value == nullptr) {
+    errno = EFAULT;
+    return -1;
+  }
+  // What the kernel tells where none is set.
+  listener.max_segment.store(wanted != 0 ? wanted : TCP_MSS_DEFAULT, std::memory_order_relaxed);
+  return 0;
+}
+
 bool sets_buffer(int name) {
   return name == SO_SNDBUF || name == SO_RCVBUF || name == SO_SNDBUFFORCE ||
          name == SO_RCVBUFFORCE || name == SO_BUF_LOCK;
@@ -122,6 +146,7 @@ LEAT_CALL int listen(int fd, int backlog) noexcept {
   const bool marked = before_listen(fd, socket);
   const int result = real().listen(fd, backlog);
   if (result == 0 && marked) after_listen(fd, socket, backlog);
+  if (result == 0 && !marked && socket.is(Kind::kListener)) listens_again(fd, *socket, backlog);
   return result;
 }
 
@@ -177,11 +202,12 @@ LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* by
     *bytes = sizeof(doubled);
     return 0;
   }
-  if (known.is(Kind::kListener) && level == IPPROTO_TCP && name == TCP_DEFER_ACCEPT &&
-      *bytes >= sizeof(int)) {
-    const int deferred = known->deferred.load(std::memory_order_relaxed);
-    std::memcpy(value, &deferred, sizeof(deferred));
-    *bytes = sizeof(deferred);
+  if (known.is(Kind::kListener) && level == IPPROTO_TCP && *bytes >= sizeof(int) &&
+      (name == TCP_DEFER_ACCEPT || name == TCP_MAXSEG)) {
+    const std::atomic<int>& kept = name == TCP_MAXSEG ? known->max_segment : known->deferred;
+    const int set = kept.load(std::memory_order_relaxed);
+    std::memcpy(value, &set, sizeof(set));
+    *bytes = sizeof(set);
     return 0;
   }
   const Reference object = known_carried(fd);
@@ -220,6 +246,8 @@ LEAT_CALL int setsockopt(int fd, int level, int name, const void* value, socklen
     if (result == 0) keep_deferred(fd, *known);
     return result;
   }
+  if (known.is(Kind::kListener) && level == IPPROTO_TCP && name == TCP_MAXSEG)
+    return keep_max_segment(*known, value, bytes);
   const Reference object = known_carried(fd);
   if (!object) return real().setsockopt(fd, level, name, value, bytes);
   Connection& connection = object->connection;

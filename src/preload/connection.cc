@@ -28,7 +28,7 @@ constexpr std::uint64_t kMask = kRingBytes - 1;
 // byte.
 constexpr std::size_t kRoomPart = 4;
 // How often one that only asks has the kernel asked whether the peer still lives.
-constexpr std::int64_t kAskInterval = 20'000;  // ns
+constexpr std::int64_t kAskInterval = 200'000;  // ns
 
 constexpr unsigned kDataBell = 1;
 constexpr unsigned kRoomBell = 2;

@@ -35,6 +35,7 @@ struct Object {
   std::uint16_t port = 0;               // kListener
   std::atomic<int> receive_buffer{0};   // kListener: what the program set since listen()
   std::atomic<int> deferred{0};         // kListener: the program's TCP_DEFER_ACCEPT
+  std::atomic<int> max_segment{0};      // kListener: the program's TCP_MAXSEG
   // kSocket, accepted: a counted listener where its offer will come, from whom, and of which user.
   Object* awaited_at = nullptr;
   Address connector;

@@ -21,8 +21,8 @@ namespace {
 // before, and low, because a fork copies the table of descriptors up to the highest. Not a round
 // number, which a program may take for one that nobody has.
 constexpr rlim_t kFirstHidden = 1024 + 7;
-// A program with a lower limit would miss what is hidden.
-constexpr rlim_t kFewestNumbers = 64;
+// A program with a lower limit would miss what is hidden, and is left with all of them.
+constexpr rlim_t kFewestNumbers = 256;
 
 // One for the meeting, one for the memory, one to move that out of the program's sight.
 constexpr std::size_t kSpareNumbers = 3;

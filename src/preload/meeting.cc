@@ -47,7 +47,8 @@ constexpr int kLeastReceiveBuffer = 131'072;
 
 // How long accept() waits for an offer, and what cannot go on without: short, because any user of
 // this host can announce one and make none.
-constexpr auto kAcceptPatience = std::chrono::milliseconds(1);
+constexpr auto kAcceptPatience = std::chrono::milliseconds(10);
+constexpr auto kAfterDisappointment = std::chrono::milliseconds(1);
 constexpr auto kPassPatience = std::chrono::milliseconds(50);
 // How long one is looked for that the connector says it has made: it may be in the hand of another
 // acceptor, which may have been stopped, or killed with it.
@@ -240,6 +241,9 @@ bool accept_memory(int fd, Object& object, int memfd) {
   return true;
 }
 
+// The last that was waited for did not come in time.
+std::atomic<bool> disappointed{false};
+
 // How many accepted sockets may await theirs; those that were closed before are counted too.
 std::atomic<int> awaiting{0};
 
@@ -314,14 +318,15 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
 
 // Whether a connection to that address is to be carried, and what that takes is there.
 bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexcept {
-  if (!matches(address) || too_few_numbers() || has_ring()) return false;
-  // With fast open the connection begins with the first bytes, before anything could be agreed.
-  if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
+  if (!matches(address)) return false;
   if (const Address to = Address::from(address); !worth_carrying(to)) {
     log(Level::kInfo, "to %s: TCP (connections to it have ended too soon to be worth carrying)",
         to.text().c_str());
     return false;
   }
+  if (too_few_numbers() || has_ring()) return false;
+  // With fast open the connection begins with the first bytes, before anything could be agreed.
+  if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
   if (!socket) socket = add(fd, Kind::kSocket);
   if (!socket) return false;
   // Made now: later the process may be out of descriptors, and the other end wait for nothing.
@@ -330,6 +335,28 @@ bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexc
     socket->meeting_fd = meeting < 0 ? -1 : hide(meeting);
   }
   return socket->meeting_fd >= 0;
+}
+
+constexpr int kMeetingType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+// Makes `meeting` the place for offers of a listener whose port is known, and marks it so. False:
+// there is none to be had, and it is closed.
+bool open_meeting_place(int fd, int meeting, Object& listener, int backlog) {
+  bool bound = false;
+  for (unsigned attempt = 0; attempt < kCodes && !bound; ++attempt) {
+    bound = bind_to_meeting_place(meeting, listener.port, listener.code) == 0;
+    if (bound) break;
+    listener.code = (listener.code + 1) % kCodes;
+    set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
+               kListenerBase + static_cast<int>(listener.code) * kCodeStep);
+  }
+  if (!bound || real().listen(meeting, backlog < 128 ? 128 : backlog) != 0) {
+    real().close(meeting);
+    return false;
+  }
+  const int hidden = hide(meeting);
+  if (hidden >= 0) listener.meeting_fd = hidden;
+  return hidden >= 0;
 }
 
 }  // namespace
@@ -352,6 +379,16 @@ bool attach_memory(Object& object, int memfd, unsigned side, const EndHold& end)
   return false;
 }
 
+void listens_again(int fd, Object& listener, int backlog) noexcept {
+  const Undisturbed undisturbed;
+  const std::uint16_t port = local_address(fd).port;
+  if (port == 0 || port == listener.port) return;
+  const int meeting = real().socket(AF_UNIX, kMeetingType, 0);
+  const int before = listener.meeting_fd;
+  listener.port = port;
+  if (meeting >= 0 && open_meeting_place(fd, meeting, listener, backlog)) close_hidden(before);
+}
+
 void keep_deferred(int fd, Object& listener) noexcept {
   const int deferred = option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT);
   listener.deferred.store(std::max(deferred, 0), std::memory_order_relaxed);
@@ -370,6 +407,7 @@ bool before_listen(int fd, Reference& socket) noexcept {
   clock_gettime(CLOCK_MONOTONIC, &now);
   socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
   keep_deferred(fd, *socket);
+  socket->max_segment.store(option(fd, IPPROTO_TCP, TCP_MAXSEG), std::memory_order_relaxed);
   set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
   set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
              kListenerBase + static_cast<int>(socket->code) * kCodeStep);
@@ -383,29 +421,15 @@ void after_listen(int fd, Reference& socket, int backlog) noexcept {
   socklen_t size = sizeof(storage);
   getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size);
   int meeting = -1;
-  if (matches(storage))
-    meeting = real().socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (matches(storage)) meeting = real().socket(AF_UNIX, kMeetingType, 0);
   socket->port = Address::from(storage).port;
-  bool bound = false;
-  for (unsigned attempt = 0; meeting >= 0 && attempt < kCodes && !bound; ++attempt) {
-    bound = bind_to_meeting_place(meeting, socket->port, socket->code) == 0;
-    if (bound) break;
-    socket->code = (socket->code + 1) % kCodes;
-    set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
-               kListenerBase + static_cast<int>(socket->code) * kCodeStep);
+  if (meeting >= 0 && open_meeting_place(fd, meeting, *socket, backlog)) {
+    socket->owner = geteuid();
+    keep_spare_numbers();
+    socket->kind.store(Kind::kListener, std::memory_order_release);
+    return;
   }
-  if (bound && real().listen(meeting, backlog < 128 ? 128 : backlog) == 0) {
-    socket->meeting_fd = hide(meeting);
-    if (socket->meeting_fd >= 0) {
-      socket->owner = geteuid();
-      keep_spare_numbers();
-      socket->kind.store(Kind::kListener, std::memory_order_release);
-      return;
-    }
-  } else if (meeting >= 0) {
-    real().close(meeting);
-  }
-  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, 0);
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, socket->max_segment.load(std::memory_order_relaxed));
   if (const int deferred = socket->deferred.load(std::memory_order_relaxed); deferred > 0)
     set_option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, deferred);
   forget(fd);
@@ -420,7 +444,7 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
   if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6) return false;
   if (socket && (!socket.is(Kind::kSocket) || socket->connecting.load(std::memory_order_acquire)))
     return false;
-  if (!is_tcp(fd)) return false;
+  if (option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return false;
   if (!can_offer(fd, socket, storage)) {
     // The mark of an earlier attempt, to another place, would have the other end wait for nothing.
     const int mark = option(fd, IPPROTO_TCP, TCP_MAXSEG) - kConnectorBase;
@@ -505,6 +529,18 @@ bool shut_undecided(int fd, Reference& socket, int how) noexcept {
   return true;
 }
 
+void find_listener(int fd) noexcept {
+  const Undisturbed undisturbed;
+  const int distance = option(fd, IPPROTO_TCP, TCP_MAXSEG) - kListenerBase;
+  if (distance < 0 || distance >= static_cast<int>(kCodes) * kCodeStep) return;
+  for (int known = 0; known <= highest_known(); ++known) {
+    const Reference object = find(known);
+    if (!object.is(Kind::kListener) || !is_current(fd, *object)) continue;
+    add_duplicate(known, fd);
+    return;
+  }
+}
+
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept {
   const Undisturbed undisturbed;
   const int code = user_code_of_syn(fd);
@@ -527,7 +563,10 @@ bool after_accept(const Reference& listener, int fd, const sockaddr_storage& pee
   socket->connector_code = static_cast<unsigned>(code);
   socket->connecting.store(true, std::memory_order_release);
   awaiting.fetch_add(1, std::memory_order_relaxed);
-  await_offer(fd, socket, kAcceptPatience);
+  // Relaxed: a hint.
+  const bool hopes = !disappointed.load(std::memory_order_relaxed);
+  const bool came = await_offer(fd, socket, hopes ? kAcceptPatience : kAfterDisappointment);
+  if (came != hopes) disappointed.store(!came, std::memory_order_relaxed);
   return true;
 }
 

@@ -23,6 +23,9 @@ namespace leat::preload {
 bool before_listen(int fd, Reference& socket) noexcept;
 void after_listen(int fd, Reference& socket, int backlog) noexcept;
 
+// One that listened before may have another port now, and so another place for offers.
+void listens_again(int fd, Object& listener, int backlog) noexcept;
+
 // Before it and later: takes the program's TCP_DEFER_ACCEPT off the kernel's socket, on which no
 // first bytes of carried connections come, to tell it back.
 void keep_deferred(int fd, Object& listener) noexcept;
@@ -43,6 +46,9 @@ bool shut_undecided(int fd, Reference& socket, int how) noexcept;
 // nothing.
 void decide_before_fork() noexcept;
 
+// A listening socket that is not known by this number, but marked: a copy that was made out of our
+// sight is known from then on.
+void find_listener(int fd) noexcept;
 // What the kernel's accept() gave, with the address of the peer. False: it cannot be used.
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept;
 

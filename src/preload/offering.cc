@@ -125,13 +125,15 @@ Offered offer_memory(int fd, Object& object, int place, unsigned code, const cha
 
 void refuse_everywhere(int fd, unsigned codes) noexcept {
   const Offer offer{kMemoryMagic, 1, 0, 0, local_address(fd), peer_address(fd)};
-  for (unsigned code = 0; code < codes; ++code) {
-    const int place = unix_socket();
-    if (place < 0) return;
-    if (connect_to_meeting_place(place, offer.acceptor.port, code) == 0)
-      send_offer(place, offer, -1);
+  int place = unix_socket();
+  for (unsigned code = 0; place >= 0 && code < codes; ++code) {
+    // As a rule there is no such place, and the socket is as new.
+    if (connect_to_meeting_place(place, offer.acceptor.port, code) != 0) continue;
+    send_offer(place, offer, -1);
     real().close(place);
+    place = unix_socket();
   }
+  if (place >= 0) real().close(place);
 }
 
 }  // namespace leat::preload

@@ -76,12 +76,11 @@ std::uint64_t cookie_of(int fd) noexcept {
 }
 
 bool is_connectable(int fd) noexcept {
-  if (!is_tcp(fd)) return false;
   const Undisturbed undisturbed;
   tcp_info info{};
   socklen_t bytes = sizeof(info);
   return real().getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
-         info.tcpi_state == TCP_CLOSE;
+         info.tcpi_state == TCP_CLOSE && is_tcp(fd);
 }
 
 }  // namespace leat::preload
