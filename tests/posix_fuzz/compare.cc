@@ -1,0 +1,106 @@
+#include "compare.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+namespace posix_fuzz {
+namespace {
+
+// The lines of each step.
+std::map<int, std::string> by_step(const std::string& transcript) {
+  std::map<int, std::string> steps;
+  std::istringstream lines(transcript);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t space = line.find(' ');
+    const bool numbered = !line.empty() && line[0] >= '0' && line[0] <= '9';
+    steps[numbered ? std::stoi(line) : 0] += (numbered ? line.substr(space + 1) : line) + "; ";
+  }
+  return steps;
+}
+
+}  // namespace
+
+bool Comparer::once(const Script& script, bool patient, std::string& of_tcp,
+                    std::string& of_runner) {
+  tcp_.give(script, patient);
+  runner_.give(script, patient);
+  of_tcp = tcp_.transcript();
+  of_runner = runner_.transcript();
+  return of_tcp == of_runner;
+}
+
+Comparison Comparer::compare(const Script& script, int tries) {
+  Comparison result;
+  if (once(script, false, result.of_tcp, result.of_runner)) return result;
+  // Which results TCP has at all.
+  std::set<std::string> possible;
+  std::set<std::string> found;
+  std::string of_tcp;
+  std::string of_runner;
+  for (; result.tries < tries; ++result.tries) {
+    if (!once(script, true, of_tcp, of_runner)) {
+      ++result.differing;
+      result.of_tcp = of_tcp;
+      result.of_runner = of_runner;
+    }
+    possible.insert(of_tcp);
+    found.insert(of_runner);
+  }
+  const bool within = std::includes(possible.begin(), possible.end(), found.begin(), found.end());
+  if (result.differing == 0)
+    result.verdict = Verdict::kSame;
+  else
+    result.verdict = within ? Verdict::kUnstable : Verdict::kDiffers;
+  return result;
+}
+
+Script Comparer::shrink(const Script& script, Comparison& comparison, int tries) {
+  Script smallest = script;
+  const auto differs = [&](const Script& candidate) {
+    Comparison one = compare(candidate, tries);
+    if (one.verdict != Verdict::kDiffers) return false;
+    comparison = one;
+    return true;
+  };
+  if (!differs(smallest)) return {};
+  for (std::size_t part = std::max<std::size_t>(smallest.size() / 2, 1);;) {
+    bool dropped = false;
+    // From the end: what comes after the difference goes first.
+    for (std::size_t end = smallest.size(); end > 0; end -= std::min(part, end)) {
+      if (end > smallest.size()) end = smallest.size();
+      const std::size_t first = end - std::min(part, end);
+      Script candidate = smallest;
+      candidate.erase(candidate.begin() + static_cast<std::ptrdiff_t>(first),
+                      candidate.begin() + static_cast<std::ptrdiff_t>(end));
+      if (candidate.empty() || !differs(candidate)) continue;
+      smallest = candidate;
+      dropped = true;
+      if (first == 0) break;
+    }
+    if (part > 1) {
+      part /= 2;
+    } else if (!dropped) {
+      return smallest;
+    }
+  }
+}
+
+std::string side_by_side(const Script& script, const Comparison& comparison) {
+  auto of_tcp = by_step(comparison.of_tcp);
+  auto of_runner = by_step(comparison.of_runner);
+  std::string text;
+  for (std::size_t i = 0; i < script.size(); ++i) {
+    const int number = static_cast<int>(i);
+    const std::string step = std::to_string(i) + " " + to_text(script[i]) + "   ";
+    if (of_tcp[number] == of_runner[number]) {
+      text += "  " + step + of_tcp[number] + "\n";
+    } else {
+      text += "- " + step + of_tcp[number] + "\n+ " + step + of_runner[number] + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace posix_fuzz

@@ -1,0 +1,23 @@
+// Where the scripts keep away from what docs/sockets.md says is different under leat-run, or from
+// what TCP leaves open. Nothing else may be avoided: each rule has its sentence there.
+#pragma once
+
+namespace posix_fuzz {
+
+// late_offer: "While an offer is late ...": a connect() that did not block is followed by a poll of
+// the same actor before anyone else acts. (Written where the generator connects.)
+
+// unseen_close: "raw system calls cannot be seen; do not use them on carried connections": a close
+// past the C library cannot say that bytes were left unread, so they are read first.
+bool is_unseen_close(int way);
+
+// unseen_copy: the same; a copy made past the C library is unknown.
+bool is_unseen_copy(int way);
+
+// Options that docs/sockets.md names as other than TCP's, or whose effect TCP leaves open.
+bool is_left_out(int option);
+
+// urgent: "its place among the other bytes is lost": few, and received by MSG_OOB only.
+constexpr int kUrgentPercent = 0;
+
+}  // namespace posix_fuzz

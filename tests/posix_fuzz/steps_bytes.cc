@@ -1,0 +1,271 @@
+// Sending and receiving, by every call that does.
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "steps.h"
+
+namespace posix_fuzz {
+
+enum PutForm {
+  kWrite,
+  kWritev,
+  kPwritev2,
+  kSend,
+  kSendto,
+  kSendmsg,
+  kSendmmsg,
+  kSysWrite,
+  kSysWritev,
+  kSysSendto,
+  kSysSendmsg,
+  kDprintf,
+};
+const Words kPutForms = {{"write", kWrite},
+                         {"writev", kWritev},
+                         {"pwritev2", kPwritev2},
+                         {"send", kSend},
+                         {"sendto", kSendto},
+                         {"sendmsg", kSendmsg},
+                         {"sendmmsg", kSendmmsg},
+                         {"sys_write", kSysWrite},
+                         {"sys_writev", kSysWritev},
+                         {"sys_sendto", kSysSendto},
+                         {"sys_sendmsg", kSysSendmsg},
+                         {"dprintf", kDprintf}};
+enum GetForm {
+  kRead,
+  kReadChecked,
+  kReadv,
+  kPreadv2,
+  kRecv,
+  kRecvChecked,
+  kRecvfrom,
+  kRecvmsg,
+  kRecvmmsg,
+  kSysRead,
+  kSysReadv,
+  kSysRecvfrom,
+  kSysRecvmsg,
+};
+const Words kGetForms = {{"read", kRead},
+                         {"read_chk", kReadChecked},
+                         {"readv", kReadv},
+                         {"preadv2", kPreadv2},
+                         {"recv", kRecv},
+                         {"recv_chk", kRecvChecked},
+                         {"recvfrom", kRecvfrom},
+                         {"recvmsg", kRecvmsg},
+                         {"recvmmsg", kRecvmmsg},
+                         {"sys_read", kSysRead},
+                         {"sys_readv", kSysReadv},
+                         {"sys_recvfrom", kSysRecvfrom},
+                         {"sys_recvmsg", kSysRecvmsg}};
+const Words kSendFlags = {{"DONTWAIT", MSG_DONTWAIT}, {"NOSIGNAL", MSG_NOSIGNAL}, {"OOB", MSG_OOB}};
+const Words kReceiveFlags = {{"PEEK", MSG_PEEK},
+                             {"DONTWAIT", MSG_DONTWAIT},
+                             {"WAITALL", MSG_WAITALL},
+                             {"TRUNC", MSG_TRUNC},
+                             {"OOB", MSG_OOB}};
+
+namespace {
+
+constexpr std::size_t kMostBytes = 8192;
+// Of a process, but its threads do not do this at the same time unless one of them blocks: then
+// each has its own.
+thread_local unsigned char buffer[kMostBytes];
+// Of which the compiler knows nothing, so that it takes the unfortified call.
+unsigned char* volatile hidden_buffer = nullptr;
+
+std::size_t count_of(const Call& call, std::size_t index) {
+  return std::min(static_cast<std::size_t>(std::max(call.argument(index), 0)), kMostBytes);
+}
+
+// Three parts, one of them empty.
+struct Parts {
+  explicit Parts(std::size_t count)
+      : vectors{{buffer, count / 3}, {buffer, 0}, {buffer + count / 3, count - count / 3}} {
+    message.msg_iov = vectors;
+    message.msg_iovlen = 3;
+  }
+  iovec vectors[3];
+  msghdr message{};
+};
+
+long put_bytes(int form, int fd, std::size_t count, int flags) {
+  Parts parts(count);
+  mmsghdr messages[2] = {};
+  switch (form) {
+    case kWrite:
+      return write(fd, buffer, count);
+    case kWritev:
+      return writev(fd, parts.vectors, 3);
+    case kPwritev2:
+      return pwritev2(fd, parts.vectors, 3, -1, 0);
+    case kSend:
+      return send(fd, buffer, count, flags);
+    case kSendto:
+      return sendto(fd, buffer, count, flags, nullptr, 0);
+    case kSendmsg:
+      return sendmsg(fd, &parts.message, flags);
+    case kSendmmsg: {
+      messages[0].msg_hdr = parts.message;
+      messages[1].msg_hdr = parts.message;
+      const long sent = sendmmsg(fd, messages, 2, flags);
+      return sent <= 0 ? sent : sent * 100'000 + messages[0].msg_len + messages[1].msg_len;
+    }
+    case kSysWrite:
+      return syscall(SYS_write, fd, buffer, count);
+    case kSysWritev:
+      return syscall(SYS_writev, fd, parts.vectors, 3);
+    case kSysSendto:
+      return syscall(SYS_sendto, fd, buffer, count, flags, nullptr, 0);
+    case kSysSendmsg:
+      return syscall(SYS_sendmsg, fd, &parts.message, flags);
+    default:
+      return dprintf(fd, "%.*s", static_cast<int>(count), "a line of text that a program prints\n");
+  }
+}
+
+long get_bytes(int form, int fd, std::size_t count, int flags) {
+  hidden_buffer = buffer;
+  unsigned char* const hidden = hidden_buffer;
+  Parts parts(count);
+  mmsghdr messages[2] = {};
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(address);
+  switch (form) {
+    case kRead:
+      return read(fd, hidden, count);
+    case kReadChecked:
+      return read(fd, buffer, count);
+    case kReadv:
+      return readv(fd, parts.vectors, 3);
+    case kPreadv2:
+      return preadv2(fd, parts.vectors, 3, -1, 0);
+    case kRecv:
+      return recv(fd, hidden, count, flags);
+    case kRecvChecked:
+      return recv(fd, buffer, count, flags);
+    case kRecvfrom:
+      return recvfrom(fd, hidden, count, flags, reinterpret_cast<sockaddr*>(&address), &bytes);
+    case kRecvmsg:
+      return recvmsg(fd, &parts.message, flags);
+    case kRecvmmsg: {
+      messages[0].msg_hdr = parts.message;
+      const long had = recvmmsg(fd, messages, 1, flags, nullptr);
+      return had <= 0 ? had : messages[0].msg_len;
+    }
+    case kSysRead:
+      return syscall(SYS_read, fd, buffer, count);
+    case kSysReadv:
+      return syscall(SYS_readv, fd, parts.vectors, 3);
+    case kSysRecvfrom:
+      return syscall(SYS_recvfrom, fd, buffer, count, flags, nullptr, nullptr);
+    default:
+      return syscall(SYS_recvmsg, fd, &parts.message, flags);
+  }
+}
+
+void run_put(Call& call) {
+  const std::size_t count = count_of(call, 2);
+  fill_pattern(buffer, count, call.number());
+  call.result(put_bytes(call.argument(1), call.fd(0), count, call.argument(3)));
+}
+
+void run_get(Call& call) {
+  const std::size_t count = count_of(call, 2);
+  const long got = call.result(get_bytes(call.argument(1), call.fd(0), count, call.argument(3)));
+  // With MSG_TRUNC the bytes are thrown away.
+  if ((call.argument(3) & MSG_TRUNC) == 0) call.data(buffer, got);
+}
+
+void run_sendfile(Call& call) {
+  off_t offset = call.argument(2);
+  call.result(sendfile(call.fd(0), call.fd(1), &offset, count_of(call, 3)));
+  call.say(" offset %ld", static_cast<long>(offset));
+}
+
+void run_splice(Call& call) {
+  call.result(
+      splice(call.fd(0), nullptr, call.fd(1), nullptr, count_of(call, 2), SPLICE_F_NONBLOCK));
+}
+
+// By stdio, which closes the descriptor then.
+void run_stream(Call& call) {
+  const std::size_t count = count_of(call, 1);
+  FILE* const file = fdopen(call.fd(0), "r+");
+  if (file == nullptr) {
+    call.result(-1);
+    return;
+  }
+  fill_pattern(buffer, count, call.number());
+  call.say(" wrote %zu", fwrite(buffer, 1, count, file));
+  call.say(", fileno %d", fileno(file));
+  call.say(", flush %d", fflush(file));
+  call.say(", close %d", fclose(file));
+}
+
+// A descriptor in a message of a unix socket.
+void run_pass(Call& call) {
+  char byte = 'd';
+  iovec part{&byte, 1};
+  const int passed = call.fd(1);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &passed, sizeof(passed));
+  call.result(sendmsg(call.fd(0), &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+void run_take(Call& call) {
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const long got = call.result(recvmsg(call.fd(0), &message, MSG_DONTWAIT));
+  if (got < 0) return;
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  int fd = -1;
+  if (header != nullptr) {
+    std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+    call.say(" with %zu, flags %x", header->cmsg_len - CMSG_LEN(0),
+             static_cast<unsigned>(message.msg_flags));
+  }
+  call.keep(1, fd);
+  call.say(" descriptor %d", fd);
+}
+
+}  // namespace
+
+std::vector<Operation> byte_operations() {
+  return {
+      {"put", {slot(), word(kPutForms), number(), flags(kSendFlags)}, run_put},
+      {"get", {slot(), word(kGetForms), number(), flags(kReceiveFlags)}, run_get},
+      {"sendfile", {slot(), slot(), number(), number()}, run_sendfile},
+      {"splice", {slot(), slot(), number()}, run_splice},
+      {"stream", {slot(), number()}, run_stream},
+      {"pass", {slot(), slot()}, run_pass},
+      {"take", {slot(), slot()}, run_take},
+  };
+}
+
+}  // namespace posix_fuzz
