@@ -1,12 +1,17 @@
 #include "compare.h"
 
 #include <algorithm>
+#include <cctype>
+#include <chrono>
 #include <map>
 #include <set>
 #include <sstream>
 
 namespace posix_fuzz {
 namespace {
+
+// What hangs takes seconds each time.
+constexpr auto kShrinkTime = std::chrono::seconds(60);
 
 // The lines of each step.
 std::map<int, std::string> by_step(const std::string& transcript) {
@@ -18,6 +23,20 @@ std::map<int, std::string> by_step(const std::string& transcript) {
     steps[numbered ? std::stoi(line) : 0] += (numbered ? line.substr(space + 1) : line) + "; ";
   }
   return steps;
+}
+
+// Results without their numbers, and without who it was.
+std::string outline(const std::string& results) {
+  std::string text;
+  std::istringstream words(results);
+  for (std::string word; words >> word;) {
+    if (word.size() == 1 && std::isupper(static_cast<unsigned char>(word[0])) != 0) continue;
+    if (word[0] == '#') continue;
+    // The result itself; poll masks stay.
+    const bool number = text.size() > 1 && text.back() == '=' && word[0] != '-' && word[0] != '0';
+    text += " " + (number ? "N" : word);
+  }
+  return text;
 }
 
 }  // namespace
@@ -57,6 +76,7 @@ Comparison Comparer::compare(const Script& script, int tries) {
 }
 
 Script Comparer::shrink(const Script& script, Comparison& comparison, int tries) {
+  const auto deadline = std::chrono::steady_clock::now() + kShrinkTime;
   Script smallest = script;
   const auto differs = [&](const Script& candidate) {
     Comparison one = compare(candidate, tries);
@@ -64,6 +84,7 @@ Script Comparer::shrink(const Script& script, Comparison& comparison, int tries)
     comparison = one;
     return true;
   };
+  const auto late = [&] { return std::chrono::steady_clock::now() > deadline; };
   if (!differs(smallest)) return {};
   for (std::size_t part = std::max<std::size_t>(smallest.size() / 2, 1);;) {
     bool dropped = false;
@@ -74,17 +95,29 @@ Script Comparer::shrink(const Script& script, Comparison& comparison, int tries)
       Script candidate = smallest;
       candidate.erase(candidate.begin() + static_cast<std::ptrdiff_t>(first),
                       candidate.begin() + static_cast<std::ptrdiff_t>(end));
-      if (candidate.empty() || !differs(candidate)) continue;
+      if (candidate.empty() || late() || !differs(candidate)) continue;
       smallest = candidate;
       dropped = true;
       if (first == 0) break;
     }
     if (part > 1) {
       part /= 2;
-    } else if (!dropped) {
+    } else if (!dropped || late()) {
       return smallest;
     }
   }
+}
+
+std::string kind_of(const Script& script, const Comparison& comparison) {
+  auto of_tcp = by_step(comparison.of_tcp);
+  auto of_runner = by_step(comparison.of_runner);
+  for (std::size_t i = 0; i < script.size(); ++i) {
+    const int number = static_cast<int>(i);
+    if (of_tcp[number] == of_runner[number]) continue;
+    const Operation& operation = operations()[static_cast<std::size_t>(script[i].operation)];
+    return operation.name + (":" + outline(of_tcp[number])) + " |" + outline(of_runner[number]);
+  }
+  return "nothing";
 }
 
 std::string side_by_side(const Script& script, const Comparison& comparison) {

@@ -42,4 +42,8 @@ class Comparer {
 // The script with what each step gave; where they differ, "-" over TCP and "+" under the runner.
 std::string side_by_side(const Script& script, const Comparison& comparison);
 
+// What differs first, without what is different each time: "get: = 0 | = -1 EPIPE". Differences of
+// one kind have one cause, as a rule.
+std::string kind_of(const Script& script, const Comparison& comparison);
+
 }  // namespace posix_fuzz

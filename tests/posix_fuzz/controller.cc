@@ -21,9 +21,6 @@
 namespace posix_fuzz {
 namespace {
 
-// A thread that has run for so long without coming back hangs.
-constexpr int kPatienceMs = 4000;
-
 void require(bool good, const char* what) {
   if (good) return;
   std::perror(what);
@@ -114,7 +111,7 @@ class Controller {
 
   template <typename Condition>
   bool wait_until(Condition condition) {
-    for (int waited = 0; waited < kPatienceMs;) {
+    for (int waited = 0; waited < pace_.patience_ms;) {
       const std::uint32_t event = process.stage->event;
       if (condition()) return true;
       futex_wait(process.stage->event, event, 1000);
@@ -182,7 +179,7 @@ class Controller {
     Seat& seat = seat_of(actor);
     int asleep = 0;
     int waited = 0;
-    while (waited < kPatienceMs && asleep < looks) {
+    while (waited < pace_.patience_ms && asleep < looks) {
       const std::uint32_t event = process.stage->event;
       if (seat.answered == seat.order) {
         known_[actor].presence = Presence::kIdle;
@@ -201,8 +198,8 @@ class Controller {
       }
       asleep = state == 'S' ? asleep + 1 : 0;
     }
-    if (asleep < looks)
-      say(number, actor, " HUNG, state " + std::string(1, state_of(seat.pid, seat.tid)));
+    // Nothing more is asked of it, or every step would wait as long.
+    if (asleep < looks) gone(number, actor, " HUNG");
   }
 
   void gone(int number, int actor, const std::string& how) {

@@ -15,11 +15,13 @@ struct Pace {
   int looks_at_old = 3;
   // After each step.
   int rest_us = 0;
+  // A thread that runs for so long without coming back hangs.
+  int patience_ms = 1500;
 };
 constexpr Pace kFast;
 // For what differed: no slowness of the machine or of the kernel's own work is mistaken for a
 // result.
-constexpr Pace kPatient{60, 40, 3000};
+constexpr Pace kPatient{60, 40, 3000, 5000};
 
 // Makes what a controller needs of its process, once.
 void prepare_stage();

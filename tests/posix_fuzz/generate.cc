@@ -17,7 +17,7 @@ namespace {
 
 class Generator {
  public:
-  explicit Generator(std::uint64_t seed) : random_(seed) {
+  Generator(std::uint64_t seed, const Taste& taste) : random_(seed), taste_(taste) {
     for (int i : {0, 1}) {
       model_.actors[static_cast<std::size_t>(i)].alive = true;
       model_.actors[static_cast<std::size_t>(i)].process = std::make_shared<ModelProcess>();
@@ -37,8 +37,16 @@ class Generator {
   int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
   bool chance(int percent) { return below(100) < percent; }
   int any_word(const Words& words) {
-    return words[static_cast<std::size_t>(below(static_cast<int>(words.size())))].value;
+    for (;;) {
+      const Word& one = words[static_cast<std::size_t>(below(static_cast<int>(words.size())))];
+      if (!taste_.library_only || is_library(one.text)) return one.value;
+    }
   }
+  static bool is_library(const std::string& text) {
+    return text.rfind("sys", 0) != 0 && text.rfind("raw", 0) != 0 && text != "dlsym";
+  }
+  // 1: by syscall().
+  int by_syscall() { return chance(15) && !taste_.library_only ? 1 : 0; }
   int any_flags(const Words& words, int percent) {
     int value = 0;
     for (const Word& one : words)
@@ -149,7 +157,7 @@ class Generator {
     socket->nonblocking = nonblocking;
     add(who, "socket", {slot, family, nonblocking ? SOCK_NONBLOCK : 0, mostly_first(kHows, 85)});
     if (chance(25)) maybe_add_to_set(who, slot);
-    add(who, "connect", {slot, place, chance(85) ? 0 : 1});
+    add(who, "connect", {slot, place, by_syscall()});
     if (nonblocking) {
       // Rule late_offer.
       add(who, "poll", {slot, kNoSlot, kNoSlot, POLLOUT, 1, below(2)});
@@ -255,9 +263,12 @@ class Generator {
     if (to && to->thing == Thing::kStream) {
       if (chance(kUrgentPercent)) flags |= MSG_OOB;
       const Meaning peer = to->peer.lock();
+      // Rule reset_within_call.
+      if (form == word_value(kPutForms, "sendmmsg2") && (to->over || !peer))
+        form = word_value(kPutForms, "sendmmsg");
       // So much fits everywhere: how much more is open.
       if ((peer ? peer->unread : to->queued) + 2 * count > 30'000) return;
-      const int sent = form == word_value(kPutForms, "sendmmsg") ? 2 * count : count;
+      const int sent = form == word_value(kPutForms, "sendmmsg2") ? 2 * count : count;
       if (peer) {
         peer->unread += sent;
       } else {
@@ -417,7 +428,7 @@ class Generator {
       add(who, "epoll_create", {set, below(2)});
       make(who, set, Thing::kEpoll);
     }
-    add(who, "epoll_ctl", {set, EPOLL_CTL_ADD, slot, some_epoll_events(), chance(15) ? 1 : 0});
+    add(who, "epoll_ctl", {set, EPOLL_CTL_ADD, slot, some_epoll_events(), by_syscall()});
   }
   void epoll_some(int who) {
     const int set = slot_of(who, Thing::kEpoll);
@@ -441,14 +452,14 @@ class Generator {
     const int member = any_slot(who);
     if (member == kNoSlot) return;
     const int control = what < 75 ? EPOLL_CTL_ADD : (what < 90 ? EPOLL_CTL_MOD : EPOLL_CTL_DEL);
-    add(who, "epoll_ctl", {set, control, member, some_epoll_events(), chance(15) ? 1 : 0});
+    add(who, "epoll_ctl", {set, control, member, some_epoll_events(), by_syscall()});
   }
 
   void shut(int who) {
     const int slot = chance(90) ? slot_of(who, Thing::kStream) : any_slot(who);
     if (slot == kNoSlot) return;
     const int how = chance(60) ? SHUT_WR : below(3);
-    add(who, "shutdown", {slot, how, chance(85) ? 0 : 1});
+    add(who, "shutdown", {slot, how, by_syscall()});
     const Meaning ended = meaning(who, slot);
     if (!ended) return;
     if (how != SHUT_RD) {
@@ -720,6 +731,7 @@ class Generator {
 
   static constexpr int kNoActor = -1;
   std::mt19937_64 random_;
+  const Taste& taste_;
   Script script_;
   Model model_;
   int sleepers_ = 0;
@@ -728,6 +740,6 @@ class Generator {
 
 }  // namespace
 
-Script generate(std::uint64_t seed) { return Generator(seed).script(); }
+Script generate(std::uint64_t seed, const Taste& taste) { return Generator(seed, taste).script(); }
 
 }  // namespace posix_fuzz

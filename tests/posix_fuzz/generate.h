@@ -7,6 +7,11 @@
 
 namespace posix_fuzz {
 
-Script generate(std::uint64_t seed);
+struct Taste {
+  // Only what the C library's functions do: neither syscall() nor the instruction.
+  bool library_only = false;
+};
+
+Script generate(std::uint64_t seed, const Taste& taste = {});
 
 }  // namespace posix_fuzz

@@ -7,6 +7,9 @@ namespace posix_fuzz {
 // late_offer: "While an offer is late ...": a connect() that did not block is followed by a poll of
 // the same actor before anyone else acts. (Written where the generator connects.)
 
+// reset_within_call: whether the answer to the first message of a sendmmsg comes before the second
+// is sent is left open by TCP; so two are sent only to a peer that receives.
+
 // unseen_close: "raw system calls cannot be seen; do not use them on carried connections": a close
 // past the C library cannot say that bytes were left unread, so they are read first.
 bool is_unseen_close(int way);

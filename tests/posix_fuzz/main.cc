@@ -34,8 +34,10 @@ Options:
   --shrink          drop the steps that a difference does not need, and print what is left
   --show            print every script with its results
   --script FILE     run the script in FILE instead, "-" for standard input: lines as --show and --shrink print them
+  --library-only    leave out syscall() and the system call instruction
   --tries T         how often what differs is repeated (default 3)
-  --most M          stop after M differences (default 20)
+  --each E          print so many differences of a kind (default 1); the rest are counted
+  --most M          stop after M kinds of differences (default 100)
   --seconds S       stop after S seconds, whatever --count says
   --json            end with a summary as JSON
   --help            print this
@@ -56,8 +58,10 @@ struct Options {
   bool shrink = false;
   bool show = false;
   bool json = false;
+  Taste taste;
   int tries = 3;
-  std::uint64_t most = 20;
+  std::uint64_t each = 1;
+  std::uint64_t most = 100;
   std::uint64_t seconds = 0;
 };
 
@@ -85,6 +89,8 @@ Options parse(const std::vector<std::string>& arguments) {
       options.script = value();
     else if (*word == "--tries")
       options.tries = static_cast<int>(number());
+    else if (*word == "--each")
+      options.each = number();
     else if (*word == "--most")
       options.most = number();
     else if (*word == "--seconds")
@@ -93,6 +99,8 @@ Options parse(const std::vector<std::string>& arguments) {
       options.shrink = true;
     else if (*word == "--show")
       options.show = true;
+    else if (*word == "--library-only")
+      options.taste.library_only = true;
     else if (*word == "--json")
       options.json = true;
     else
@@ -111,12 +119,14 @@ class Run {
     const auto seconds = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
-    for (std::uint64_t i = 0; i < options_.count && differing_ < options_.most; ++i) {
+    for (std::uint64_t i = 0; i < options_.count && kinds_.size() < options_.most; ++i) {
       if (options_.seconds != 0 && seconds() > static_cast<double>(options_.seconds)) break;
-      one("seed " + std::to_string(options_.seed + i), generate(options_.seed + i));
+      one("seed " + std::to_string(options_.seed + i), generate(options_.seed + i, options_.taste));
       if (isatty(STDERR_FILENO) != 0 && i % 16 == 0) progress(seconds());
     }
     if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
+    for (const auto& [kind, count] : kinds_)
+      std::printf("%6llu  %s\n", static_cast<unsigned long long>(count), kind.c_str());
     if (options_.json) {
       std::printf(
           "{\"sequences\": %llu, \"steps\": %llu, \"differing\": %llu, \"unstable\": %llu, "
@@ -147,6 +157,8 @@ class Run {
     }
     if (comparison.verdict != Verdict::kDiffers) return;
     ++differing_;
+    const std::string kind = kind_of(script, comparison);
+    if (++kinds_[kind] > options_.each) return;
     Script smallest = script;
     if (options_.shrink) {
       Comparison of_smallest = comparison;
@@ -156,8 +168,8 @@ class Run {
         comparison = of_smallest;
       }
     }
-    std::printf("%s differs, %d of %d times (- TCP, + %s):\n%s\n", name.c_str(),
-                comparison.differing, comparison.tries,
+    std::printf("%s differs, %d of %d times, %s (- TCP, + %s):\n%s\n", name.c_str(),
+                comparison.differing, comparison.tries, kind.c_str(),
                 options_.runner.empty() ? "TCP again" : options_.runner.c_str(),
                 side_by_side(smallest, comparison).c_str());
     std::fflush(stdout);
@@ -175,6 +187,7 @@ class Run {
   unsigned long long steps_ = 0;
   unsigned long long differing_ = 0;
   unsigned long long unstable_ = 0;
+  std::map<std::string, std::uint64_t> kinds_;
 };
 
 std::string text_of(const std::string& file) {

@@ -22,23 +22,19 @@ enum PutForm {
   kSendto,
   kSendmsg,
   kSendmmsg,
+  kSendmmsg2,
   kSysWrite,
   kSysWritev,
   kSysSendto,
   kSysSendmsg,
   kDprintf,
 };
-const Words kPutForms = {{"write", kWrite},
-                         {"writev", kWritev},
-                         {"pwritev2", kPwritev2},
-                         {"send", kSend},
-                         {"sendto", kSendto},
-                         {"sendmsg", kSendmsg},
-                         {"sendmmsg", kSendmmsg},
-                         {"sys_write", kSysWrite},
-                         {"sys_writev", kSysWritev},
-                         {"sys_sendto", kSysSendto},
-                         {"sys_sendmsg", kSysSendmsg},
+const Words kPutForms = {{"write", kWrite},          {"writev", kWritev},
+                         {"pwritev2", kPwritev2},    {"send", kSend},
+                         {"sendto", kSendto},        {"sendmsg", kSendmsg},
+                         {"sendmmsg", kSendmmsg},    {"sendmmsg2", kSendmmsg2},
+                         {"sys_write", kSysWrite},   {"sys_writev", kSysWritev},
+                         {"sys_sendto", kSysSendto}, {"sys_sendmsg", kSysSendmsg},
                          {"dprintf", kDprintf}};
 enum GetForm {
   kRead,
@@ -115,10 +111,11 @@ long put_bytes(int form, int fd, std::size_t count, int flags) {
       return sendto(fd, buffer, count, flags, nullptr, 0);
     case kSendmsg:
       return sendmsg(fd, &parts.message, flags);
-    case kSendmmsg: {
+    case kSendmmsg:
+    case kSendmmsg2: {
       messages[0].msg_hdr = parts.message;
       messages[1].msg_hdr = parts.message;
-      const long sent = sendmmsg(fd, messages, 2, flags);
+      const long sent = sendmmsg(fd, messages, form == kSendmmsg ? 1 : 2, flags);
       return sent <= 0 ? sent : sent * 100'000 + messages[0].msg_len + messages[1].msg_len;
     }
     case kSysWrite:
