@@ -28,8 +28,8 @@ class Comparer {
   // What differs at first is repeated so often, patiently.
   Comparison compare(const Script& script, int tries);
 
-  // The smallest script found that still differs, with its comparison. Empty if it never differs
-  // again.
+  // The smallest script found that still differs, with its comparison. Empty where that does not
+  // differ each time.
   Script shrink(const Script& script, Comparison& comparison, int tries);
 
  private:
