@@ -25,7 +25,11 @@ void act(Seat& mine) {
     while (mine.order == done) futex_wait(mine.order, done, -1);
     Call call(mine);
     errno = 0;
-    operations()[static_cast<std::size_t>(mine.step.operation)].run(call);
+    if (mine.receives) {
+      receive_pumped(call);
+    } else {
+      operations()[static_cast<std::size_t>(mine.step.operation)].run(call);
+    }
     mine.answered = done + 1;
     announce(*process.stage);
   }

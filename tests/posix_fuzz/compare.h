@@ -9,8 +9,8 @@ namespace posix_fuzz {
 
 enum class Verdict {
   kSame,
-  kDiffers,   // what the runner gave, TCP never gave
-  kUnstable,  // TCP gave different transcripts, of which the runner's is one
+  kDiffers,   // TCP gave the same each time, the runner something else
+  kUnstable,  // TCP gave different transcripts
 };
 
 struct Comparison {

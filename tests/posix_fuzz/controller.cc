@@ -144,6 +144,7 @@ class Controller {
       say(number, actor, known.stopped ? " stopped" : " busy");
       return;
     } else {
+      if (std::strcmp(operation.name, "pump") == 0) receive_for(number, step);
       order(number, step);
     }
     rest(pace_.rest_us);
@@ -156,14 +157,29 @@ class Controller {
       await(number, actor, pace_.looks_at_old);
   }
 
-  void order(int number, const Step& step) {
+  // The other end of a pump works at the same time.
+  void receive_for(int number, const Step& step) {
+    const int other = step.arguments[1];
+    if (other == step.actor || known_[other].presence != Presence::kIdle || known_[other].stopped)
+      return;
+    Step receiving = step;
+    receiving.actor = other;
+    begin_order(number, receiving, true);
+  }
+
+  void begin_order(int number, const Step& step, bool receives) {
     Seat& seat = seat_of(step.actor);
     seat.step = step;
     seat.number = number;
     seat.length = 0;
+    seat.receives = receives;
     seat.order.fetch_add(1);
     futex_wake(seat.order);
     known_[step.actor].presence = Presence::kPending;
+  }
+
+  void order(int number, const Step& step) {
+    begin_order(number, step, false);
     await(number, step.actor, pace_.looks_at_new);
     if (known_[step.actor].presence == Presence::kPending) say(number, step.actor, " asleep");
     for (int other = 0; other < kActors; ++other) {

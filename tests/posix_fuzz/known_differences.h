@@ -10,6 +10,9 @@ namespace posix_fuzz {
 // reset_within_call: whether the answer to the first message of a sendmmsg comes before the second
 // is sent is left open by TCP; so two are sent only to a peer that receives.
 
+// parts_and_sleepers: whether a sleeping receiver wakes between the messages of one sendmmsg is a
+// race; so two are not sent while somebody may sleep.
+
 // unseen_close: "raw system calls cannot be seen; do not use them on carried connections": a close
 // past the C library cannot say that bytes were left unread, so they are read first.
 bool is_unseen_close(int way);
@@ -20,7 +23,7 @@ bool is_unseen_copy(int way);
 // Options that docs/sockets.md names as other than TCP's, or whose effect TCP leaves open.
 bool is_left_out(int option);
 
-// urgent: "its place among the other bytes is lost": few, and received by MSG_OOB only.
-constexpr int kUrgentPercent = 0;
+// urgent: "its place among the other bytes is lost": urgent bytes go where nothing else is on the
+// way. (Written in send_urgently.)
 
 }  // namespace posix_fuzz

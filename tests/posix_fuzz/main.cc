@@ -24,7 +24,7 @@ constexpr const char* kHelp =
 
 Makes a script of random calls from each of the seeds N, N+1, ...: sockets, files, pipes, epoll, signals, fork,
 exec, kills, in two and more processes. Runs it over TCP and in processes started by COMMAND, such as leat-run, and
-compares every result of every call. What differs is repeated slowly, and counts if TCP never gave what COMMAND did.
+compares every result of every call. What differs is repeated slowly, and counts if TCP gives the same each time.
 Without COMMAND both are TCP, which tells whether the scripts themselves are sound.
 
 Options:

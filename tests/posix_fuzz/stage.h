@@ -25,7 +25,8 @@ struct Seat {
   std::atomic<int> tid{0};
   int number = 0;  // of the step, for what it sends
   Step step;
-  int slots[kSlots];  // for a program that is executed
+  bool receives = false;  // the step is "pump", of another actor
+  int slots[kSlots];      // for a program that is executed
   std::uint32_t length = 0;
   char text[4000];
 };
@@ -39,6 +40,7 @@ struct Stage {
   std::atomic<std::uint32_t> event{0};  // the controller sleeps here
   std::uint32_t host = 0;               // IPv4 address of this script's listeners
   Place places[kPlaces];
+  std::uint32_t filled = 0;  // bytes, by the last step "fill"
   Seat seats[kActors];
 };
 

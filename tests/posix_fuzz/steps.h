@@ -64,6 +64,9 @@ inline Argument actor() { return {Form::kActor, nullptr}; }
 inline Argument word(const Words& words) { return {Form::kWord, &words}; }
 inline Argument flags(const Words& words) { return {Form::kFlags, &words}; }
 
+// The receiver's part of "pump", which the controller gives to another actor than the step's.
+void receive_pumped(Call& call);
+
 // What is sent by a step: differs with step and place.
 void fill_pattern(unsigned char* bytes, std::size_t count, int number);
 std::uint32_t digest(const void* bytes, std::size_t count);

@@ -1,5 +1,6 @@
 // Sending and receiving, by every call that does.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "steps.h"
 
@@ -74,6 +76,8 @@ const Words kReceiveFlags = {{"PEEK", MSG_PEEK},
 namespace {
 
 constexpr std::size_t kMostBytes = 8192;
+// Where nothing comes, the step counts as asleep long before.
+constexpr int kPumpPatienceMs = 10'000;
 // Of a process, but its threads do not do this at the same time unless one of them blocks: then
 // each has its own.
 thread_local unsigned char buffer[kMostBytes];
@@ -184,6 +188,56 @@ void run_get(Call& call) {
   if ((call.argument(3) & MSG_TRUNC) == 0) call.data(buffer, got);
 }
 
+// Waits where the socket does not.
+void wait_for(int fd, short events) {
+  pollfd polled{fd, events, 0};
+  poll(&polled, 1, kPumpPatienceMs);
+}
+
+// By calls that may take less than all; the bytes of a stream of its own.
+void run_pump(Call& call) {
+  const auto bytes = static_cast<std::size_t>(call.argument(3));
+  std::vector<unsigned char> stream(bytes);
+  fill_pattern(stream.data(), bytes, call.number());
+  std::size_t done = 0;
+  while (done < bytes) {
+    const long sent = send(call.fd(0), stream.data() + done, bytes - done, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EAGAIN) wait_for(call.fd(0), POLLOUT);
+    if (sent < 0 && errno != EAGAIN) break;
+    if (sent > 0) done += static_cast<std::size_t>(sent);
+  }
+  call.result(static_cast<long>(done));
+}
+
+// Nothing that fits is left out: in small pieces at last.
+void run_fill(Call& call) {
+  std::uint32_t done = 0;
+  long sent = 0;
+  for (const std::size_t piece : {std::size_t{8192}, std::size_t{1}}) {
+    do {
+      for (std::size_t i = 0; i < piece; ++i)
+        buffer[i] = static_cast<unsigned char>((done + i) % 251);
+      sent = send(call.fd(0), buffer, piece, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent > 0) done += static_cast<std::uint32_t>(sent);
+    } while (sent > 0);
+  }
+  call.stage().filled = done;
+  call.say(" = %s %s", done > 16'384 ? "full" : "little", strerrorname_np(errno));
+}
+
+void run_empty(Call& call) {
+  std::uint32_t done = 0;
+  bool good = true;
+  long got = 1;
+  while (done < call.stage().filled && got > 0) {
+    wait_for(call.fd(0), POLLIN);
+    got = recv(call.fd(0), buffer, kMostBytes, MSG_DONTWAIT);
+    for (long i = 0; i < got; ++i) good = good && buffer[i] == (done + i) % 251;
+    if (got > 0) done += static_cast<std::uint32_t>(got);
+  }
+  call.say(" = %s %s", done == call.stage().filled ? "all" : "not all", good ? "good" : "WRONG");
+}
+
 void run_sendfile(Call& call) {
   off_t offset = call.argument(2);
   call.result(sendfile(call.fd(0), call.fd(1), &offset, count_of(call, 3)));
@@ -253,10 +307,31 @@ void run_take(Call& call) {
 
 }  // namespace
 
+void receive_pumped(Call& call) {
+  const auto bytes = static_cast<std::size_t>(call.argument(3));
+  std::vector<unsigned char> stream(bytes + 1);
+  std::size_t done = 0;
+  long got = 1;
+  while (done < bytes && got > 0) {
+    got = recv(call.fd(2), stream.data() + done, bytes - done, 0);
+    if (got < 0 && errno == EAGAIN) {
+      wait_for(call.fd(2), POLLIN);
+      got = 1;
+    } else if (got > 0) {
+      done += static_cast<std::size_t>(got);
+    }
+  }
+  call.say(" received %zu", done);
+  call.data(stream.data(), static_cast<long>(done));
+}
+
 std::vector<Operation> byte_operations() {
   return {
       {"put", {slot(), word(kPutForms), number(), flags(kSendFlags)}, run_put},
       {"get", {slot(), word(kGetForms), number(), flags(kReceiveFlags)}, run_get},
+      {"pump", {slot(), actor(), slot(), number()}, run_pump},
+      {"fill", {slot()}, run_fill},
+      {"empty", {slot()}, run_empty},
       {"sendfile", {slot(), slot(), number(), number()}, run_sendfile},
       {"splice", {slot(), slot(), number()}, run_splice},
       {"stream", {slot(), number()}, run_stream},

@@ -4,6 +4,7 @@
 #include <linux/close_range.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -201,6 +202,18 @@ void run_waiting_bytes(Call& call) {
   if (result == 0) call.say(" %d", bytes);
 }
 
+void run_limit(Call& call) {
+  rlimit limit{};
+  raw_call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, address_of(&limit));
+  limit.rlim_cur = static_cast<rlim_t>(call.argument(0));
+  call.result(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+// In the place of stdin, stdout or stderr, which the name means from then on.
+void run_standard(Call& call) {
+  call.keep(0, static_cast<int>(call.result(dup2(call.fd(0), call.argument(1)))));
+}
+
 void run_seek(Call& call) { call.result(lseek(call.fd(0), call.argument(1), SEEK_SET)); }
 
 void say_file(const Call& call, int fd, const struct stat& about) {
@@ -246,6 +259,8 @@ std::vector<Operation> descriptor_operations() {
       {"close_on_exec", {slot(), number()}, run_close_on_exec},
       {"waiting_bytes", {slot()}, run_waiting_bytes},
       {"seek", {slot(), number()}, run_seek},
+      {"limit", {number()}, run_limit},
+      {"standard", {slot(), number()}, run_standard},
       {"look", {}, run_look},
   };
 }
