@@ -23,6 +23,9 @@ bool is_unseen_copy(int way);
 // Options that docs/sockets.md names as other than TCP's, or whose effect TCP leaves open.
 bool is_left_out(int option);
 
+// state_acknowledged: when a FIN is acknowledged is left open, so TCP_INFO's state is told without
+// that. (Written in settled_state.)
+
 // urgent: "its place among the other bytes is lost": urgent bytes go where nothing else is on the
 // way. (Written in send_urgently.)
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -18,8 +20,18 @@ constexpr const char* kRunner = LEAT_RUN " --all";
 constexpr const char* kRunner = nullptr;
 #endif
 
+constexpr const char* kNoRunner = "leat-run is not built: configure with -DLEAT_BUILD_TOOLS=ON";
+
 ProgramResult fuzz(const std::vector<std::string>& arguments) {
   return run_program(LEAT_POSIX_FUZZ, arguments);
+}
+
+std::vector<std::string> found_before() {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(LEAT_POSIX_FUZZ_FOUND))
+    names.push_back(file.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 // The scripts are sound: TCP gives the same twice.
@@ -52,11 +64,26 @@ TEST(PosixFuzz, refuses_what_it_cannot_read) {
   EXPECT_EQ(fuzz({"--count", "many"}).exit_code, 2);
 }
 
+// Stops early where much differs.
 TEST(PosixFuzz, leat_run_is_like_tcp) {
-  ASSERT_NE(kRunner, nullptr) << "leat-run is not built: configure with -DLEAT_BUILD_TOOLS=ON";
-  const ProgramResult result = fuzz({"--runner", kRunner, "--count", "2000"});
+  ASSERT_NE(kRunner, nullptr) << kNoRunner;
+  const ProgramResult result = fuzz({"--runner", kRunner, "--count", "2000", "--most", "10"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
 }
+
+// Parameter: a script of the folder found, in which the fuzzer once found a difference.
+class PosixFuzzFound : public testing::TestWithParam<std::string> {};
+
+TEST_P(PosixFuzzFound, leat_run_is_like_tcp) {
+  ASSERT_NE(kRunner, nullptr) << kNoRunner;
+  const ProgramResult result =
+      fuzz({"--runner", kRunner, "--script",
+            std::string(LEAT_POSIX_FUZZ_FOUND "/") + GetParam() + ".script"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Scripts, PosixFuzzFound, testing::ValuesIn(found_before()),
+                         [](const auto& parameters) { return parameters.param; });
 
 }  // namespace
 }  // namespace leat::detail

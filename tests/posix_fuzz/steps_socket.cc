@@ -210,12 +210,20 @@ void run_timeout(Call& call) {
   call.result(setsockopt(call.fd(0), SOL_SOCKET, SO_RCVTIMEO, &value, sizeof(value)));
 }
 
+// Rule state_acknowledged: the state without what depends on whether the peer has acknowledged the
+// end yet, which it may do later.
+int settled_state(int state) {
+  if (state == TCP_FIN_WAIT1) return TCP_FIN_WAIT2;
+  if (state == TCP_LAST_ACK || state == TCP_CLOSING || state == TCP_TIME_WAIT) return TCP_CLOSE;
+  return state;
+}
+
 void run_state(Call& call) {
   tcp_info information{};
   socklen_t bytes = sizeof(information);
   const long result = getsockopt(call.fd(0), IPPROTO_TCP, TCP_INFO, &information, &bytes);
   call.result(result);
-  if (result == 0) call.say(" state %d", int{information.tcpi_state});
+  if (result == 0) call.say(" state %d", settled_state(information.tcpi_state));
 }
 
 }  // namespace
