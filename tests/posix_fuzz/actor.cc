@@ -1,4 +1,5 @@
 // An actor: a thread of a process that does one step at a time, when the controller says so.
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,6 +12,10 @@
 
 namespace posix_fuzz {
 
+namespace {
+constexpr long kLookAfterUs = 1'000'000;
+}  // namespace
+
 Process process;
 thread_local Seat* seat = nullptr;
 
@@ -22,7 +27,11 @@ void act(Seat& mine) {
   announce(*process.stage);
   for (;;) {
     const std::uint32_t done = mine.answered;
-    while (mine.order == done) futex_wait(mine.order, done, -1);
+    while (mine.order == done) {
+      futex_wait(mine.order, done, kLookAfterUs);
+      // Whoever is stopped by hand leaves nobody behind.
+      if (raw_call(SYS_kill, process.stage->controller, 0) != 0) raw_call(SYS_exit_group, 1);
+    }
     Call call(mine);
     errno = 0;
     if (mine.receives) {

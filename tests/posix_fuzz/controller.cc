@@ -302,6 +302,7 @@ class Controller {
 
 void clear_stage(unsigned tag) {
   Stage& stage = *new (process.stage) Stage{};
+  stage.controller = static_cast<int>(raw_call(SYS_getpid));
   // 127.x.y.z: ports of scripts that ended just now are not in the way of others.
   stage.host = 0x7f000000U | ((tag % 0xf00000U) + 0x020101U);
   for (int& fd : process.slots) fd = -1;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -106,6 +107,7 @@ Options parse(const std::vector<std::string>& arguments) {
     else
       throw std::runtime_error("unknown option " + *word);
   }
+  if (options.tries < 1) throw std::runtime_error("--tries must be at least 1");
   return options;
 }
 
@@ -201,6 +203,8 @@ int run(const std::vector<std::string>& arguments) {
     std::fputs(kHelp, stdout);
     return 0;
   }
+  // A process that runs scripts may die.
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     const Options options = parse(arguments);
     Run run(options);
