@@ -38,7 +38,7 @@ struct Place {
 
 struct Stage {
   std::atomic<std::uint32_t> event{0};  // the controller sleeps here
-  int controller = 0;  // its process; without it the actors end
+  int controller = 0;                   // its process; without it the actors end
   std::uint32_t host = 0;               // IPv4 address of this script's listeners
   Place places[kPlaces];
   std::uint32_t filled = 0;  // bytes, by the last step "fill"
