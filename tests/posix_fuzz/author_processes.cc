@@ -1,0 +1,113 @@
+// Threads, processes and signals.
+#include <memory>
+#include <utility>
+
+#include "author.h"
+#include "known_differences.h"
+#include "steps.h"
+
+namespace posix_fuzz {
+
+void processes(Author& author, int who) {
+  const int fresh = author.new_actor();
+  const int what = author.below(100);
+  ModelActor& parent = author.actor(who);
+  if (what < 60 && fresh != Author::kNoActor) {
+    ModelActor& child = author.actor(fresh);
+    child.alive = true;
+    if (what < 25) {
+      author.add(who, "fork", {fresh});
+      child.process = std::make_shared<ModelProcess>(*parent.process);
+    } else if (what < 40) {
+      author.add(who, "spawn", {fresh, author.any_word(kSpawnWays)});
+      child.process = author.after_exec(*parent.process);
+    } else {
+      author.add(who, "thread", {fresh});
+      child.process = parent.process;
+      child.is_thread = true;
+      parent.has_threads = true;
+      return;
+    }
+    parent.process->children++;
+    return;
+  }
+  if (what < 70) {
+    author.add(who, "exec");
+    author.leave_threads(who);
+    auto kept = author.after_exec(*parent.process);
+    author.clear(*parent.process);
+    parent.process = kept;
+    parent.is_thread = false;
+    return;
+  }
+  if (what < 80) {
+    int left = 0;
+    for (const ModelActor& one : author.model().actors) left += one.alive ? 1 : 0;
+    if (left < 2 || (who < 2 && !author.chance(30))) return;
+    if (parent.is_thread) {
+      author.add(who, "exit", {word_value(kExitWays, "thread")});
+      parent.alive = false;
+      return;
+    }
+    if (author.chance(50)) {
+      author.add(who, "kill");
+    } else {
+      author.add(who, "exit", {author.below(2)});
+    }
+    author.ended(who);
+    return;
+  }
+  if (what < 88) {
+    if (parent.process->children == 0) return;
+    for (const ModelActor& one : author.model().actors)
+      if (!one.alive && one.process && !one.is_thread) {
+        author.add(who, "wait");
+        parent.process->children--;
+        return;
+      }
+    return;
+  }
+  // Stopped for some steps.
+  for (int i = 0; i < kActors; ++i) {
+    if (!author.actor(i).alive || !author.actor(i).stopped) continue;
+    author.add(i, "continue");
+    author.set_stopped(i, false);
+    return;
+  }
+  if (author.chance(50)) return;
+  int awake = 0;
+  for (const ModelActor& one : author.model().actors)
+    awake += one.alive && !one.stopped && one.process != parent.process ? 1 : 0;
+  if (awake == 0) return;
+  author.add(who, "stop");
+  author.set_stopped(who, true);
+}
+
+void signals(Author& author, int who) {
+  ModelActor& one = author.actor(who);
+  if (one.process->handles && author.chance(70)) {
+    // To whomever of that process, also to one that sleeps.
+    for (int i = 0; i < kActors; ++i)
+      if (author.actor(i).alive && !author.actor(i).stopped &&
+          author.actor(i).process == one.process && author.chance(60))
+        who = i;
+    author.add(who, "signal");
+    return;
+  }
+  if (author.chance(20)) {
+    author.add(who, "handle",
+               {word_value(kSignals, "PIPE"),
+                word_value(kHandlerActions, author.chance(80) ? "ignore" : "default"),
+                kNoSlot < 0 ? 0 : 0, 0});
+    return;
+  }
+  const int slot = author.slot_of(who, Thing::kStream);
+  if (slot == kNoSlot) return;
+  static constexpr const char* kActions[] = {"nothing", "get", "put", "close"};
+  author.add(who, "handle",
+             {word_value(kSignals, "USR1"), word_value(kHandlerActions, kActions[author.below(4)]),
+              slot, author.below(2)});
+  one.process->handles = true;
+}
+
+}  // namespace posix_fuzz

@@ -1,0 +1,32 @@
+// Where the scripts keep away from what docs/sockets.md says is different under leat-run, or from
+// what TCP leaves open. Nothing else may be avoided: each rule has its sentence there.
+#pragma once
+
+namespace posix_fuzz {
+
+// late_offer: "While an offer is late ...": a connect() that did not block is followed by a poll of
+// the same actor before anyone else acts. (Written where the generator connects.)
+
+// reset_within_call: whether the answer to the first message of a sendmmsg comes before the second
+// is sent is left open by TCP; so two are sent only to a peer that receives.
+
+// parts_and_sleepers: whether a sleeping receiver wakes between the messages of one sendmmsg is a
+// race; so two are not sent while somebody may sleep.
+
+// unseen_close: "raw system calls cannot be seen; do not use them on carried connections": a close
+// past the C library cannot say that bytes were left unread, so they are read first.
+bool is_unseen_close(int way);
+
+// unseen_copy: the same; a copy made past the C library is unknown.
+bool is_unseen_copy(int way);
+
+// Options that docs/sockets.md names as other than TCP's, or whose effect TCP leaves open.
+bool is_left_out(int option);
+
+// state_acknowledged: when a FIN is acknowledged is left open, so TCP_INFO's state is told without
+// that. (Written in settled_state.)
+
+// urgent: "its place among the other bytes is lost": urgent bytes go where nothing else is on the
+// way. (Written in send_urgently.)
+
+}  // namespace posix_fuzz

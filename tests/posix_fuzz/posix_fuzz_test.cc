@@ -1,0 +1,89 @@
+// The fuzzer itself on TCP, and leat-run by a fixed set of its seeds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "support/program.h"
+#include "support/scratch.h"
+
+namespace leat::detail {
+namespace {
+
+#ifdef LEAT_RUN
+constexpr const char* kRunner = LEAT_RUN " --all";
+#else
+constexpr const char* kRunner = nullptr;
+#endif
+
+constexpr const char* kNoRunner = "leat-run is not built: configure with -DLEAT_BUILD_TOOLS=ON";
+
+ProgramResult fuzz(const std::vector<std::string>& arguments) {
+  return run_program(LEAT_POSIX_FUZZ, arguments);
+}
+
+std::vector<std::string> found_before() {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(LEAT_POSIX_FUZZ_FOUND))
+    names.push_back(file.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The scripts are sound: TCP gives the same twice.
+TEST(PosixFuzz, tcp_is_like_tcp) {
+  const ProgramResult result = fuzz({"--count", "300"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
+// A runner that is not like TCP, in a script of which two steps are needed for that.
+TEST(PosixFuzz, tells_a_difference_and_shrinks_it) {
+  const ScratchFolder scratch;
+  const std::string script = scratch.path() + "/script";
+  std::ofstream(script) << "A pipe c d libc\nA file b libc\nB look\nA dupfd b a 1015 0\n"
+                           "A close b close\nB look\n";
+  const ProgramResult result =
+      fuzz({"--runner", "prlimit --nofile=1010:1010", "--script", script, "--shrink"});
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_THAT(result.out, testing::HasSubstr("  0 A file b libc   A = 3; \n"
+                                             "- 1 A dupfd b a 1015 0   A = 1015; \n"
+                                             "+ 1 A dupfd b a 1015 0   A = -1 EINVAL; \n\n"));
+}
+
+TEST(PosixFuzz, refuses_what_it_cannot_read) {
+  const ScratchFolder scratch;
+  const std::string script = scratch.path() + "/script";
+  std::ofstream(script) << "A put c whistle 10 0\n";
+  const ProgramResult result = fuzz({"--script", script});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, testing::HasSubstr("no such word: whistle"));
+  EXPECT_EQ(fuzz({"--count", "many"}).exit_code, 2);
+}
+
+// Stops early where much differs.
+TEST(PosixFuzz, leat_run_is_like_tcp) {
+  ASSERT_NE(kRunner, nullptr) << kNoRunner;
+  const ProgramResult result = fuzz({"--runner", kRunner, "--count", "2000", "--most", "10"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
+// Parameter: a script of the folder found, in which the fuzzer once found a difference.
+class PosixFuzzFound : public testing::TestWithParam<std::string> {};
+
+TEST_P(PosixFuzzFound, leat_run_is_like_tcp) {
+  ASSERT_NE(kRunner, nullptr) << kNoRunner;
+  const ProgramResult result =
+      fuzz({"--runner", kRunner, "--script",
+            std::string(LEAT_POSIX_FUZZ_FOUND "/") + GetParam() + ".script"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Scripts, PosixFuzzFound, testing::ValuesIn(found_before()),
+                         [](const auto& parameters) { return parameters.param; });
+
+}  // namespace
+}  // namespace leat::detail
