@@ -79,6 +79,9 @@ Cases thread_cases();
 Cases connect_cases();
 Cases address_cases();
 Cases fortified_cases();
+Cases raw_cases();
+Cases syscall_cases();
+Cases io_uring_cases();
 
 // Says the call as it is written, and what it gave.
 #define SAY(call) side.say_result(#call, (errno = 0, static_cast<long>(call)))
