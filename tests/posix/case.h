@@ -82,6 +82,8 @@ Cases fortified_cases();
 Cases raw_cases();
 Cases syscall_cases();
 Cases io_uring_cases();
+Cases listener_cases();
+Cases sleeper_cases();
 
 // Says the call as it is written, and what it gave.
 #define SAY(call) side.say_result(#call, (errno = 0, static_cast<long>(call)))
