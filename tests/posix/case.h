@@ -84,6 +84,10 @@ Cases syscall_cases();
 Cases io_uring_cases();
 Cases listener_cases();
 Cases sleeper_cases();
+Cases many_cases();
+Cases fork_cases();
+Cases handler_cases();
+Cases order_cases();
 
 // Says the call as it is written, and what it gave.
 #define SAY(call) side.say_result(#call, (errno = 0, static_cast<long>(call)))
