@@ -86,7 +86,10 @@ Cases listener_cases();
 Cases sleeper_cases();
 Cases many_cases();
 Cases fork_cases();
+Cases spawn_cases();
 Cases handler_cases();
+Cases end_cases();
+Cases limit_cases();
 Cases order_cases();
 
 // Says the call as it is written, and what it gave.

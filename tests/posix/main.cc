@@ -42,7 +42,8 @@ Cases all_cases() {
         exec_cases,     poll_cases,    epoll_cases,       epoll_mixed_cases, stdio_cases,
         signal_cases,   thread_cases,  connect_cases,     address_cases,     fortified_cases,
         raw_cases,      syscall_cases, io_uring_cases,    listener_cases,    sleeper_cases,
-        many_cases,     fork_cases,    handler_cases, order_cases}) {
+        many_cases,     fork_cases,    handler_cases,     order_cases,       end_cases,
+        limit_cases,    spawn_cases}) {
     const Cases cases = group();
     all.insert(all.end(), cases.begin(), cases.end());
   }
