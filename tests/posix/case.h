@@ -90,6 +90,7 @@ Cases spawn_cases();
 Cases handler_cases();
 Cases end_cases();
 Cases limit_cases();
+Cases jump_cases();
 Cases order_cases();
 
 // Says the call as it is written, and what it gave.

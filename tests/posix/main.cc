@@ -43,7 +43,7 @@ Cases all_cases() {
         signal_cases,   thread_cases,  connect_cases,     address_cases,     fortified_cases,
         raw_cases,      syscall_cases, io_uring_cases,    listener_cases,    sleeper_cases,
         many_cases,     fork_cases,    handler_cases,     order_cases,       end_cases,
-        limit_cases,    spawn_cases}) {
+        limit_cases,    spawn_cases,   jump_cases}) {
     const Cases cases = group();
     all.insert(all.end(), cases.begin(), cases.end());
   }
