@@ -94,11 +94,12 @@ void sleep_in_outer(const Side& side, int set) {
   close(outer);
 }
 
-void add(const Side& side, int set, int fd, unsigned events, std::uint64_t data) {
+// Says nothing: the sleeping thread may speak at the same time.
+void add(int set, int fd, unsigned events, std::uint64_t data) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = data;
-  SAY(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+  require(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl");
 }
 
 using Sleep = void (*)(const Side&, int);
@@ -110,7 +111,7 @@ void add_connection(Side& side) {
   const int set = epoll_create1(0);
   {
     const Sleeper sleeper([&] { kSleep(side, set); });
-    add(side, set, fd, EPOLLIN, 1234567);
+    add(set, fd, EPOLLIN, 1234567);
     SAY(sleeper.has_woken());
     side.tell();
     sleeper.await();
@@ -139,7 +140,7 @@ void add_listener(Side& side) {
   const int set = epoll_create1(0);
   {
     const Sleeper sleeper([&] { kSleep(side, set); });
-    add(side, set, listener, EPOLLIN, 1234567);
+    add(set, listener, EPOLLIN, 1234567);
     SAY(sleeper.has_woken());
     side.tell(ntohs(address.sin_port));
     sleeper.await();
@@ -163,12 +164,12 @@ void connect_in_set(Side& side, bool added_first) {
     const Sleeper sleeper([&] { sleep_in_epoll(side, set); });
     if (added_first) {
       // Says at once that it is not connected; with one shot, only that.
-      add(side, set, fd, EPOLLIN | EPOLLOUT | EPOLLONESHOT, 1234567);
+      add(set, fd, EPOLLIN | EPOLLOUT | EPOLLONESHOT, 1234567);
       sleeper.await();
       SAY(connect_to(fd, port));
     } else {
       SAY(connect_to(fd, port));
-      add(side, set, fd, EPOLLIN | EPOLLOUT | EPOLLET | EPOLLRDHUP, 1234567);
+      add(set, fd, EPOLLIN | EPOLLOUT | EPOLLET | EPOLLRDHUP, 1234567);
       sleeper.await();
     }
   }
@@ -187,7 +188,7 @@ void connect_in_set(Side& side, bool added_first) {
       SAY(events[0].data.u64);
       side.say(epoll_names(events[0].events));
     });
-    SAY(epoll_ctl(set, EPOLL_CTL_MOD, fd, &event));
+    require(epoll_ctl(set, EPOLL_CTL_MOD, fd, &event) == 0, "epoll_ctl");
     SAY(sleeper.has_woken());
     side.tell();
     sleeper.await();

@@ -38,6 +38,13 @@ inline const std::map<std::string, std::string>& left_out_of_c_api() {
       {"option.kinds", "fstat says that a handle is no socket"},
       {"call.bad_arguments", "lseek and pread say that a handle is no socket"},
       {"fault.killed_with_unread_data", "is an end in order: only a close knows of unread bytes"},
+      {"end.killed_with_unread", "as fault.killed_with_unread_data"},
+      {"end.states", "TCP_INFO is that of the connection beside"},
+      {"order.listener",
+       "a dup or close of one of its numbers is an edge, and EPOLL_CTL_DEL by one "
+       "that was closed is ENOENT"},
+      {"order.connecting", "as order.listener; connecting is no edge if it had EPOLLOUT before"},
+      {"order.nonblocking", "as order.listener; the handshake ends after TCP's"},
       {"fault.number_used_again", "a connection has further descriptors, so others are free next"},
       {"descriptor.dup", "no dup and dup2; c_api_test has F_DUPFD"},
       {"descriptor.refused", "as dup"},
