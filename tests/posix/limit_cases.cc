@@ -71,6 +71,7 @@ void accept_with_few(Side& side, int listener) {
   for (int i = 0; i < kBeyond; ++i) {
     SAY(close(connections.front()));
     connections.erase(connections.begin());
+    wait_for(side, listener, POLLIN);
     const int fd = accept(listener, nullptr, nullptr);
     SAY(fd >= 0);
     connections.push_back(fd);
