@@ -67,6 +67,7 @@ Cases timeout_cases();
 Cases shutdown_cases();
 Cases fault_cases();
 Cases end_cases();
+Cases ending_cases();
 Cases pointer_cases();
 Cases descriptor_cases();
 Cases exhaustion_cases();
@@ -84,6 +85,19 @@ Cases thread_cases();
 Cases connect_cases();
 Cases address_cases();
 Cases fortified_cases();
+Cases raw_cases();
+Cases syscall_cases();
+Cases io_uring_cases();
+Cases listener_cases();
+Cases sleeper_cases();
+Cases many_cases();
+Cases fork_cases();
+Cases spawn_cases();
+Cases handler_cases();
+Cases end_cases();
+Cases limit_cases();
+Cases jump_cases();
+Cases order_cases();
 
 // Says the call as it is written, and what it gave.
 #define SAY(call) side.say_result(#call, (errno = 0, static_cast<long>(call)))

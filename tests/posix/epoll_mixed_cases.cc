@@ -99,6 +99,47 @@ Cases epoll_mixed_cases() {
        },
        send_when_told},
 
+      {"epoll_mixed.becomes_its_own_member",
+       [](Side& side) {
+         // The number of a member comes to mean the set itself.
+         const int fd = side.connected();
+         const int outer = epoll_create1(0);
+         const int inner = epoll_create1(0);
+         const int kept = dup(inner);
+         epoll_event event{};
+         event.events = EPOLLIN;
+         event.data.u64 = 1;
+         SAY(epoll_ctl(inner, EPOLL_CTL_ADD, fd, &event));
+         event.data.u64 = 2;
+         SAY(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &event));
+         SAY(dup2(outer, inner) == inner);
+         SAY(epoll_wait(outer, &event, 1, 0));
+         pollfd polled{outer, POLLIN, 0};
+         SAY(poll(&polled, 1, 0));
+         SAY(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &event));
+         SAY(epoll_ctl(outer, EPOLL_CTL_DEL, inner, nullptr));
+         side.tell(1);
+         wait_bytes(side, fd, 1);
+         SAY(epoll_wait(kept, &event, 1, kPatienceMs));
+         SAY(event.data.u64);
+         SAY(epoll_wait(outer, &event, 1, kPatienceMs));
+         SAY(event.data.u64);
+         SAY(epoll_wait(inner, &event, 1, kPatienceMs));
+         SAY(event.data.u64);
+         SAY(poll(&polled, 1, 0));
+         // The last number of what was its member goes.
+         SAY(close(kept));
+         SAY(epoll_wait(outer, &event, 1, 20));
+         SAY(epoll_wait(inner, &event, 1, 20));
+         event.events = EPOLLIN;
+         event.data.u64 = 3;
+         SAY(epoll_ctl(inner, EPOLL_CTL_ADD, fd, &event));
+         SAY(epoll_wait(outer, &event, 1, kPatienceMs));
+         SAY(event.data.u64);
+         side.tell(0);
+       },
+       send_when_told},
+
       {"epoll_mixed.two_sets",
        [](Side& side) {
          const int fd = side.connected();

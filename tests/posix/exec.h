@@ -1,4 +1,5 @@
-// What a case's process becomes by exec: an echo server for a descriptor that it inherits.
+// What a case's process becomes by exec: an echo server for a descriptor that it inherits, or what
+// another word says.
 #pragma once
 
 #include <string>
@@ -8,6 +9,13 @@ namespace posix_cases {
 // The argument by which main() knows; after it comes the descriptor.
 inline constexpr const char* kExecuted = "--executed";
 
-int run_executed(const std::string& descriptor);
+// Says what descriptors are open.
+inline constexpr const char* kLists = "lists";
+// Before the number of a listener: accepts with few descriptors.
+inline constexpr const char* kLimited = "limited";
+
+int run_executed(const std::string& word);
+int run_list();
+int run_limited(int listener);
 
 }  // namespace posix_cases

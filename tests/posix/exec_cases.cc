@@ -84,9 +84,12 @@ void say_memory_of_child(const Side& side, Spawn& spawn) {
 
 }  // namespace
 
-int run_executed(const std::string& descriptor) {
+int run_executed(const std::string& word) {
+  if (word == kLists) return run_list();
+  const std::string limited = kLimited;
+  if (word.starts_with(limited)) return run_limited(std::stoi(word.substr(limited.size())));
   const Side side(Role::kServer);
-  int fd = std::stoi(descriptor);
+  int fd = std::stoi(word);
   int listens = 0;
   socklen_t length = sizeof(listens);
   require(getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0, "getsockopt");

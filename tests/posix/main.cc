@@ -37,13 +37,16 @@ constexpr auto kPatience = std::chrono::seconds(180);
 Cases all_cases() {
   Cases all;
   for (const auto& group :
-       {transfer_cases,    call_cases,       nonblocking_cases, option_cases,
-        timeout_cases,     shutdown_cases,   fault_cases,       end_cases,
-        pointer_cases,     descriptor_cases, exhaustion_cases,  process_cases,
-        exec_cases,        poll_cases,       epoll_cases,       epoll_mixed_cases,
-        stdio_cases,       signal_cases,     thread_cases,      connect_cases,
-        address_cases,     fortified_cases,  command_cases,     epoll_order_cases,
-        epoll_shared_cases}) {
+       {transfer_cases,     call_cases,       nonblocking_cases, option_cases,
+        timeout_cases,      shutdown_cases,   fault_cases,       end_cases,
+        pointer_cases,      descriptor_cases, exhaustion_cases,  process_cases,
+        exec_cases,         poll_cases,       epoll_cases,       epoll_mixed_cases,
+        stdio_cases,        signal_cases,     thread_cases,      connect_cases,
+        address_cases,      fortified_cases,  command_cases,     epoll_order_cases,
+        epoll_shared_cases, raw_cases,        syscall_cases,     io_uring_cases,
+        listener_cases,     sleeper_cases,    many_cases,        fork_cases,
+        handler_cases,      order_cases,      ending_cases,      limit_cases,
+        spawn_cases,        jump_cases}) {
     const Cases cases = group();
     all.insert(all.end(), cases.begin(), cases.end());
   }

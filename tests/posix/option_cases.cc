@@ -161,6 +161,44 @@ Cases option_cases() {
          side.hear();
        }},
 
+      {"option.linger_inherited",
+       [](Side& side) {
+         // A close that resets, as the listener says.
+         const int listener = side.listen_here();
+         const linger reset{1, 0};
+         SAY(setsockopt(listener, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)));
+         side.tell();
+         for (int i = 0; i < 2; ++i) {
+           const int fd = accept(listener, nullptr, nullptr);
+           // Whether it is asked for makes no difference.
+           linger got{};
+           socklen_t length = sizeof(got);
+           if (i == 1) SAY(getsockopt(fd, SOL_SOCKET, SO_LINGER, &got, &length));
+           side.say_data("linger", &got, sizeof(got));
+           side.say_data("received", recv_all(side, fd, 5));
+           SAY(send(fd, "bye", 3, 0));
+           side.hear();
+           SAY(close(fd));
+         }
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         side.hear();
+         for (int i = 0; i < 2; ++i) {
+           const int fd = socket(AF_INET, SOCK_STREAM, 0);
+           SAY(connect_to(fd, port));
+           send_text(side, fd, "hello");
+           side.say_data("received", recv_all(side, fd, 3));
+           side.tell();
+           // The first is asleep when it comes.
+           if (i == 1) wait_for(side, fd, POLLHUP);
+           char byte = 0;
+           SAY(recv(fd, &byte, 1, 0));
+           say_poll(side, fd);
+           close(fd);
+         }
+       }},
+
       {"option.structures",
        [](Side& side) {
          const int fd = side.connected();

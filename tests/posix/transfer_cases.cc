@@ -215,6 +215,66 @@ Cases transfer_cases() {
          side.say_data("rest", recv_to_end(side, fd));
        }},
 
+      {"transfer.urgent_of_several",
+       [](Side& side) {
+         // The last byte is urgent, those before it are not.
+         const int fd = side.connected();
+         char buffer[8] = {};
+         wait_for(side, fd, POLLPRI);
+         SAY(recv(fd, buffer, 1, MSG_OOB));
+         side.say_data("urgent", buffer, 1);
+         SAY(recv(fd, buffer, 5, MSG_WAITALL));
+         side.say_data("received", buffer, 5);
+         side.tell();
+         wait_for(side, fd, POLLPRI);
+         SAY(recv(fd, buffer, 1, MSG_OOB));
+         side.say_data("urgent", buffer, 1);
+         SAY(recv(fd, buffer, 4, MSG_WAITALL));
+         side.say_data("received", buffer, 4);
+         side.say_data("rest", recv_to_end(side, fd));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         SAY(send(fd, "01234!", 6, MSG_OOB));
+         side.hear();
+         iovec parts[] = {{const_cast<char*>("ab"), 2}, {const_cast<char*>("cd?"), 3}};
+         msghdr message{};
+         message.msg_iov = parts;
+         message.msg_iovlen = 2;
+         SAY(sendmsg(fd, &message, MSG_OOB));
+         SAY(send(fd, "rest", 4, 0));
+       }},
+
+      {"transfer.bad_pointers",
+       [](Side& side) {
+         // They cost no bytes.
+         const int fd = side.connected();
+         wait_bytes(side, fd, 4);
+         char* const nowhere[] = {nullptr, reinterpret_cast<char*>(unknown(16L))};
+         for (char* pointer : nowhere) {
+           iovec part{pointer, 2};
+           msghdr message{};
+           message.msg_iov = &part;
+           message.msg_iovlen = 1;
+           SAY(recv(fd, unknown(pointer), unknown(2), 0));
+           SAY(read(fd, unknown(pointer), unknown(2)));
+           SAY(recv(fd, unknown(pointer), unknown(2), MSG_PEEK));
+           SAY(readv(fd, &part, 1));
+           SAY(recvmsg(fd, &message, 0));
+           SAY(send(fd, unknown(pointer), unknown(2), 0));
+           SAY(write(fd, unknown(pointer), unknown(2)));
+           SAY(writev(fd, &part, 1));
+           SAY(sendmsg(fd, &message, 0));
+         }
+         side.say_data("received", recv_all(side, fd, 4));
+         SAY(send(fd, "all", 3, 0));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, "four");
+         side.say_data("rest", recv_to_end(side, fd));
+       }},
+
       {"transfer.urgent_after_others",
        [](Side& side) {
          const int fd = side.connected();
