@@ -339,6 +339,12 @@ bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexc
 
 constexpr int kMeetingType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
+void mark_listener(int fd, const Object& listener) {
+  set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
+             kListenerBase + static_cast<int>(listener.code) * kCodeStep);
+}
+
 // Makes `meeting` the place for offers of a listener whose port is known, and marks it so. False:
 // there is none to be had, and it is closed.
 bool open_meeting_place(int fd, int meeting, Object& listener, int backlog) {
@@ -347,8 +353,7 @@ bool open_meeting_place(int fd, int meeting, Object& listener, int backlog) {
     bound = bind_to_meeting_place(meeting, listener.port, listener.code) == 0;
     if (bound) break;
     listener.code = (listener.code + 1) % kCodes;
-    set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
-               kListenerBase + static_cast<int>(listener.code) * kCodeStep);
+    mark_listener(fd, listener);
   }
   if (!bound || real().listen(meeting, backlog < 128 ? 128 : backlog) != 0) {
     real().close(meeting);
@@ -397,7 +402,12 @@ void keep_deferred(int fd, Object& listener) noexcept {
 
 bool before_listen(int fd, Reference& socket) noexcept {
   const Undisturbed undisturbed;
-  if (socket.is(Kind::kListener) || !is_tcp(fd)) return false;
+  if (socket.is(Kind::kListener)) {
+    // If it was shut down meanwhile, the kernel has forgotten the mark.
+    mark_listener(fd, *socket);
+    return false;
+  }
+  if (!is_tcp(fd)) return false;
   if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer || too_few_numbers() || has_ring())
     return false;
   if (!socket) socket = add(fd, Kind::kSocket);
@@ -408,9 +418,7 @@ bool before_listen(int fd, Reference& socket) noexcept {
   socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
   keep_deferred(fd, *socket);
   socket->max_segment.store(option(fd, IPPROTO_TCP, TCP_MAXSEG), std::memory_order_relaxed);
-  set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
-  set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
-             kListenerBase + static_cast<int>(socket->code) * kCodeStep);
+  mark_listener(fd, *socket);
   return true;
 }
 

@@ -16,6 +16,6 @@ inline constexpr const char* kLimited = "limited";
 
 int run_executed(const std::string& word);
 int run_list();
-int run_limited(int listener);
+int run_limited();
 
 }  // namespace posix_cases

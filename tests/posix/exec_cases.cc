@@ -86,8 +86,7 @@ void say_memory_of_child(const Side& side, Spawn& spawn) {
 
 int run_executed(const std::string& word) {
   if (word == kLists) return run_list();
-  const std::string limited = kLimited;
-  if (word.starts_with(limited)) return run_limited(std::stoi(word.substr(limited.size())));
+  if (word == kLimited) return run_limited();
   const Side side(Role::kServer);
   int fd = std::stoi(word);
   int listens = 0;
