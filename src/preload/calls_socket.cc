@@ -14,6 +14,7 @@
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
 #include "preload/hidden.h"
+#include "preload/listener.h"
 #include "preload/socket_facts.h"
 
 namespace leat::preload {

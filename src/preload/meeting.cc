@@ -18,6 +18,7 @@
 #include "preload/epoll_set.h"
 #include "preload/hidden.h"
 #include "preload/kept_memory.h"
+#include "preload/listener.h"
 #include "preload/offer.h"
 #include "preload/offering.h"
 #include "preload/real.h"
@@ -33,17 +34,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Maximum segment sizes, all below half of what loopback opens its window with (the kernel would
-// cut others), the listener's below the connector's (each end learns the smaller of both).
-constexpr int kListenerBase = 28'000;
-constexpr int kCodeStep = 16;  // timestamps take 12 bytes off what the connector learns
-constexpr unsigned kCodes = 256;
+// The maximum segment size of a connector that will offer, plus the code of its user.
 constexpr int kConnectorBase = 32'448;
-static_assert(kListenerBase % kCodeStep == 0 && kCodeStep > TCPOLEN_TSTAMP_APPA);
-static_assert(kListenerBase + static_cast<int>(kCodes) * kCodeStep < kConnectorBase);
-
-// A listener that opens with a smaller window makes the connector's kernel cut the size that tells.
-constexpr int kLeastReceiveBuffer = 131'072;
+static_assert(kLastListenerSize < kConnectorBase);
 
 // How long accept() waits for an offer, and what cannot go on without: short, because any user of
 // this host can announce one and make none.
@@ -104,16 +97,6 @@ int user_code_of_syn(int fd) {
     }
   }
   return -1;
-}
-
-// The code that the listener's SYN-ACK had, or -1 if it is not under leat-run.
-int listener_code(const tcp_info& info) {
-  const bool stamps = (info.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0;
-  const int size = static_cast<int>(info.tcpi_snd_mss) + (stamps ? TCPOLEN_TSTAMP_APPA : 0);
-  const int distance = size - kListenerBase;
-  if (distance < 0 || distance % kCodeStep != 0) return -1;
-  const int code = distance / kCodeStep;
-  return code < static_cast<int>(kCodes) ? code : -1;
 }
 
 // The connector has left its offer: one byte, the ring of a bell that an acceptor hears if the
@@ -337,40 +320,7 @@ bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexc
   return socket->meeting_fd >= 0;
 }
 
-constexpr int kMeetingType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
-
-void mark_listener(int fd, const Object& listener) {
-  set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
-  set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
-             kListenerBase + static_cast<int>(listener.code) * kCodeStep);
-}
-
-// Makes `meeting` the place for offers of a listener whose port is known, and marks it so. False:
-// there is none to be had, and it is closed.
-bool open_meeting_place(int fd, int meeting, Object& listener, int backlog) {
-  bool bound = false;
-  for (unsigned attempt = 0; attempt < kCodes && !bound; ++attempt) {
-    bound = bind_to_meeting_place(meeting, listener.port, listener.code) == 0;
-    if (bound) break;
-    listener.code = (listener.code + 1) % kCodes;
-    mark_listener(fd, listener);
-  }
-  if (!bound || real().listen(meeting, backlog < 128 ? 128 : backlog) != 0) {
-    real().close(meeting);
-    return false;
-  }
-  const int hidden = hide(meeting);
-  if (hidden >= 0) listener.meeting_fd = hidden;
-  return hidden >= 0;
-}
-
 }  // namespace
-
-bool is_listener_of(int fd, unsigned port, unsigned code) noexcept {
-  return is_tcp(fd) && option(fd, SOL_SOCKET, SO_ACCEPTCONN) > 0 &&
-         local_address(fd).port == port &&
-         option(fd, IPPROTO_TCP, TCP_MAXSEG) == kListenerBase + static_cast<int>(code) * kCodeStep;
-}
 
 bool attach_memory(Object& object, int memfd, unsigned side, const EndHold& end) noexcept {
   const off_t bytes = lseek(memfd, 0, SEEK_END);
@@ -382,66 +332,6 @@ bool attach_memory(Object& object, int memfd, unsigned side, const EndHold& end)
   if (header->is_ours() && object.connection.attach(header, side, -1, end)) return true;
   munmap(memory, kMemoryBytes);
   return false;
-}
-
-void listens_again(int fd, Object& listener, int backlog) noexcept {
-  const Undisturbed undisturbed;
-  const std::uint16_t port = local_address(fd).port;
-  if (port == 0 || port == listener.port) return;
-  const int meeting = real().socket(AF_UNIX, kMeetingType, 0);
-  const int before = listener.meeting_fd;
-  listener.port = port;
-  if (meeting >= 0 && open_meeting_place(fd, meeting, listener, backlog)) close_hidden(before);
-}
-
-void keep_deferred(int fd, Object& listener) noexcept {
-  const int deferred = option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT);
-  listener.deferred.store(std::max(deferred, 0), std::memory_order_relaxed);
-  if (deferred > 0) set_option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, 0);
-}
-
-bool before_listen(int fd, Reference& socket) noexcept {
-  const Undisturbed undisturbed;
-  if (socket.is(Kind::kListener)) {
-    // If it was shut down meanwhile, the kernel has forgotten the mark.
-    mark_listener(fd, *socket);
-    return false;
-  }
-  if (!is_tcp(fd)) return false;
-  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer || too_few_numbers() || has_ring())
-    return false;
-  if (!socket) socket = add(fd, Kind::kSocket);
-  if (!socket) return false;
-  // Any code will do: two listeners at one port only must not have the same.
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
-  keep_deferred(fd, *socket);
-  socket->max_segment.store(option(fd, IPPROTO_TCP, TCP_MAXSEG), std::memory_order_relaxed);
-  mark_listener(fd, *socket);
-  return true;
-}
-
-void after_listen(int fd, Reference& socket, int backlog) noexcept {
-  const Undisturbed undisturbed;
-  if (!socket.is(Kind::kSocket)) return;
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(storage);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size);
-  int meeting = -1;
-  if (matches(storage)) meeting = real().socket(AF_UNIX, kMeetingType, 0);
-  socket->port = Address::from(storage).port;
-  if (meeting >= 0 && open_meeting_place(fd, meeting, *socket, backlog)) {
-    socket->owner = geteuid();
-    keep_spare_numbers();
-    socket->kind.store(Kind::kListener, std::memory_order_release);
-    return;
-  }
-  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, socket->max_segment.load(std::memory_order_relaxed));
-  if (const int deferred = socket->deferred.load(std::memory_order_relaxed); deferred > 0)
-    set_option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, deferred);
-  forget(fd);
-  socket = {};
 }
 
 bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept {
@@ -535,18 +425,6 @@ bool shut_undecided(int fd, Reference& socket, int how) noexcept {
   socket->connecting.store(false, std::memory_order_release);
   end_awaiting(fd, socket);
   return true;
-}
-
-void find_listener(int fd) noexcept {
-  const Undisturbed undisturbed;
-  const int distance = option(fd, IPPROTO_TCP, TCP_MAXSEG) - kListenerBase;
-  if (distance < 0 || distance >= static_cast<int>(kCodes) * kCodeStep) return;
-  for (int known = 0; known <= highest_known(); ++known) {
-    const Reference object = find(known);
-    if (!object.is(Kind::kListener) || !is_current(fd, *object)) continue;
-    add_duplicate(known, fd);
-    return;
-  }
 }
 
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept {

@@ -19,17 +19,6 @@
 
 namespace leat::preload {
 
-// Before the kernel's listen(), true if the socket was marked, and if so after it. Keep errno.
-bool before_listen(int fd, Reference& socket) noexcept;
-void after_listen(int fd, Reference& socket, int backlog) noexcept;
-
-// One that listened before may have another port now, and so another place for offers.
-void listens_again(int fd, Object& listener, int backlog) noexcept;
-
-// Before it and later: takes the program's TCP_DEFER_ACCEPT off the kernel's socket, on which no
-// first bytes of carried connections come, to tell it back.
-void keep_deferred(int fd, Object& listener) noexcept;
-
 // Before the kernel's connect(): true if the socket was marked.
 bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_t bytes) noexcept;
 // When the kernel says that it is connected (or may be): decides, and becomes a kConnection or
@@ -46,14 +35,8 @@ bool shut_undecided(int fd, Reference& socket, int how) noexcept;
 // nothing.
 void decide_before_fork() noexcept;
 
-// A listening socket that is not known by this number, but marked: a copy that was made out of our
-// sight is known from then on.
-void find_listener(int fd) noexcept;
 // What the kernel's accept() gave, with the address of the peer. False: it cannot be used.
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept;
-
-// A listening TCP socket whose offers arrive at the place of that port and code.
-bool is_listener_of(int fd, unsigned port, unsigned code) noexcept;
 
 // Maps the memory of a connection; `end` as for Connection::attach(). False if it is not what it
 // should be.

@@ -17,6 +17,7 @@
 #include "preload/configuration.h"
 #include "preload/hidden.h"
 #include "preload/inherited.h"
+#include "preload/listener.h"
 #include "preload/offer.h"
 #include "preload/socket_facts.h"
 #include "preload/undisturbed.h"

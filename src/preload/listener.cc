@@ -1,0 +1,139 @@
+#include "preload/listener.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "preload/configuration.h"
+#include "preload/hidden.h"
+#include "preload/offer.h"
+#include "preload/real.h"
+#include "preload/rings.h"
+#include "preload/socket_facts.h"
+#include "preload/undisturbed.h"
+
+namespace leat::preload {
+namespace {
+
+// A listener that opens with a smaller window makes the connector's kernel cut the size that tells.
+constexpr int kLeastReceiveBuffer = 131'072;
+
+constexpr int kMeetingType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+void mark_listener(int fd, const Object& listener) {
+  set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
+             kListenerBase + static_cast<int>(listener.code) * kCodeStep);
+}
+
+// Makes `meeting` the place for offers of a listener whose port is known, and marks it so. False:
+// there is none to be had, and it is closed.
+bool open_meeting_place(int fd, int meeting, Object& listener, int backlog) {
+  bool bound = false;
+  for (unsigned attempt = 0; attempt < kCodes && !bound; ++attempt) {
+    bound = bind_to_meeting_place(meeting, listener.port, listener.code) == 0;
+    if (bound) break;
+    listener.code = (listener.code + 1) % kCodes;
+    mark_listener(fd, listener);
+  }
+  if (!bound || real().listen(meeting, backlog < 128 ? 128 : backlog) != 0) {
+    real().close(meeting);
+    return false;
+  }
+  const int hidden = hide(meeting);
+  if (hidden >= 0) listener.meeting_fd = hidden;
+  return hidden >= 0;
+}
+
+}  // namespace
+
+int listener_code(const tcp_info& info) noexcept {
+  const bool stamps = (info.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0;
+  const int size = static_cast<int>(info.tcpi_snd_mss) + (stamps ? TCPOLEN_TSTAMP_APPA : 0);
+  const int distance = size - kListenerBase;
+  if (distance < 0 || distance % kCodeStep != 0) return -1;
+  const int code = distance / kCodeStep;
+  return code < static_cast<int>(kCodes) ? code : -1;
+}
+
+bool before_listen(int fd, Reference& socket) noexcept {
+  const Undisturbed undisturbed;
+  if (socket.is(Kind::kListener)) {
+    // If it was shut down meanwhile, the kernel has forgotten the mark.
+    mark_listener(fd, *socket);
+    return false;
+  }
+  if (!is_tcp(fd)) return false;
+  if (option(fd, SOL_SOCKET, SO_RCVBUF) < kLeastReceiveBuffer || too_few_numbers() || has_ring())
+    return false;
+  if (!socket) socket = add(fd, Kind::kSocket);
+  if (!socket) return false;
+  // Any code will do: two listeners at one port only must not have the same.
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
+  keep_deferred(fd, *socket);
+  socket->max_segment.store(option(fd, IPPROTO_TCP, TCP_MAXSEG), std::memory_order_relaxed);
+  mark_listener(fd, *socket);
+  return true;
+}
+
+void after_listen(int fd, Reference& socket, int backlog) noexcept {
+  const Undisturbed undisturbed;
+  if (!socket.is(Kind::kSocket)) return;
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size);
+  int meeting = -1;
+  if (matches(storage)) meeting = real().socket(AF_UNIX, kMeetingType, 0);
+  socket->port = Address::from(storage).port;
+  if (meeting >= 0 && open_meeting_place(fd, meeting, *socket, backlog)) {
+    socket->owner = geteuid();
+    keep_spare_numbers();
+    socket->kind.store(Kind::kListener, std::memory_order_release);
+    return;
+  }
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, socket->max_segment.load(std::memory_order_relaxed));
+  if (const int deferred = socket->deferred.load(std::memory_order_relaxed); deferred > 0)
+    set_option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, deferred);
+  forget(fd);
+  socket = {};
+}
+
+void listens_again(int fd, Object& listener, int backlog) noexcept {
+  const Undisturbed undisturbed;
+  const std::uint16_t port = local_address(fd).port;
+  if (port == 0 || port == listener.port) return;
+  const int meeting = real().socket(AF_UNIX, kMeetingType, 0);
+  const int before = listener.meeting_fd;
+  listener.port = port;
+  if (meeting >= 0 && open_meeting_place(fd, meeting, listener, backlog)) close_hidden(before);
+}
+
+void keep_deferred(int fd, Object& listener) noexcept {
+  const int deferred = option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT);
+  listener.deferred.store(std::max(deferred, 0), std::memory_order_relaxed);
+  if (deferred > 0) set_option(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, 0);
+}
+
+void find_listener(int fd) noexcept {
+  const Undisturbed undisturbed;
+  const int distance = option(fd, IPPROTO_TCP, TCP_MAXSEG) - kListenerBase;
+  if (distance < 0 || distance >= static_cast<int>(kCodes) * kCodeStep) return;
+  for (int known = 0; known <= highest_known(); ++known) {
+    const Reference object = find(known);
+    if (!object.is(Kind::kListener) || !is_current(fd, *object)) continue;
+    add_duplicate(known, fd);
+    return;
+  }
+}
+
+bool is_listener_of(int fd, unsigned port, unsigned code) noexcept {
+  return is_tcp(fd) && option(fd, SOL_SOCKET, SO_ACCEPTCONN) > 0 &&
+         local_address(fd).port == port &&
+         option(fd, IPPROTO_TCP, TCP_MAXSEG) == kListenerBase + static_cast<int>(code) * kCodeStep;
+}
+
+}  // namespace leat::preload
