@@ -38,7 +38,9 @@ struct EpollItem {
   unsigned bells = 0;     // that are rung for it
   unsigned idle = 0;      // how often it was slept at since it was ready
   bool disabled = false;  // EPOLLONESHOT has fired
+  bool muted = false;     // when it was carried: the kernel does not know, and tells once more
   std::uint64_t seen_arrivals = 0;
+  std::uint32_t seen_state = 0;
   std::uint32_t seen_full = 0;
   std::uint32_t reported = 0;
   unsigned wakes = 0;
