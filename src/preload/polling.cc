@@ -127,7 +127,7 @@ void Poll::ask_kernel_for_rings(std::vector<pollfd>& asked) const {
       asked[one.index].events = static_cast<short>(one.events & ~(POLLOUT | POLLWRNORM));
     if (!one.object.is(Kind::kConnection)) continue;
     if (one.quiet) asked[one.index].fd = -1;
-    const int bell = one.object->connection.bell_rings() ? POLLIN : 0;
+    const int bell = one.object->connection.bell_rings() ? POLLIN | POLLRDHUP : 0;
     asked[one.index].events = static_cast<short>(bell | (one.events & POLLPRI));
   }
 }
@@ -181,7 +181,9 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
       const bool ours = listening[i].ours();
       if ((rung & ~POLLPRI) != 0 || !one.object->connection.bell_rings()) {
         one.object->connection.look_at_kernel(fd, ours);
-        if ((rung & (POLLHUP | POLLERR)) != 0) one.object->connection.look_at_kernel(fd, ours);
+        // Bytes, then the end.
+        if ((rung & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
+          one.object->connection.look_at_kernel(fd, ours);
       }
       one.quiet |= one.object->connection.is_peer_gone();
     }
