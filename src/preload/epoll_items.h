@@ -71,8 +71,18 @@ class EpollItems {
   // Null: what had it is gone.
   EpollItem* of_mark(epoll_data_t data) const noexcept;
 
+  std::uint64_t upper_half() const noexcept { return mark_; }
+
   // Nothing may have the number.
   EpollItem& add(int fd, const Reference& object);
+  // For items of the program that executed this one, before all others: they keep their marks, and
+  // new ones get others.
+  void take_marks(std::uint64_t upper_half, std::uint32_t seed) noexcept {
+    mark_ = upper_half;
+    become_copy(seed);
+  }
+  // Null: another has the mark.
+  EpollItem* add_marked(int fd, const Reference& object, epoll_data_t mark);
   // How many there can be until the next add().
   std::size_t room() const noexcept { return places_.capacity(); }
   // From now on its number does not mean it.
@@ -100,8 +110,9 @@ class EpollItems {
   static constexpr std::uint32_t kPlaceMask = (1U << kPlaceBits) - 1;
 
   void purge_dead() noexcept;
+  EpollItem& place(int fd, const Reference& object, std::size_t index, std::uint32_t uses);
 
-  const std::uint64_t mark_;
+  std::uint64_t mark_;
   std::vector<EpollItem*> places_;  // owns them
   std::vector<std::uint32_t> free_places_;
   std::vector<EpollItem*> by_number_;

@@ -58,6 +58,12 @@ class EpollSet {
   // Whoever uses a set next, or does so just now, looks for what it has missed.
   static void note_missed() noexcept;
 
+  // For a program that is executed: a hidden descriptor of memory that says what this is, or -1.
+  // Calls no malloc.
+  int tell() noexcept;
+  // In that program, before any thread uses it: what was told.
+  void learn(const void* memory);
+
   // Its last reference is gone. It only lets go of what it holds, as a signal handler may close it.
   void retire() noexcept;
   // Frees those, but not in a handler that interrupted the like.
