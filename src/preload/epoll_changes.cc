@@ -232,6 +232,12 @@ void EpollSet::dissolved(Item& item, const Reference& socket) noexcept {
 }
 
 void EpollSet::decided(Item& item) noexcept {
+  // What stays the kernel's is registered as it should be, and a change would tell edges again.
+  if (!item.told_awaiting && item.told_kind != Kind::kConnection &&
+      !item.object.is(Kind::kConnection)) {
+    item.told_kind = item.object.kind();
+    return;
+  }
   // An orphan the kernel cannot be told of. And what has fired once must not fire for this.
   if (item.state == Item::State::kCurrent && (!item.disabled || item.object.is(Kind::kConnection)))
     register_in_kernel(number(), EPOLL_CTL_MOD, item);
