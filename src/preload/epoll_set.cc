@@ -27,6 +27,12 @@ constexpr auto kWithoutKernel = std::chrono::microseconds(20);
 // are not acknowledged (RFC 6928): a ring beyond them comes some 10 ms late.
 constexpr unsigned kWakesPerDrain = 4;
 
+// As the kernel has it.
+bool is_readable(int fd) {
+  pollfd answer{.fd = fd, .events = POLLIN};
+  return real().poll(&answer, 1, 0) > 0;
+}
+
 // What a signal handler gets that has interrupted this thread in the midst of the same set.
 int interrupted() {
   errno = EINTR;
@@ -188,6 +194,8 @@ bool EpollSet::look_in_kernel(int epoll_fd) {
     unsure = false;
     epoll_event events[kMost];
     const int got = real().epoll_wait(epoll_fd, events, kMost, 0);
+    // Closed out of our sight, and the number means something else.
+    if (got < 0) return is_readable(epoll_fd);
     for (int i = 0; i < got; ++i) {
       const epoll_data_t data = events[i].data;
       const bool again = tells_again(data);
@@ -211,13 +219,9 @@ bool EpollSet::look_in_kernel(int epoll_fd) {
 bool EpollSet::ready() {
   const int epoll_fd = number();
   if (epoll_fd < 0) return false;
-  const auto ask_kernel = [epoll_fd] {
-    pollfd answer{.fd = epoll_fd, .events = POLLIN};
-    return real().poll(&answer, 1, 0) > 0;
-  };
-  if (unused()) return ask_kernel();
+  if (unused()) return is_readable(epoll_fd);
   const Hold hold(*this);
-  if (!hold) return ask_kernel();  // in a signal handler
+  if (!hold) return is_readable(epoll_fd);  // in a signal handler
   if (!kept_.empty()) return true;
   if (look_in_kernel(epoll_fd)) return true;
   return std::any_of(hot_.begin(), hot_.end(),
