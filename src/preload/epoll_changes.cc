@@ -60,7 +60,15 @@ void EpollSet::heat(Item& item) noexcept {
   if (!sleep_elsewhere()) item.leave_bells();
 }
 
+// What is changed or taken out tells nothing of before.
+void EpollSet::drop_kept(const Item& item) noexcept {
+  if (kept_.empty()) return;
+  std::erase_if(kept_,
+                [mark = items_.mark(item)](const Kept& one) { return one.given.u64 == mark.u64; });
+}
+
 void EpollSet::bury(Item& item) noexcept {
+  drop_kept(item);
   if (item.hot) std::erase(hot_, &item);
   std::erase(orphans_, &item);
   std::erase(waiting_, &item);
@@ -98,6 +106,7 @@ int EpollSet::change_carried(int epoll_fd, Item& item, const epoll_event& event)
     item.events = before;
     return -1;
   }
+  drop_kept(item);
   want(item, event);
   item.state = Item::State::kCurrent;
   heat(item);
@@ -112,6 +121,7 @@ int EpollSet::change(int epoll_fd, int operation, Item& item, const epoll_event&
     item.events = before;
     return -1;
   }
+  drop_kept(item);
   want(item, event);
   heat(item);
   return 0;
@@ -121,6 +131,7 @@ int EpollSet::remove(int epoll_fd, Item& item, epoll_event* event) {
   if (item.object.is(Kind::kConnection) && item.told_kind == Kind::kConnection && !inherited_) {
     if (std::exchange(item.hot, false)) std::erase(hot_, &item);
     item.leave_bells();
+    drop_kept(item);
     item.state = Item::State::kRemoved;
     return 0;
   }

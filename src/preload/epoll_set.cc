@@ -85,7 +85,7 @@ int EpollSet::collect(epoll_event* events, int most) {
   looked_at_ = hot_.size();
   int count = 0;
   while (count < most && !kept_.empty()) {
-    events[count++] = kept_.back();
+    events[count++] = kept_.back().event;
     kept_.pop_back();
   }
   const std::size_t items = hot_.size();
@@ -202,14 +202,14 @@ bool EpollSet::look_in_kernel(int epoll_fd) {
       if (from_kernel(epoll_fd, &events[i], 1) == 0) continue;
       any = true;
       if (again) continue;
-      const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const epoll_event& one) {
-        return one.data.u64 == events[i].data.u64 && one.events == events[i].events;
+      const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
+        return one.given.u64 == data.u64 && one.event.events == events[i].events;
       });
       if (looks != 0 && !items_.is_mark(data) && same != kept_.end()) {
         kept_.erase(same);
         continue;
       }
-      kept_.push_back(events[i]);
+      kept_.push_back({events[i], data});
       unsure |= !items_.is_mark(data);
     }
   }

@@ -97,6 +97,7 @@ class EpollSet {
   void decided(Item& item) noexcept;
   void dissolved(Item& item, const Reference& socket) noexcept;
   void bury(Item& item) noexcept;
+  void drop_kept(const Item& item) noexcept;
 
   int register_in_kernel(int epoll_fd, int operation, Item& item) const noexcept;
   static bool bad_exclusive(int operation, const Item* item, const epoll_event& event);
@@ -150,7 +151,12 @@ class EpollSet {
   std::vector<Item*> orphans_;
   std::vector<Item*> waiting_;  // accepted sockets whose offers have not come
   std::atomic<bool> any_waiting_{false};
-  std::vector<epoll_event> kept_;  // of the kernel's, found by ready()
+  // Of the kernel's, found by ready(); by what the kernel gave with it, a mark if it is ours.
+  struct Kept {
+    epoll_event event;
+    epoll_data_t given;
+  };
+  std::vector<Kept> kept_;
   // How much was put in the kernel's own hands that is told but once, so that ready() must keep it.
   std::atomic<std::uint32_t> edges_{0};
   std::chrono::steady_clock::time_point asked_;  // the kernel, last
