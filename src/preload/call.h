@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 #include "leat/export.h"
@@ -38,6 +39,12 @@ inline Reference known_carried(int fd) {
 void before_fork() noexcept;
 void after_fork_in_parent() noexcept;
 void after_fork_in_child() noexcept;
+
+// The program closes a descriptor: before the kernel does (calls_descriptor.cc).
+void closing(int fd) noexcept;
+// The C library is about to close that of a stream, past our close(). One of stream_descriptor() is
+// closed by that.
+void closing_stream(FILE* file) noexcept;
 
 // A number that the kernel gave just now: what is known of it was closed out of our sight.
 inline void forget_stale(int fd) {

@@ -229,6 +229,7 @@ LEAT_CALL FILE* popen(const char* command, const char* mode_text) {
 
 LEAT_CALL int fclose(FILE* file) {
   Popened* one = take_popened(file);
+  closing_stream(file);
   if (one == nullptr) return real().fclose(file);
   const pid_t child = one->child;
   delete one;

@@ -13,21 +13,6 @@
 namespace leat::preload {
 namespace {
 
-// Before the kernel's close.
-void closing(int fd) {
-  Reference object = find(fd);
-  if (!object) return;
-  const bool sets_know = EpollSet::descriptor_is_closed(fd);
-  if (object.is(Kind::kConnection)) {
-    // References: each number's, ours, and those of calls.
-    const int numbers = object->numbers.load(std::memory_order_relaxed);
-    const auto references = static_cast<int>(object->references.load(std::memory_order_relaxed));
-    object->connection.note_closing(references > numbers + 1);
-  }
-  forget(fd);
-  if (!sets_know) EpollSet::note_missed();
-}
-
 // After the kernel's dup2.
 void duplicated(int from, int to) {
   // A copy of what may become a connection or a listener becomes the same.
@@ -46,6 +31,21 @@ bool refuse_hidden(int fd) {
 }
 
 }  // namespace
+
+void closing(int fd) noexcept {
+  Reference object = find(fd);
+  if (!object) return;
+  const bool sets_know = EpollSet::descriptor_is_closed(fd);
+  if (object.is(Kind::kConnection)) {
+    // References: each number's, ours, and those of calls.
+    const int numbers = object->numbers.load(std::memory_order_relaxed);
+    const auto references = static_cast<int>(object->references.load(std::memory_order_relaxed));
+    object->connection.note_closing(references > numbers + 1);
+  }
+  forget(fd);
+  if (!sets_know) EpollSet::note_missed();
+}
+
 }  // namespace leat::preload
 
 using namespace leat::preload;  // NOLINT: the functions below are C's

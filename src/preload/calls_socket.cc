@@ -63,12 +63,15 @@ int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t
   connection.note_closing(false);
   const int result = real().connect(fd, address, bytes);
   if (result != 0) return result;
+  const Reference socket = add(fd, Kind::kSocket);
   for_each(0, highest_known(), [&](int known, const Reference& other) {
-    if (other.get() != object.get()) return;
-    const bool sets_know = EpollSet::descriptor_is_closed(known);
-    forget(known);
-    if (!sets_know) EpollSet::note_missed();
+    if (other.get() == object.get()) add_duplicate(fd, known);
   });
+  if (socket) {
+    EpollSet::connection_is_dissolved(object.get(), socket);
+  } else {
+    EpollSet::note_missed();  // memory is out: it is the kernel's alone, and in no set
+  }
   return 0;
 }
 

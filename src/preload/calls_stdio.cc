@@ -15,6 +15,13 @@ bool good_mode(const char* mode) {
 }
 
 }  // namespace
+
+void closing_stream(FILE* file) noexcept {
+  const int kept_errno = errno;
+  closing(real().fileno(file));
+  errno = kept_errno;
+}
+
 }  // namespace leat::preload
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
@@ -37,6 +44,16 @@ LEAT_CALL int fileno(FILE* file) noexcept {
 LEAT_CALL int fileno_unlocked(FILE* file) noexcept {
   const int fd = stream_descriptor(file);
   return fd >= 0 ? fd : real().fileno_unlocked(file);
+}
+
+LEAT_CALL FILE* freopen(const char* path, const char* mode, FILE* file) {
+  closing_stream(file);
+  return real().freopen(path, mode, file);
+}
+
+LEAT_CALL FILE* freopen64(const char* path, const char* mode, FILE* file) {
+  closing_stream(file);
+  return real().freopen64(path, mode, file);
 }
 
 LEAT_CALL int vdprintf(int fd, const char* format, va_list arguments) {

@@ -2,9 +2,9 @@
 #include <sys/time.h>
 
 #include <cstdlib>
-#include <new>
 
 #include "preload/call.h"
+#include "preload/epoll_passing.h"
 #include "preload/epoll_set.h"
 #include "preload/polling.h"
 #include "preload/socket_facts.h"
@@ -16,18 +16,11 @@ timespec from_milliseconds(int milliseconds) {
   return {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000L};
 }
 
-int add_set(int fd) {
+int made_set(int fd) {
   if (fd < 0) return fd;
   forget(fd);
-  Reference object = add(fd, Kind::kFree);
-  if (!object) return fd;
   EpollSet::purge_retired();
-  object->set = new (std::nothrow) EpollSet(*object, fd);
-  if (object->set != nullptr) {
-    object->kind.store(Kind::kEpoll, std::memory_order_release);
-  } else {
-    forget(fd);
-  }
+  add_set(fd);
   return fd;
 }
 
@@ -108,9 +101,9 @@ LEAT_CALL int pselect(int count, fd_set* reads, fd_set* writes, fd_set* excepts,
   return select_all(count, reads, writes, excepts, &time, mask);
 }
 
-LEAT_CALL int epoll_create(int size) noexcept { return add_set(real().epoll_create(size)); }
+LEAT_CALL int epoll_create(int size) noexcept { return made_set(real().epoll_create(size)); }
 
-LEAT_CALL int epoll_create1(int flags) noexcept { return add_set(real().epoll_create1(flags)); }
+LEAT_CALL int epoll_create1(int flags) noexcept { return made_set(real().epoll_create1(flags)); }
 
 LEAT_CALL int epoll_ctl(int epoll_fd, int operation, int fd, epoll_event* event) noexcept {
   const Reference set = find(epoll_fd);

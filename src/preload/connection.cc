@@ -268,10 +268,15 @@ void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& bell) noexcept {
 }
 
 std::uint64_t Connection::arrival_mark() const noexcept {
-  const Direction& from = in();
-  return from.tail.load(std::memory_order_acquire) +
-         (from.ended.load(std::memory_order_acquire) != 0 ? 1 : 0) +
-         (flag(kPeerGone | kReadShut | kReset) ? 2 : 0);
+  return in().tail.load(std::memory_order_acquire);
+}
+
+// One that has sent its end tells nothing new by closing.
+std::uint32_t Connection::state_mark() const noexcept {
+  const bool end = in().ended.load(std::memory_order_acquire) != 0 || flag(kPeerGone);
+  // Acquire: who sees a shutdown counted sees its flags.
+  return (own().shutdowns.load(std::memory_order_acquire) << 2U) | (flag(kReset) ? 2U : 0U) |
+         (end ? 1U : 0U);
 }
 
 std::size_t Connection::readable_bytes() const noexcept {
@@ -481,6 +486,8 @@ void Connection::shutdown(int fd, int how) noexcept {
     // Sends nothing to the peer, but wakes who sleeps here.
     real().shutdown(fd, SHUT_RD);
   }
+  // Release: after the flags.
+  own().shutdowns.fetch_add(1, std::memory_order_release);
 }
 
 void Connection::end_sending(int fd) noexcept {

@@ -116,8 +116,12 @@ class Connection {
   int give_up_memfd() noexcept { return memfd_.exchange(-1, std::memory_order_relaxed); }
   // The peer has closed its socket, and was in no call.
   bool peer_has_left() const noexcept;
-  // Changes with every arrival and every end: what edge-triggered waiting compares.
+  // The kernel has said that the peer's socket is closed.
+  bool is_peer_gone() const noexcept { return flag(kPeerGone); }
+  // What edge-triggered waiting compares: changes with every arrival; with every change of TCP's
+  // state, of which the kernel tells whatever is asked; and with every lack of room.
   std::uint64_t arrival_mark() const noexcept;
+  std::uint32_t state_mark() const noexcept;
   std::uint32_t full_mark() const noexcept { return own().full.load(std::memory_order_relaxed); }
 
  private:

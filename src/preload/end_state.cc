@@ -191,6 +191,7 @@ void EndState::begin() noexcept {
   flags.store(0, std::memory_order_relaxed);
   error.store(0, std::memory_order_relaxed);
   full.store(0, std::memory_order_relaxed);
+  shutdowns.store(0, std::memory_order_relaxed);
   turn.store(0, std::memory_order_relaxed);
   others.store(0, std::memory_order_relaxed);
   senders_asleep.store(0, std::memory_order_relaxed);

@@ -57,9 +57,10 @@ enum EndFlag : std::uint32_t {
 struct EndState {
   alignas(64) EndLock send_lock;
   alignas(64) EndLock receive_lock;
-  std::atomic<std::uint32_t> flags;  // EndFlag
-  std::atomic<std::int32_t> error;   // as SO_ERROR: told once
-  std::atomic<std::uint32_t> full;   // how often a sender found no room
+  std::atomic<std::uint32_t> flags;      // EndFlag
+  std::atomic<std::int32_t> error;       // as SO_ERROR: told once
+  std::atomic<std::uint32_t> full;       // how often a sender found no room
+  std::atomic<std::uint32_t> shutdowns;  // how often the program called shutdown()
 
   // Of all that sleep at this end one listens to the bell, and passes it on.
   alignas(64) EndLock listener;

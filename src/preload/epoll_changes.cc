@@ -42,10 +42,12 @@ bool EpollSet::bad_exclusive(int operation, const Item* item, const epoll_event&
 void EpollSet::want(Item& item, const epoll_event& event) {
   item.events = event.events;
   item.data = event.data;
-  item.seen_arrivals = ~std::uint64_t{0};  // whatever is there is new
+  item.seen_arrivals = 0;
+  item.seen_state = ~std::uint32_t{0};  // whatever is there is new
   item.seen_full = 0;
   item.reported = 0;
   item.disabled = false;
+  item.muted = false;
 }
 
 // Only what is decided here is looked at here; a socket, or a listener, is the kernel's business.
@@ -58,7 +60,15 @@ void EpollSet::heat(Item& item) noexcept {
   if (!sleep_elsewhere()) item.leave_bells();
 }
 
+// What is changed or taken out tells nothing of before.
+void EpollSet::drop_kept(const Item& item) noexcept {
+  if (kept_.empty()) return;
+  std::erase_if(kept_,
+                [mark = items_.mark(item)](const Kept& one) { return one.given.u64 == mark.u64; });
+}
+
 void EpollSet::bury(Item& item) noexcept {
+  drop_kept(item);
   if (item.hot) std::erase(hot_, &item);
   std::erase(orphans_, &item);
   std::erase(waiting_, &item);
@@ -96,6 +106,7 @@ int EpollSet::change_carried(int epoll_fd, Item& item, const epoll_event& event)
     item.events = before;
     return -1;
   }
+  drop_kept(item);
   want(item, event);
   item.state = Item::State::kCurrent;
   heat(item);
@@ -110,6 +121,7 @@ int EpollSet::change(int epoll_fd, int operation, Item& item, const epoll_event&
     item.events = before;
     return -1;
   }
+  drop_kept(item);
   want(item, event);
   heat(item);
   return 0;
@@ -119,6 +131,7 @@ int EpollSet::remove(int epoll_fd, Item& item, epoll_event* event) {
   if (item.object.is(Kind::kConnection) && item.told_kind == Kind::kConnection && !inherited_) {
     if (std::exchange(item.hot, false)) std::erase(hot_, &item);
     item.leave_bells();
+    drop_kept(item);
     item.state = Item::State::kRemoved;
     return 0;
   }
@@ -127,13 +140,20 @@ int EpollSet::remove(int epoll_fd, Item& item, epoll_event* event) {
   return real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, event);
 }
 
+// Of what leat knows nothing: counted before, as another thread may look meanwhile.
+int EpollSet::control_kernels(int epoll_fd, int operation, int fd, epoll_event* event) {
+  const bool once = operation != EPOLL_CTL_DEL && event != nullptr &&
+                    (event->events & (EPOLLET | EPOLLONESHOT)) != 0;
+  if (once) edges_.fetch_add(1, std::memory_order_relaxed);
+  const int result = real().epoll_ctl(epoll_fd, operation, fd, event);
+  if (once && result != 0) edges_.fetch_sub(1, std::memory_order_relaxed);
+  return result;
+}
+
 int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event,
                       const Reference& object) {
   const bool kernels = !object || object.is(Kind::kListener);
-  if (event != nullptr && !object.is(Kind::kConnection) &&
-      (event->events & (EPOLLET | EPOLLONESHOT)) != 0)
-    edges_.store(true, std::memory_order_relaxed);
-  if (kernels && unused()) return real().epoll_ctl(epoll_fd, operation, fd, event);
+  if (kernels && unused()) return control_kernels(epoll_fd, operation, fd, event);
   const Hold hold(*this);
   if (!hold) {  // a signal handler has interrupted this thread in the midst of it
     errno = ENOMEM;
@@ -167,7 +187,7 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event,
     return change_carried(epoll_fd, *item, *event);
   if (wants && item != nullptr) return change(epoll_fd, operation, *item, *event);
   if (operation == EPOLL_CTL_DEL && item != nullptr) return remove(epoll_fd, *item, event);
-  return real().epoll_ctl(epoll_fd, operation, fd, event);
+  return control_kernels(epoll_fd, operation, fd, event);
 }
 
 // Its own number does not mean it any more, or that of a copy by which it was reached.
@@ -211,7 +231,24 @@ void EpollSet::closed(int fd) noexcept {
   bury(*item);
 }
 
+// It is no connection any more, and the kernel's alone to tell of.
+void EpollSet::dissolved(Item& item, const Reference& socket) noexcept {
+  if (std::exchange(item.hot, false)) std::erase(hot_, &item);
+  item.leave_bells();
+  socket->references.fetch_add(1, std::memory_order_relaxed);  // the caller has one
+  item.object = Reference(socket.get());
+  item.muted = item.disabled;
+  has_sockets_.store(true, std::memory_order_relaxed);
+  if (item.state == Item::State::kCurrent) register_in_kernel(number(), EPOLL_CTL_MOD, item);
+}
+
 void EpollSet::decided(Item& item) noexcept {
+  // What stays the kernel's is registered as it should be, and a change would tell edges again.
+  if (!item.told_awaiting && item.told_kind != Kind::kConnection &&
+      !item.object.is(Kind::kConnection)) {
+    item.told_kind = item.object.kind();
+    return;
+  }
   // An orphan the kernel cannot be told of. And what has fired once must not fire for this.
   if (item.state == Item::State::kCurrent && (!item.disabled || item.object.is(Kind::kConnection)))
     register_in_kernel(number(), EPOLL_CTL_MOD, item);

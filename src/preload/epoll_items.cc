@@ -50,24 +50,40 @@ EpollItem* EpollItems::of_mark(epoll_data_t data) const noexcept {
   return meant ? item : nullptr;
 }
 
-EpollItem& EpollItems::add(int fd, const Reference& object) {
+EpollItem& EpollItems::place(int fd, const Reference& object, std::size_t index,
+                             std::uint32_t uses) {
   auto item = std::make_unique<EpollItem>();
   item->fd = item->alive = fd;
   object->references.fetch_add(1, std::memory_order_relaxed);  // the item's; the caller has one
   item->object = Reference(object.get());
   const auto number = static_cast<std::size_t>(fd);
   if (by_number_.size() <= number) by_number_.resize(number + 1);
-  std::size_t index = places_.size();
-  if (free_places_.empty()) {
+  while (places_.size() <= index) {
     places_.push_back(nullptr);
     free_places_.reserve(places_.capacity());
-  } else {
+    if (places_.size() <= index)
+      free_places_.push_back(static_cast<std::uint32_t>(places_.size() - 1));
+  }
+  item->place_ = static_cast<std::uint32_t>(index) | (uses << kPlaceBits);
+  places_[index] = by_number_[number] = item.release();
+  return *places_[index];
+}
+
+EpollItem& EpollItems::add(int fd, const Reference& object) {
+  std::size_t index = places_.size();
+  if (!free_places_.empty()) {
     index = free_places_.back();
     free_places_.pop_back();
   }
-  item->place_ = static_cast<std::uint32_t>(index) | (uses_++ << kPlaceBits);
-  places_[index] = by_number_[number] = item.release();
-  return *places_[index];
+  return place(fd, object, index, uses_++);
+}
+
+EpollItem* EpollItems::add_marked(int fd, const Reference& object, epoll_data_t mark) {
+  const auto wanted = static_cast<std::uint32_t>(mark.u64);
+  const std::size_t index = wanted & kPlaceMask;
+  if (index < places_.size() && places_[index] != nullptr) return nullptr;
+  std::erase(free_places_, static_cast<std::uint32_t>(index));
+  return &place(fd, object, index, wanted >> kPlaceBits);
 }
 
 void EpollItems::unbind(EpollItem& item) noexcept {

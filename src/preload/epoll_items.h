@@ -38,7 +38,9 @@ struct EpollItem {
   unsigned bells = 0;     // that are rung for it
   unsigned idle = 0;      // how often it was slept at since it was ready
   bool disabled = false;  // EPOLLONESHOT has fired
+  bool muted = false;     // when it was carried: the kernel does not know, and tells once more
   std::uint64_t seen_arrivals = 0;
+  std::uint32_t seen_state = 0;
   std::uint32_t seen_full = 0;
   std::uint32_t reported = 0;
   unsigned wakes = 0;
@@ -69,8 +71,18 @@ class EpollItems {
   // Null: what had it is gone.
   EpollItem* of_mark(epoll_data_t data) const noexcept;
 
+  std::uint64_t upper_half() const noexcept { return mark_; }
+
   // Nothing may have the number.
   EpollItem& add(int fd, const Reference& object);
+  // For items of the program that executed this one, before all others: they keep their marks, and
+  // new ones get others.
+  void take_marks(std::uint64_t upper_half, std::uint32_t seed) noexcept {
+    mark_ = upper_half;
+    become_copy(seed);
+  }
+  // Null: another has the mark.
+  EpollItem* add_marked(int fd, const Reference& object, epoll_data_t mark);
   // How many there can be until the next add().
   std::size_t room() const noexcept { return places_.capacity(); }
   // From now on its number does not mean it.
@@ -98,8 +110,9 @@ class EpollItems {
   static constexpr std::uint32_t kPlaceMask = (1U << kPlaceBits) - 1;
 
   void purge_dead() noexcept;
+  EpollItem& place(int fd, const Reference& object, std::size_t index, std::uint32_t uses);
 
-  const std::uint64_t mark_;
+  std::uint64_t mark_;
   std::vector<EpollItem*> places_;  // owns them
   std::vector<std::uint32_t> free_places_;
   std::vector<EpollItem*> by_number_;

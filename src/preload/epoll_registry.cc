@@ -134,37 +134,9 @@ void EpollSet::catch_up() noexcept {
   });
 }
 
-void EpollSet::socket_is_decided(int fd, const Object* object) {
-  const Walk walk;
-  if (!walk.allowed()) {
-    note_missed();
-    return;
-  }
-  for (EpollSet* set = first_set.load(std::memory_order_acquire); set != nullptr;
-       set = set->next_) {
-    if (set->unused()) continue;
-    const Reference holder = set->hold();
-    if (!holder) continue;
-    if (!set->lock_soon()) {
-      note_missed();
-      continue;
-    }
-    const int numbers = object->numbers.load(std::memory_order_relaxed);
-    if (Item* item = set->items_.of_number(fd); numbers == 1 && set->orphans_.empty()) {
-      if (item != nullptr && item->object.get() == object) set->decided(*item);
-    } else {
-      set->items_.for_each([&](Item& one) {
-        if (one.object.get() == object) set->decided(one);
-      });
-    }
-    set->unlock();
-  }
-}
-
-// Release, and acquire in catch_up(): that sees what was done before.
-void EpollSet::note_missed() noexcept { missed.fetch_add(1, std::memory_order_release); }
-
-bool EpollSet::descriptor_is_closed(int fd) noexcept {
+// Calls `visit(set)` for each that may hold something of ours, with its lock. False: not for all.
+template <typename Visit>
+bool EpollSet::for_each_used(const Visit& visit) {
   const Walk walk;
   if (!walk.allowed()) return false;
   bool all = true;
@@ -174,13 +146,43 @@ bool EpollSet::descriptor_is_closed(int fd) noexcept {
     const Reference holder = set->hold();
     if (!holder) continue;
     if (set->lock_soon()) {
-      set->closed(fd);
+      visit(*set);
       set->unlock();
     } else {
       all = false;
     }
   }
   return all;
+}
+
+void EpollSet::socket_is_decided(int fd, const Object* object) {
+  const bool all = for_each_used([=](EpollSet& set) {
+    const int numbers = object->numbers.load(std::memory_order_relaxed);
+    if (Item* item = set.items_.of_number(fd); numbers == 1 && set.orphans_.empty()) {
+      if (item != nullptr && item->object.get() == object) set.decided(*item);
+    } else {
+      set.items_.for_each([&](Item& one) {
+        if (one.object.get() == object) set.decided(one);
+      });
+    }
+  });
+  if (!all) note_missed();
+}
+
+void EpollSet::connection_is_dissolved(const Object* connection, const Reference& socket) {
+  const bool all = for_each_used([&](EpollSet& set) {
+    set.items_.for_each([&](Item& one) {
+      if (one.object.get() == connection) set.dissolved(one, socket);
+    });
+  });
+  if (!all) note_missed();
+}
+
+// Release, and acquire in catch_up(): that sees what was done before.
+void EpollSet::note_missed() noexcept { missed.fetch_add(1, std::memory_order_release); }
+
+bool EpollSet::descriptor_is_closed(int fd) noexcept {
+  return for_each_used([=](EpollSet& set) { set.closed(fd); });
 }
 
 void EpollSet::retire() noexcept {

@@ -18,12 +18,20 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
 constexpr std::uint32_t kAlways = EPOLLERR | EPOLLHUP;
+// An item that wants none of these hears of no bytes that arrive.
+constexpr std::uint32_t kArrival = EPOLLIN | EPOLLRDNORM | EPOLLRDBAND | EPOLLPRI;
 // How long what is found without the kernel may hide what only that knows.
 constexpr auto kWithoutKernel = std::chrono::microseconds(20);
 // How many wakings by the bell pass until its rings are taken off the kernel's socket. The kernel
 // acknowledges small segments when they are read, else after 40 ms, and sends no more than 10 that
 // are not acknowledged (RFC 6928): a ring beyond them comes some 10 ms late.
 constexpr unsigned kWakesPerDrain = 4;
+
+// As the kernel has it.
+bool is_readable(int fd) {
+  pollfd answer{.fd = fd, .events = POLLIN};
+  return real().poll(&answer, 1, 0) > 0;
+}
 
 // What a signal handler gets that has interrupted this thread in the midst of the same set.
 int interrupted() {
@@ -44,6 +52,7 @@ std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
   Connection& connection = item.object->connection;
   const std::uint32_t mask = connection.poll_mask(item.alive);
   const std::uint64_t arrivals = connection.arrival_mark();
+  const std::uint32_t state = connection.state_mark();
   const std::uint32_t full = connection.full_mark();
   const std::uint32_t ready = mask & ((item.events & ~kFlags) | kAlways);
   if (ready == 0) {
@@ -51,7 +60,8 @@ std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
     return 0;
   }
   if ((item.events & EPOLLET) != 0) {
-    const bool edge = (ready & ~item.reported) != 0 || arrivals != item.seen_arrivals ||
+    const bool edge = (ready & ~item.reported) != 0 || state != item.seen_state ||
+                      (arrivals != item.seen_arrivals && (item.events & kArrival) != 0) ||
                       (full != item.seen_full && (ready & EPOLLOUT) != 0);
     if (!edge) return 0;
   }
@@ -64,6 +74,7 @@ std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
     item.idle = 0;
     item.reported = ready;
     item.seen_arrivals = arrivals;
+    item.seen_state = state;
     item.seen_full = full;
     if ((item.events & EPOLLONESHOT) != 0) item.disabled = true;
   }
@@ -74,7 +85,7 @@ int EpollSet::collect(epoll_event* events, int most) {
   looked_at_ = hot_.size();
   int count = 0;
   while (count < most && !kept_.empty()) {
-    events[count++] = kept_.back();
+    events[count++] = kept_.back().event;
     kept_.pop_back();
   }
   const std::size_t items = hot_.size();
@@ -112,6 +123,7 @@ void EpollSet::pass(Item& item, std::uint32_t got, epoll_event& to) {
   if ((got & (EPOLLHUP | EPOLLERR)) != 0) return;  // of a socket that is not connected yet
   item.reported = got;
   item.seen_arrivals = 0;
+  item.seen_state = 0;
   item.seen_full = 0;
 }
 
@@ -145,6 +157,7 @@ int EpollSet::from_kernel(int epoll_fd, epoll_event* events, int count) {
       continue;
     }
     heat(*item);
+    if (item->muted) continue;
     if (item->object.is(Kind::kConnection)) {
       if (!ring(*item, got)) continue;
       events[kept].events = EPOLLPRI;
@@ -163,23 +176,54 @@ bool EpollSet::any_mark(const epoll_event* events, int count) const {
 
 bool EpollSet::asked_just_now() const { return Clock::now() - asked_ < kWithoutKernel; }
 
+// Whether the kernel says at the next look what it says under these data now, if it still is so.
+bool EpollSet::tells_again(epoll_data_t data) const {
+  if (!items_.is_mark(data)) return edges_.load(std::memory_order_relaxed) == 0;
+  const Item* item = items_.of_mark(data);
+  return item == nullptr ||
+         (!item->object.is(Kind::kConnection) && (item->events & (EPOLLET | EPOLLONESHOT)) == 0);
+}
+
+// For one that only asks: takes the rings of bells, and keeps what the kernel tells but once. Of
+// what is the kernel's alone a second look tells what that is.
+bool EpollSet::look_in_kernel(int epoll_fd) {
+  constexpr int kMost = 16;
+  bool any = false;
+  bool unsure = true;
+  for (int looks = 0; looks < 2 && unsure; ++looks) {
+    unsure = false;
+    epoll_event events[kMost];
+    const int got = real().epoll_wait(epoll_fd, events, kMost, 0);
+    // Closed out of our sight, and the number means something else.
+    if (got < 0) return is_readable(epoll_fd);
+    for (int i = 0; i < got; ++i) {
+      const epoll_data_t data = events[i].data;
+      const bool again = tells_again(data);
+      if (from_kernel(epoll_fd, &events[i], 1) == 0) continue;
+      any = true;
+      if (again) continue;
+      const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
+        return one.given.u64 == data.u64 && one.event.events == events[i].events;
+      });
+      if (looks != 0 && !items_.is_mark(data) && same != kept_.end()) {
+        kept_.erase(same);
+        continue;
+      }
+      kept_.push_back({events[i], data});
+      unsure |= !items_.is_mark(data);
+    }
+  }
+  return any;
+}
+
 bool EpollSet::ready() {
   const int epoll_fd = number();
   if (epoll_fd < 0) return false;
-  const auto ask_kernel = [epoll_fd] {
-    pollfd answer{.fd = epoll_fd, .events = POLLIN};
-    return real().poll(&answer, 1, 0) > 0;
-  };
-  if (unused()) return ask_kernel();
+  if (unused()) return is_readable(epoll_fd);
   const Hold hold(*this);
-  if (!hold) return ask_kernel();  // in a signal handler
+  if (!hold) return is_readable(epoll_fd);  // in a signal handler
   if (!kept_.empty()) return true;
-  // Takes the rings of bells; what the kernel tells but once must be kept.
-  epoll_event events[16];
-  const int count = from_kernel(epoll_fd, events, real().epoll_wait(epoll_fd, events, 16, 0));
-  if (edges_.load(std::memory_order_relaxed))
-    kept_.insert(kept_.end(), events, events + std::max(count, 0));
-  if (count > 0) return true;
+  if (look_in_kernel(epoll_fd)) return true;
   return std::any_of(hot_.begin(), hot_.end(),
                      [this](Item* item) { return take_ready(*item, false) != 0; });
 }

@@ -49,12 +49,20 @@ class EpollSet {
 
   // It is decided now whether the socket of that descriptor is carried.
   static void socket_is_decided(int fd, const Object* object);
+  // connect() has dissolved a carried connection: its descriptors mean a socket as new.
+  static void connection_is_dissolved(const Object* connection, const Reference& socket);
   // The program closes a descriptor. If a copy is open, what was added with it stays. For signal
   // handlers too: waits for no lock for long, and neither allocates nor frees memory. False: some
   // set could not be told, so call note_missed() once the descriptor is forgotten.
   static bool descriptor_is_closed(int fd) noexcept;
   // Whoever uses a set next, or does so just now, looks for what it has missed.
   static void note_missed() noexcept;
+
+  // For a program that is executed: a hidden descriptor of memory that says what this is, or -1.
+  // Calls no malloc.
+  int tell() noexcept;
+  // In that program, before any thread uses it: what was told.
+  void learn(const void* memory);
 
   // Its last reference is gone. It only lets go of what it holds, as a signal handler may close it.
   void retire() noexcept;
@@ -81,11 +89,15 @@ class EpollSet {
   void catch_up() noexcept;
   Reference hold() const noexcept;
   int number() noexcept;
+  template <typename Visit>
+  static bool for_each_used(const Visit& visit);
 
   void closed(int fd) noexcept;
   void number_is_gone(Item& item) noexcept;
   void decided(Item& item) noexcept;
+  void dissolved(Item& item, const Reference& socket) noexcept;
   void bury(Item& item) noexcept;
+  void drop_kept(const Item& item) noexcept;
 
   int register_in_kernel(int epoll_fd, int operation, Item& item) const noexcept;
   static bool bad_exclusive(int operation, const Item* item, const epoll_event& event);
@@ -94,11 +106,14 @@ class EpollSet {
   int change(int epoll_fd, int operation, Item& item, const epoll_event& event);
   int change_carried(int epoll_fd, Item& item, const epoll_event& event);
   int remove(int epoll_fd, Item& item, epoll_event* event);
+  int control_kernels(int epoll_fd, int operation, int fd, epoll_event* event);
   void heat(Item& item) noexcept;
   std::uint32_t take_ready(Item& item, bool consume);
   int collect(epoll_event* events, int most);
   int collect_new(epoll_event* events, int most, bool collected);
   int from_kernel(int epoll_fd, epoll_event* events, int count);
+  bool tells_again(epoll_data_t data) const;
+  bool look_in_kernel(int epoll_fd);
   static void pass(Item& item, std::uint32_t got, epoll_event& to);
   static bool ring(Item& item, std::uint32_t got);
   void arm(Item& item) const;
@@ -136,9 +151,14 @@ class EpollSet {
   std::vector<Item*> orphans_;
   std::vector<Item*> waiting_;  // accepted sockets whose offers have not come
   std::atomic<bool> any_waiting_{false};
-  std::vector<epoll_event> kept_;  // of the kernel's, found by ready()
-  // Whether something in the kernel's own hands is told but once, so that ready() must keep it.
-  std::atomic<bool> edges_{false};
+  // Of the kernel's, found by ready(); by what the kernel gave with it, a mark if it is ours.
+  struct Kept {
+    epoll_event event;
+    epoll_data_t given;
+  };
+  std::vector<Kept> kept_;
+  // How much was put in the kernel's own hands that is told but once, so that ready() must keep it.
+  std::atomic<std::uint32_t> edges_{0};
   std::chrono::steady_clock::time_point asked_;  // the kernel, last
   std::size_t looked_at_ = 0;                    // how many were hot at the last collect()
   std::size_t next_hot_ = 0;  // where collect() begins, so that all get their turn

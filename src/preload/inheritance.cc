@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "preload/configuration.h"
+#include "preload/epoll_set.h"
 #include "preload/hidden.h"
 #include "preload/inherited.h"
 #include "preload/meeting.h"
@@ -33,7 +34,8 @@ bool may_be_passed(int fd) {
   const Object* object = descriptor_entry(fd).load(std::memory_order_acquire);
   if (object == nullptr) return false;
   const Kind kind = object->kind.load(std::memory_order_relaxed);
-  return kind == Kind::kConnection || kind == Kind::kListener || kind == Kind::kSocket;
+  return kind == Kind::kConnection || kind == Kind::kListener || kind == Kind::kSocket ||
+         kind == Kind::kEpoll;
 }
 
 bool preloads_us(char* const* environment) {
@@ -99,7 +101,11 @@ Inheritance::Inheritance(Call call, const char* path, char* const* environment,
   if (heirs_.size() == 0) return;
   const char* why = path != nullptr ? obstacle(path) : nullptr;
   if (why == nullptr && !preloads_us(environment)) why = "runs without leat-run's LD_PRELOAD";
-  for (Heir& heir : heirs_) heir.refused = heir.fd >= 0 && why != nullptr;
+  for (Heir& heir : heirs_) {
+    // A set is no danger: what is carried of it leaves it.
+    if (why != nullptr && heir.object.is(Kind::kEpoll)) heir.fd = -1;
+    heir.refused = heir.fd >= 0 && why != nullptr;
+  }
   const bool acts = call == Call::kSpawn && wanted.known();
   if (!choose_passed()) {
     error_ = ENOMEM;
@@ -123,8 +129,10 @@ Inheritance::Inheritance(Call call, const char* path, char* const* environment,
 
 Inheritance::~Inheritance() {
   const Undisturbed undisturbed;
-  for (const Passed& one : passed_)
+  for (const Passed& one : passed_) {
     if (one.opened) set_close_on_exec(one.hidden, true);
+    if (one.told.kind == 's') close_hidden(one.hidden);
+  }
   for (const Heir& heir : heirs_) {
     if (heir.marked) set_close_on_exec(heir.from, false);
     if (heir.stood_in < 0) continue;
@@ -147,7 +155,8 @@ bool Inheritance::collect(Call call, const SpawnActions& actions) noexcept {
     const bool closes = (flags & FD_CLOEXEC) != 0;
     if (flags < 0 || (closes && (call == Call::kExec || !actions.duplicates(fd)))) continue;
     Reference object = find(fd);
-    if (!object || object.is(Kind::kOwn) || object.is(Kind::kEpoll)) continue;
+    if (!object || object.is(Kind::kOwn)) continue;
+    if (object.is(Kind::kEpoll) && object->set->unused()) continue;
     heirs_.push(fd, fd, closes, false, false, -1, std::move(object));
     --count;
   }
@@ -185,7 +194,7 @@ void Inheritance::settle() noexcept {
   bool any = false;
   for (Heir& heir : heirs_) {
     if (heir.fd >= 0 && heir.object.is_undecided()) decide_now(heir.from, heir.object);
-    if (!heir.object.is(Kind::kConnection) && !heir.object.is(Kind::kListener)) heir.fd = -1;
+    if (heir.object.is(Kind::kSocket) || heir.object.is(Kind::kFree)) heir.fd = -1;
     any |= heir.fd >= 0;
   }
   if (!any) heirs_.clear();
@@ -201,8 +210,15 @@ bool Inheritance::choose_passed() noexcept {
     if (!is_hidden(ends) || std::any_of(passed_.begin(), passed_.end(), has_it)) continue;
     passed_.push(nullptr, ends, Inherited{.kind = 'e', .hidden = ends}, false);
   }
+  for (const Heir& heir : heirs_) {
+    if (heir.fd < 0 || !heir.object.is(Kind::kEpoll)) continue;
+    const int told = heir.object->set->tell();
+    if (told < 0) continue;
+    const auto number = static_cast<unsigned>(heir.fd);
+    passed_.push(nullptr, told, Inherited{.kind = 's', .hidden = told, .detail = number}, false);
+  }
   for (Heir& heir : heirs_) {
-    if (heir.fd < 0 || heir.refused) continue;
+    if (heir.fd < 0 || heir.refused || heir.object.is(Kind::kEpoll)) continue;
     Object& object = *heir.object;
     const bool has_another =
         heir.fd != heir.from || object.numbers.load(std::memory_order_relaxed) > 1;

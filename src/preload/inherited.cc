@@ -14,6 +14,7 @@
 
 #include "preload/configuration.h"
 #include "preload/descriptors.h"
+#include "preload/epoll_passing.h"
 #include "preload/hidden.h"
 #include "preload/meeting.h"
 #include "preload/real.h"
@@ -124,9 +125,16 @@ void inherit() noexcept {
     }
     return EndHold{};
   };
+  std::vector<std::pair<int, int>> sets;
   for (const Inherited& one : list) {
     const int hidden = hidden_again(one);
     if (hidden < 0) continue;
+    if (one.kind == 's') {
+      const auto set = static_cast<int>(one.detail);
+      if (!find(set) && is_set(set)) add_set(set);
+      sets.emplace_back(set, hidden);
+      continue;
+    }
     if (one.kind == 'e') {
       ends.emplace_back(hidden);
       continue;
@@ -154,6 +162,7 @@ void inherit() noexcept {
       if (one.kind != 'l') replace_standard_stream(socket->second);
     }
   }
+  for (const auto& [set, hidden] : sets) take_over_set(set, hidden);
 }
 
 }  // namespace leat::preload

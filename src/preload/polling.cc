@@ -30,6 +30,7 @@ struct Ours {
   std::size_t index;
   Reference object;
   short events;
+  bool quiet = false;  // the kernel was asked after the peer's end: it has nothing new to tell
 };
 
 class Poll {
@@ -125,7 +126,8 @@ void Poll::ask_kernel_for_rings(std::vector<pollfd>& asked) const {
     if (one.object.awaits_offer())
       asked[one.index].events = static_cast<short>(one.events & ~(POLLOUT | POLLWRNORM));
     if (!one.object.is(Kind::kConnection)) continue;
-    const int bell = one.object->connection.bell_rings() ? POLLIN : 0;
+    if (one.quiet) asked[one.index].fd = -1;
+    const int bell = one.object->connection.bell_rings() ? POLLIN | POLLRDHUP : 0;
     asked[one.index].events = static_cast<short>(bell | (one.events & POLLPRI));
   }
 }
@@ -148,7 +150,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
     listening.emplace_back(hears ? &one.object->connection.own() : nullptr);
     if (!hears) continue;
     Connection& connection = one.object->connection;
-    alone &= listening.back().ours() && connection.bell_rings();
+    alone &= listening.back().ours() && connection.bell_rings() && !one.quiet;
     asleep.emplace_back(connection, static_cast<unsigned short>(one.events) | POLLRDHUP);
   }
   timespec time = left != nullptr ? *left : timespec{};
@@ -179,8 +181,11 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
       const bool ours = listening[i].ours();
       if ((rung & ~POLLPRI) != 0 || !one.object->connection.bell_rings()) {
         one.object->connection.look_at_kernel(fd, ours);
-        if ((rung & (POLLHUP | POLLERR)) != 0) one.object->connection.look_at_kernel(fd, ours);
+        // Bytes, then the end.
+        if ((rung & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
+          one.object->connection.look_at_kernel(fd, ours);
       }
+      one.quiet |= one.object->connection.is_peer_gone();
     }
     fds_[one.index].revents = static_cast<short>(answer(one) | (rung & one.events & POLLPRI));
   }

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "author.h"
@@ -73,6 +74,16 @@ void accept_at(Author& author, int who, int slot) {
     stream->over = true;
   }
   listener->callers.erase(listener->callers.begin());
+}
+
+// Rule dissolved_elsewhere.
+bool has_another_process(Author& author, int who, const Meaning& one) {
+  const auto& actors = author.model().actors;
+  return std::any_of(actors.begin(), actors.end(), [&](const ModelActor& other) {
+    if (!other.alive || !other.process || other.process == author.actor(who).process) return false;
+    const auto& slots = other.process->slots;
+    return std::find(slots.begin(), slots.end(), one) != slots.end();
+  });
 }
 
 }  // namespace
@@ -159,7 +170,7 @@ void set_option(Author& author, int who) {
   const Meaning at = author.meaning(who, slot);
   switch (author.below(7)) {
     case 6:
-      if (at && at->thing == Thing::kListener) return;
+      if (at && (at->thing == Thing::kListener || has_another_process(author, who, at))) return;
       author.add(who, "dissolve", {slot});
       if (at && at->thing == Thing::kStream) {
         at->thing = Thing::kSocket;

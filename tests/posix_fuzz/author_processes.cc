@@ -8,6 +8,20 @@
 
 namespace posix_fuzz {
 
+namespace {
+
+// Rule shared_set.
+void leave_sets(Author& author, int who) {
+  for (int slot = 0; slot < kSlots; ++slot) {
+    const Meaning set = author.meaning(who, slot);
+    if (!set || set->thing != Thing::kEpoll) continue;
+    author.add(who, "close", {slot, word_value(kCloseWays, "close")});
+    author.forget(who, slot);
+  }
+}
+
+}  // namespace
+
 void processes(Author& author, int who) {
   const int fresh = author.new_actor();
   const int what = author.below(100);
@@ -29,6 +43,7 @@ void processes(Author& author, int who) {
       return;
     }
     parent.process->children++;
+    leave_sets(author, fresh);
     return;
   }
   if (what < 70) {

@@ -23,6 +23,12 @@ bool is_unseen_copy(int way);
 // Options that docs/sockets.md names as other than TCP's, or whose effect TCP leaves open.
 bool is_left_out(int option);
 
+// shared_set: "Of a set of epoll that several processes use ...": a child closes the sets that it
+// inherits, before all else. (Written where the generator forks.)
+
+// dissolved_elsewhere: "A connection that one process dissolves ...": a socket that another process
+// has too is not connected to no address. (Written where the generator sets options.)
+
 // state_acknowledged: when a FIN is acknowledged is left open, so TCP_INFO's state is told without
 // that. (Written in settled_state.)
 

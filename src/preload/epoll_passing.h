@@ -1,0 +1,14 @@
+// A set of epoll in a program that inherited it from the one that executed it.
+#pragma once
+
+namespace leat::preload {
+
+// Whether the kernel has a set there.
+bool is_set(int fd) noexcept;
+// Makes it one that leat knows. False: memory is out, and it is the kernel's alone.
+bool add_set(int fd) noexcept;
+// What EpollSet::tell() wrote, once all descriptors are known that may be among it. Closes the
+// hidden descriptor.
+void take_over_set(int fd, int hidden);
+
+}  // namespace leat::preload
