@@ -6,28 +6,23 @@
 
 using namespace leat::preload;  // NOLINT: the functions below are C's
 
-// The C library's headers call the parameters otherwise, and give some of the names to another.
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
-extern "C" {
-[[noreturn]] LEAT_EXPORT void longjmp(__jmp_buf_tag* frame, int value) noexcept;
-[[noreturn]] LEAT_EXPORT void _longjmp(__jmp_buf_tag* frame, int value) noexcept;
-[[noreturn]] LEAT_EXPORT void siglongjmp(__jmp_buf_tag* frame, int value) noexcept;
-[[noreturn]] LEAT_EXPORT void __longjmp_chk(__jmp_buf_tag* frame, int value) noexcept;
-}
+// The C library's headers call the parameters otherwise, and leave one of the functions out.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
+extern "C" [[noreturn]] LEAT_EXPORT void __longjmp_chk(__jmp_buf_tag* frame, int value) noexcept;
 
-void longjmp(__jmp_buf_tag* frame, int value) noexcept {
+LEAT_CALL void longjmp(__jmp_buf_tag* frame, int value) noexcept {
   note_jump();
   real().longjmp(frame, value);
   __builtin_unreachable();
 }
 
-void _longjmp(__jmp_buf_tag* frame, int value) noexcept { longjmp(frame, value); }
+LEAT_CALL void _longjmp(__jmp_buf_tag* frame, int value) noexcept { longjmp(frame, value); }
 
-void siglongjmp(__jmp_buf_tag* frame, int value) noexcept { longjmp(frame, value); }
+LEAT_CALL void siglongjmp(__jmp_buf_tag* frame, int value) noexcept { longjmp(frame, value); }
 
 void __longjmp_chk(__jmp_buf_tag* frame, int value) noexcept {
   note_jump();
   real().longjmp_checked(frame, value);
   __builtin_unreachable();
 }
-// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)

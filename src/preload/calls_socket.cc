@@ -43,8 +43,8 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
     if (accepted < 0) return accepted;
     forget_stale(accepted);
     make_room_after(accepted);
-    const Reference listener = find(fd);
-    if (listener.is(Kind::kListener) && !after_accept(listener, accepted, peer)) {
+    // Also if it was closed meanwhile: it is open as long as this call.
+    if (!after_accept(known, accepted, peer)) {
       real().close(accepted);  // memory is out
       continue;
     }

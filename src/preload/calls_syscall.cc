@@ -232,6 +232,8 @@ long call_by_number(long number, const Arguments& given) {
 
 using namespace leat::preload;  // NOLINT: the function below is C's
 
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the C library's headers call
+// it otherwise
 LEAT_CALL long syscall(long number, ...) noexcept {
   va_list list;
   va_start(list, number);

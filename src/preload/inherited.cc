@@ -49,6 +49,7 @@ std::vector<std::pair<std::uint64_t, int>> sockets() {
   std::vector<std::pair<std::uint64_t, int>> found;
   DIR* folder = opendir("/proc/self/fd");
   if (folder == nullptr) return found;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the folder is open here only
   while (const dirent* entry = readdir(folder)) {
     if (entry->d_name[0] == '.') continue;
     const int fd = atoi(entry->d_name);

@@ -17,6 +17,7 @@ struct Noted {
   SpawnAction* actions;
 };
 
+// NOLINTBEGIN(bugprone-sizeof-expression): the size of the pointer is meant
 // In the padding of the program's own object, whose end the C library leaves alone: so the notes
 // need no lock, and go where the object goes.
 void* place_of_notes(const posix_spawn_file_actions_t& actions) noexcept {
@@ -33,6 +34,7 @@ Noted* notes_of(const posix_spawn_file_actions_t& actions) noexcept {
 void set_notes(posix_spawn_file_actions_t& actions, Noted* notes) noexcept {
   std::memcpy(place_of_notes(actions), &notes, sizeof(notes));
 }
+// NOLINTEND(bugprone-sizeof-expression)
 
 bool make_room(Noted& notes) noexcept {
   if (notes.count < notes.room) return true;
