@@ -59,10 +59,15 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
 // connect() to no address: resets the connection, and the socket is as new.
 int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t bytes) {
   Connection& connection = object->connection;
+  const bool over = connection.is_over(fd);
   connection.shown().aborts.store(1, std::memory_order_release);
   connection.note_closing(fd, false);
   const int result = real().connect(fd, address, bytes);
   if (result != 0) return result;
+  // TCP resets nothing that is over, where the kernel's own connection may have stood.
+  if (over && connection.own().error.exchange(0, std::memory_order_acq_rel) != ECONNRESET)
+    option(fd, SOL_SOCKET, SO_ERROR);
+  connection.dissolved(over);
   for_each(0, highest_known(), [&](int known, const Reference& other) {
     if (other.get() != object.get()) return;
     const bool sets_know = EpollSet::descriptor_is_closed(known);

@@ -285,8 +285,9 @@ bool Connection::room(std::size_t wanted) const noexcept {
 }
 
 int Connection::receive_state(int fd) noexcept {
-  if (peer().note.load(std::memory_order_acquire) != kNotClosed && !flag(kPeerGone))
-    look_at_kernel(fd);
+  // Where the end is told because of our own shutdown, a reset is told before it.
+  if (peer().note.load(std::memory_order_acquire) != kNotClosed || flag(kReadShut))
+    look_for_end(fd);
   const Direction& from = in();
   const std::uint64_t head = from.head.load(std::memory_order_relaxed);
   if (from.tail.load(std::memory_order_acquire) - head > kRingBytes &&

@@ -97,6 +97,9 @@ class Connection {
   // another thread.
   void note_closing(int fd, bool in_use) const noexcept;
 
+  // After connect() to no address, which has reset the kernel's connection; `over`: this one was.
+  void dissolved(bool over) noexcept;
+
   EndState& own() const noexcept { return *end_.state; }
   const EndHold& end() const noexcept { return end_; }
   // What the peer sees of this end, and what this one sees of the peer's.

@@ -117,6 +117,13 @@ void Connection::look_for_end(int fd) noexcept {
   if (!noted && !flag(kPeerGone)) look_at_kernel(fd);  // rings came before the end
 }
 
+// Other processes of this end find the socket as the kernel has it: reset, unless it was over.
+void Connection::dissolved(bool over) noexcept {
+  if (!over) own().error.store(ECONNRESET, std::memory_order_relaxed);
+  // Release: a thread that sees the flags sees the error.
+  own().flags.fetch_or(kPeerGone | kReset, std::memory_order_acq_rel);
+}
+
 int Connection::take_error(int fd) noexcept {
   look_for_end(fd);
   return own().error.exchange(0, std::memory_order_acq_rel);
