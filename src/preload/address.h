@@ -42,6 +42,19 @@ struct Address {
     return result;
   }
 
+  // In place of another address of the same socket, whose family and scope stay.
+  void put_into(sockaddr_storage& storage) const {
+    if (storage.ss_family == AF_INET) {
+      auto& in = reinterpret_cast<sockaddr_in&>(storage);
+      in.sin_port = htons(port);
+      std::memcpy(&in.sin_addr, &bytes[12], sizeof(in.sin_addr));
+    } else if (storage.ss_family == AF_INET6) {
+      auto& in = reinterpret_cast<sockaddr_in6&>(storage);
+      in.sin6_port = htons(port);
+      std::memcpy(&in.sin6_addr, bytes.data(), sizeof(in.sin6_addr));
+    }
+  }
+
   bool mapped() const {
     static constexpr std::array<std::uint8_t, 12> kPrefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     return std::memcmp(bytes.data(), kPrefix.data(), kPrefix.size()) == 0;

@@ -1,4 +1,5 @@
 // Calls that move bytes.
+#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -89,7 +90,8 @@ bool bad_vectors(const iovec* vectors, int count) {
   return true;
 }
 
-// For which read calls do not wait, where receiving ones do.
+// For which calls that read do not wait, where receiving ones do; and at which calls that write
+// vectors do not look at the socket, where write() and sending ones do.
 bool holds_nothing(const iovec* vectors, int count) {
   return std::all_of(vectors, vectors + count,
                      [](const iovec& vector) { return vector.iov_len == 0; });
@@ -167,6 +169,7 @@ LEAT_CALL ssize_t writev(int fd, const iovec* vectors, int count) {
   const Reference object = carried(fd);
   if (!object) return real().writev(fd, vectors, count);
   if (bad_vectors(vectors, count)) return -1;
+  if (holds_nothing(vectors, count)) return 0;
   return send(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
 }
 
@@ -188,6 +191,7 @@ LEAT_CALL ssize_t pwritev64v2(int fd, const iovec* vectors, int count, off64_t o
   if (!object || offset != -1 || (flags & ~kReadWriteFlags) != 0)
     return real().pwritev64v2(fd, vectors, count, offset, flags);
   if (bad_vectors(vectors, count)) return -1;
+  if (holds_nothing(vectors, count)) return 0;
   return send(fd, object->connection, vectors, static_cast<std::size_t>(count), flags_of(flags));
 }
 
@@ -331,39 +335,53 @@ ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std
   return static_cast<ssize_t>(done);
 }
 
-// The errno of the kernel's splice() between a socket and what should be a pipe, or 0.
-int splice_refuses(int pipe, const off64_t* pipe_offset, const off64_t* socket_offset,
+// The errno of the kernel's splice() between a socket and what should be a pipe, or 0. `wrong`: of
+// its ends the one that cannot be used, O_RDONLY or O_WRONLY.
+int splice_refuses(int pipe, int wrong, const off64_t* pipe_offset, const off64_t* socket_offset,
                    unsigned flags) {
   constexpr unsigned kFlags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
   struct stat status {};
   if ((flags & ~kFlags) != 0) return EINVAL;
   if (fstat(pipe, &status) != 0) return EBADF;
+  if ((real().fcntl(pipe, F_GETFL, nullptr) & O_ACCMODE) == wrong) return EBADF;
   if (!S_ISFIFO(status.st_mode)) return EINVAL;
   if (pipe_offset != nullptr) return ESPIPE;
   return socket_offset != nullptr ? EINVAL : 0;
+}
+
+// Until the pipe of a splice has something, or room; the errno of why not, or 0. As the kernel,
+// which looks at the socket only then, and for which SPLICE_F_NONBLOCK is about the pipe alone.
+int await_pipe(pollfd& pipe, unsigned flags) {
+  const bool wait = (flags & SPLICE_F_NONBLOCK) == 0 && !is_nonblocking(pipe.fd);
+  if (real().poll(&pipe, 1, 0) != 0) return 0;
+  while (wait) {
+    // In naps: the end of a sleep in the kernel would not tell whether the call is to go on.
+    constexpr int kNap = 10;  // ms
+    const SignalWatch watch;
+    if (real().poll(&pipe, 1, kNap) != 0) return 0;
+    if (watch.look() == SignalWatch::Came::kInterrupts) return EINTR;
+  }
+  return EAGAIN;
 }
 
 // A pipe to a connection: what was read from the pipe must be sent, so it is no more than there is
 // room for.
 ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, unsigned flags) {
   std::array<char, 65536> piece;
-  const int how = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
+  pollfd pipe{.fd = from, .events = POLLIN};
+  if (const int error = await_pipe(pipe, flags); error != 0) return fail(error);
+  if ((pipe.revents & POLLIN) == 0) return 0;  // its writers are gone
   const int state = connection.send_state(to);
   if (state < 0) {
     const iovec nothing = one(piece.data(), 1);
     connection.own().error.store(-state);
-    return send(to, connection, &nothing, 1, how);
+    return send(to, connection, &nothing, 1, 0);
   }
   Patience patience(to, Want::kRoom);
   while (state == 0 && !connection.room(piece.size())) {
-    if (how != 0) return fail(EAGAIN);
     if (const int error = wait_for(to, connection, patience, piece.size(), false); error != 0)
       return fail(error);
     if ((connection.poll_mask() & POLLOUT) != 0) break;  // also at its end
-  }
-  if (how != 0) {
-    pollfd there{.fd = from, .events = POLLIN};
-    if (real().poll(&there, 1, 0) == 0) return fail(EAGAIN);
   }
   const std::size_t room =
       std::clamp<std::size_t>(connection.free_bytes(), 1, std::min(count, piece.size()));
@@ -376,15 +394,16 @@ ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, 
 // A connection to a pipe: only what the pipe took is taken.
 ssize_t splice_in(int from, Connection& connection, int to, std::size_t count, unsigned flags) {
   std::array<char, 65536> piece;
-  const int how = (flags & SPLICE_F_NONBLOCK) != 0 ? MSG_DONTWAIT : 0;
+  pollfd pipe{.fd = to, .events = POLLOUT};
+  if (const int error = await_pipe(pipe, flags); error != 0) return fail(error);
+  if ((pipe.revents & POLLERR) != 0) return real().write(to, piece.data(), 1);  // its readers too
   const iovec vector = one(piece.data(), std::min(count, piece.size()));
-  const ssize_t there = receive(from, connection, &vector, 1, MSG_PEEK | how);
+  const ssize_t there = receive(from, connection, &vector, 1, MSG_PEEK);
   if (there <= 0) return there;
-  if (how != 0) {
-    pollfd room{.fd = to, .events = POLLOUT};
-    if (real().poll(&room, 1, 0) == 0) return fail(EAGAIN);
-  }
-  const ssize_t put = real().write(to, piece.data(), static_cast<std::size_t>(there));
+  // As much as the pipe has room for, where the kernel can tell.
+  const iovec bytes = one(piece.data(), static_cast<std::size_t>(there));
+  ssize_t put = real().pwritev64v2(to, &bytes, 1, -1, RWF_NOWAIT);
+  if (put < 0 && errno == EOPNOTSUPP) put = real().write(to, piece.data(), bytes.iov_len);
   if (put <= 0) return put;
   const iovec taken = one(piece.data(), static_cast<std::size_t>(put));
   return receive(from, connection, &taken, 1, MSG_DONTWAIT);
@@ -408,13 +427,13 @@ LEAT_CALL ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_off
                          unsigned flags) {
   if (const Reference object = carried(to)) {
     if (object.awaits_offer()) return fail(undecided_error());
-    if (const int error = splice_refuses(from, from_offset, to_offset, flags); error != 0)
+    if (const int error = splice_refuses(from, O_WRONLY, from_offset, to_offset, flags); error != 0)
       return fail(error);
     return count == 0 ? 0 : splice_out(from, to, object->connection, count, flags);
   }
   if (const Reference object = carried(from)) {
     if (object.awaits_offer()) return fail(undecided_error());
-    if (const int error = splice_refuses(to, to_offset, from_offset, flags); error != 0)
+    if (const int error = splice_refuses(to, O_RDONLY, to_offset, from_offset, flags); error != 0)
       return fail(error);
     return count == 0 ? 0 : splice_in(from, object->connection, to, count, flags);
   }

@@ -40,7 +40,7 @@ void closing(int fd) noexcept {
     // References: each number's, ours, and those of calls.
     const int numbers = object->numbers.load(std::memory_order_relaxed);
     const auto references = static_cast<int>(object->references.load(std::memory_order_relaxed));
-    object->connection.note_closing(references > numbers + 1);
+    object->connection.note_closing(fd, references > numbers + 1);
   }
   forget(fd);
   if (!sets_know) EpollSet::note_missed();

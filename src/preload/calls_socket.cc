@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -59,10 +60,15 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
 // connect() to no address: resets the connection, and the socket is as new.
 int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t bytes) {
   Connection& connection = object->connection;
+  const bool over = connection.is_over(fd);
   connection.shown().aborts.store(1, std::memory_order_release);
-  connection.note_closing(false);
+  connection.note_closing(fd, false);
   const int result = real().connect(fd, address, bytes);
   if (result != 0) return result;
+  // TCP resets nothing that is over, where the kernel's own connection may have stood.
+  if (over && connection.own().error.exchange(0, std::memory_order_acq_rel) != ECONNRESET)
+    option(fd, SOL_SOCKET, SO_ERROR);
+  connection.dissolved(over);
   const Reference socket = add(fd, Kind::kSocket);
   for_each(0, highest_known(), [&](int known, const Reference& other) {
     if (other.get() == object.get()) add_duplicate(fd, known);
@@ -72,6 +78,22 @@ int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t
   } else {
     EpollSet::note_missed();  // memory is out: it is the kernel's alone, and in no set
   }
+  return 0;
+}
+
+// What the kernel tells no more if its own connection was reset, by rings of the bell that the peer
+// has left unread: the one carried has ended in order.
+int tell_peer(int fd, const Connection& connection, sockaddr* address, socklen_t* bytes) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return -1;
+  if (address == nullptr || bytes == nullptr || *bytes > INT_MAX) {
+    errno = address == nullptr || bytes == nullptr ? EFAULT : EINVAL;
+    return -1;
+  }
+  connection.peer_address().put_into(storage);
+  std::memcpy(address, &storage, std::min(*bytes, size));
+  *bytes = size;
   return 0;
 }
 
@@ -190,11 +212,14 @@ LEAT_CALL int shutdown(int fd, int how) noexcept {
 }
 
 LEAT_CALL int getpeername(int fd, sockaddr* address, socklen_t* bytes) noexcept {
-  if (const Reference object = known_carried(fd); object && object->connection.is_over(fd)) {
+  const Reference object = known_carried(fd);
+  if (object && object->connection.is_over(fd)) {
     errno = ENOTCONN;
     return -1;
   }
-  return real().getpeername(fd, address, bytes);
+  const int result = real().getpeername(fd, address, bytes);
+  if (result == 0 || !object || errno != ENOTCONN) return result;
+  return tell_peer(fd, object->connection, address, bytes);
 }
 
 LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* bytes) noexcept {

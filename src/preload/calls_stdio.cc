@@ -57,6 +57,7 @@ LEAT_CALL FILE* freopen64(const char* path, const char* mode, FILE* file) {
 }
 
 LEAT_CALL int vdprintf(int fd, const char* format, va_list arguments) {
+  if (!carried(fd)) return real().vdprintf(fd, format, arguments);
   char* text = nullptr;
   const int bytes = vasprintf(&text, format, arguments);
   for (int done = 0; done < bytes;) {

@@ -19,6 +19,7 @@
 #include "preload/escapes.h"
 #include "preload/listening.h"
 #include "preload/real.h"
+#include "preload/socket_facts.h"
 
 namespace leat::preload {
 namespace {
@@ -27,9 +28,6 @@ constexpr std::uint64_t kMask = kRingBytes - 1;
 // A sleeping sender is woken, and POLLOUT said, from this part of the room on: as TCP, not for each
 // byte.
 constexpr std::size_t kRoomPart = 4;
-// How often one that only asks has the kernel asked whether the peer still lives.
-constexpr std::int64_t kAskInterval = 200'000;  // ns
-
 constexpr unsigned kDataBell = 1;
 constexpr unsigned kRoomBell = 2;
 
@@ -43,17 +41,6 @@ std::int64_t nanoseconds_of(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
-}
-
-// Whether the kernel tells of an end; the cheapest question that takes nothing away.
-bool seems_ended(int fd) {
-  pollfd end{.fd = fd, .events = POLLRDHUP, .revents = 0};
-  const timespec at_once{};
-  const int kept_errno = errno;
-  // Not libc's: no cancellation point.
-  const bool ended = system_call(SYS_ppoll, &end, 1, &at_once, nullptr, 0) > 0;
-  errno = kept_errno;
-  return ended;
 }
 
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
@@ -302,20 +289,10 @@ bool Connection::room(std::size_t wanted) const noexcept {
   return free_bytes() >= std::min(wanted, capacity(side_) / kRoomPart);
 }
 
-bool Connection::is_found_gone(int fd) noexcept {
-  if (flag(kPeerGone)) return false;
-  const std::int64_t now = nanoseconds_of(CLOCK_MONOTONIC);
-  if (now - asked_.load(std::memory_order_relaxed) < kAskInterval) return false;
-  asked_.store(now, std::memory_order_relaxed);
-  if (!seems_ended(fd)) return false;
-  look_at_kernel(fd);
-  if (!flag(kPeerGone)) look_at_kernel(fd);  // rings came before the end
-  return flag(kPeerGone);
-}
-
 int Connection::receive_state(int fd) noexcept {
-  if (peer().note.load(std::memory_order_acquire) != kNotClosed && !flag(kPeerGone))
-    look_at_kernel(fd);
+  // Where the end is told because of our own shutdown, a reset is told before it.
+  if (peer().note.load(std::memory_order_acquire) != kNotClosed || flag(kReadShut))
+    look_for_end(fd);
   const Direction& from = in();
   const std::uint64_t head = from.head.load(std::memory_order_relaxed);
   if (from.tail.load(std::memory_order_acquire) - head > kRingBytes &&
@@ -337,7 +314,7 @@ int Connection::send_state(int fd) noexcept {
     const std::int64_t now = nanoseconds_of(CLOCK_MONOTONIC_COARSE);
     const bool due = asked_.load(std::memory_order_relaxed) < now;
     if (due) asked_.store(nanoseconds_of(CLOCK_MONOTONIC), std::memory_order_relaxed);
-    if (due || peer().note.load(std::memory_order_acquire) != kNotClosed) look_at_kernel(fd);
+    if (due || peer().note.load(std::memory_order_acquire) != kNotClosed) look_for_end(fd);
   }
   if (const int error = own().error.exchange(0, std::memory_order_acq_rel); error != 0)
     return -error;
@@ -363,10 +340,7 @@ void Connection::sent_to_nobody(int fd) noexcept {
 }
 
 bool Connection::is_over(int fd) noexcept {
-  // A peer that was killed left no note.
-  if (!flag(kPeerGone) &&
-      (peer().note.load(std::memory_order_acquire) != kNotClosed || seems_ended(fd)))
-    look_at_kernel(fd);
+  look_for_end(fd);
   return flag(kReset) || (peer_has_ended() && flag(kWriteShut));
 }
 
@@ -422,11 +396,8 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   const std::uint32_t note = peer().note.load(std::memory_order_acquire);
   const Listening ours(listening ? nullptr : &own());
   // An urgent byte that the program has not read yet would be lost if rings beyond it were taken.
-  char urgent = 0;
   int at_mark = 0;
-  const bool keep = system_call(SYS_recvfrom, fd, &urgent, 1, MSG_OOB | MSG_PEEK | MSG_DONTWAIT,
-                                nullptr, nullptr) == 1 &&
-                    real().ioctl(fd, SIOCATMARK, &at_mark) == 0 && at_mark != 0;
+  const bool keep = has_urgent(fd) && real().ioctl(fd, SIOCATMARK, &at_mark) == 0 && at_mark != 0;
   const int peek = (listening || ours.ours()) && !keep ? 0 : MSG_PEEK;
   // MSG_TRUNC: TCP throws the bytes away without copying them.
   std::array<char, 1024> rings;
@@ -505,13 +476,6 @@ void Connection::wake_senders(int fd) const noexcept {
   // end can sleep there.
   own().flags.fetch_or(kBellShut, std::memory_order_acq_rel);
   real().shutdown(fd, SHUT_RD);
-}
-
-void Connection::note_closing(bool in_use) const noexcept {
-  if (shown().note.load(std::memory_order_relaxed) == kSentInVain) return;
-  const bool unread = readable_bytes() != 0;
-  const CloseNote note = in_use ? kClosedInUse : kClosedInOrder;
-  shown().note.store(unread ? kClosedUnread : note, std::memory_order_release);
 }
 
 }  // namespace leat::preload

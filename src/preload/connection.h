@@ -95,7 +95,10 @@ class Connection {
   void shutdown(int fd, int how) noexcept;
   // The program closes a descriptor; if it is the last, the peer finds this. `in_use`: by a call of
   // another thread.
-  void note_closing(bool in_use) const noexcept;
+  void note_closing(int fd, bool in_use) const noexcept;
+
+  // After connect() to no address, which has reset the kernel's connection; `over`: this one was.
+  void dissolved(bool over) noexcept;
 
   EndState& own() const noexcept { return *end_.state; }
   const EndHold& end() const noexcept { return end_; }
@@ -134,6 +137,8 @@ class Connection {
   void note_user() const noexcept;
   void wake_senders(int fd) const noexcept;
   void end_sending(int fd) noexcept;
+  // Looks at the kernel only if there may be an end, and then also behind rings that came before.
+  void look_for_end(int fd) noexcept;
   void broken() noexcept;
   void end(bool in_order, int error) noexcept;
   // What a connection ends with that is no end of the peer's.

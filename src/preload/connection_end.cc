@@ -1,10 +1,14 @@
 // How a connection ends, as TCP's states have it.
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/syscall.h>
 
 #include <cerrno>
 #include <ctime>
 
 #include "preload/connection.h"
+#include "preload/real.h"
+#include "preload/socket_facts.h"
 
 namespace leat::preload {
 namespace {
@@ -12,10 +16,24 @@ namespace {
 // Longer than from a note to the kernel's close, on most occasions.
 constexpr std::int64_t kClosing = 2'000'000;  // ns
 
+// How often one that only asks has the kernel asked whether the peer still lives.
+constexpr std::int64_t kAskInterval = 20'000;  // ns
+
 std::int64_t now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+// Whether the kernel tells of an end; the cheapest question that takes nothing away.
+bool seems_ended(int fd) {
+  pollfd end{.fd = fd, .events = POLLRDHUP, .revents = 0};
+  const timespec at_once{};
+  const int kept_errno = errno;
+  // Not libc's: no cancellation point.
+  const bool ended = system_call(SYS_ppoll, &end, 1, &at_once, nullptr, 0) > 0;
+  errno = kept_errno;
+  return ended;
 }
 
 }  // namespace
@@ -31,7 +49,7 @@ void Connection::peer_gone(int error) noexcept {
   const bool lost = is_loss(error);
   const bool abort = peer().aborts.load(std::memory_order_relaxed) != 0;
   // A call that the close overtook may still take what is there.
-  const bool unread = unread_by_peer() != 0 && note != kClosedInUse;
+  const bool unread = (unread_by_peer() != 0 && note != kClosedInUse) || note == kClosedUrgent;
   // Of one that was never accepted the kernel alone knows: it ended with its listener.
   const bool refused = error == ECONNRESET && peer().cookie.load(std::memory_order_relaxed) == 0;
   const bool reset = lost || abort || unread || refused || note == kSentInVain;
@@ -70,9 +88,44 @@ void Connection::outdate_note(std::uint32_t note) noexcept {
   peer().note.compare_exchange_strong(note, kNotClosed, std::memory_order_relaxed);
 }
 
+void Connection::note_closing(int fd, bool in_use) const noexcept {
+  if (shown().note.load(std::memory_order_relaxed) == kSentInVain) return;
+  CloseNote note = in_use ? kClosedInUse : kClosedInOrder;
+  if (readable_bytes() != 0) {
+    note = kClosedUnread;
+  } else if (has_urgent(fd)) {
+    note = kClosedUrgent;
+  }
+  shown().note.store(note, std::memory_order_release);
+}
+
+bool Connection::is_found_gone(int fd) noexcept {
+  if (flag(kPeerGone)) return false;
+  const std::int64_t now = now_ns();
+  if (now - asked_.load(std::memory_order_relaxed) < kAskInterval) return false;
+  asked_.store(now, std::memory_order_relaxed);
+  look_for_end(fd);
+  return flag(kPeerGone);
+}
+
+// Of a peer that was killed, or closed out of sight, the kernel alone knows.
+void Connection::look_for_end(int fd) noexcept {
+  if (flag(kPeerGone)) return;
+  const bool noted = peer().note.load(std::memory_order_acquire) != kNotClosed;
+  if (!noted && !seems_ended(fd)) return;
+  look_at_kernel(fd);
+  if (!noted && !flag(kPeerGone)) look_at_kernel(fd);  // rings came before the end
+}
+
+// Other processes of this end find the socket as the kernel has it: reset, unless it was over.
+void Connection::dissolved(bool over) noexcept {
+  if (!over) own().error.store(ECONNRESET, std::memory_order_relaxed);
+  // Release: a thread that sees the flags sees the error.
+  own().flags.fetch_or(kPeerGone | kReset, std::memory_order_acq_rel);
+}
+
 int Connection::take_error(int fd) noexcept {
-  // Of a peer that was killed only the kernel knows.
-  if (!peer_has_left()) look_at_kernel(fd);
+  look_for_end(fd);
   return own().error.exchange(0, std::memory_order_acq_rel);
 }
 

@@ -30,7 +30,7 @@ using LeatJump = void (*)(__jmp_buf_tag*, int);
   X(read) X(write) X(readv) X(writev) X(preadv64v2) X(pwritev64v2) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) \
   X(send) X(sendto) X(sendmsg) X(sendmmsg) X(poll) X(ppoll) X(select) X(pselect) \
   X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
-  X(dup) X(dup2) X(dup3) X(close_range) X(sendfile) X(sendfile64) X(splice) X(fdopen) X(fileno) X(fileno_unlocked) \
+  X(dup) X(dup2) X(dup3) X(close_range) X(sendfile) X(sendfile64) X(splice) X(fdopen) X(fileno) X(fileno_unlocked) X(vdprintf) \
   X(fork) X(_Fork) X(clone) X(daemon) X(execve) X(execveat) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(fclose) X(freopen) X(freopen64) X(syscall) \
   X(posix_spawn_file_actions_init) X(posix_spawn_file_actions_destroy) X(posix_spawn_file_actions_addopen) \
   X(posix_spawn_file_actions_addclose) X(posix_spawn_file_actions_adddup2) X(posix_spawn_file_actions_addchdir_np) \

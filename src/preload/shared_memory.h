@@ -55,6 +55,7 @@ enum CloseNote : std::uint32_t {
   kClosedUnread = 2,
   kClosedInUse = 3,  // in order, but a thread is still in a call, at whose end the kernel closes
   kSentInVain = 4,   // has not closed, but sent to one that has shut down both ways: both are reset
+  kClosedUrgent = 5,  // an urgent byte unread, which the kernel alone has: as kClosedUnread
 };
 
 // What an end shows to the peer. The processes of that end write it; the peer may write it too, so

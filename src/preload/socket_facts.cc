@@ -83,4 +83,10 @@ bool is_connectable(int fd) noexcept {
          info.tcpi_state == TCP_CLOSE && is_tcp(fd);
 }
 
+bool has_urgent(int fd) noexcept {
+  const Undisturbed undisturbed;
+  char urgent = 0;
+  return real().recv(fd, &urgent, 1, MSG_OOB | MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
 }  // namespace leat::preload

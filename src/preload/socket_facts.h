@@ -33,6 +33,8 @@ bool is_of_this_host(const sockaddr_storage& storage, const Address& own) noexce
 bool is_tcp(int fd) noexcept;
 // A TCP socket that is neither connected nor listening.
 bool is_connectable(int fd) noexcept;
+// Whether an urgent byte came that the program has not read yet.
+bool has_urgent(int fd) noexcept;
 // Names a socket whatever its descriptors are; 0 if there is none.
 std::uint64_t cookie_of(int fd) noexcept;
 

@@ -10,11 +10,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "known_differences.h"
 #include "raw.h"
 #include "steps.h"
 
@@ -147,7 +149,8 @@ class Controller {
       if (std::strcmp(operation.name, "pump") == 0) receive_for(number, step);
       order(number, step);
     }
-    rest(pace_.rest_us);
+    rest(is_unseen_end(operation.name, step) ? std::max(pace_.rest_us, kUnseenEndUs)
+                                             : pace_.rest_us);
     for (int other = 0; other < kActors; ++other) {
       if (other != actor && known_[other].presence == Presence::kPending && !known_[other].stopped)
         await(number, other, pace_.looks_at_old);

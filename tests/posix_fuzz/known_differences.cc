@@ -10,6 +10,12 @@ bool is_unseen_close(int way) {
 
 bool is_unseen_copy(int way) { return way == word_value(kDupWays, "raw_dup3"); }
 
+bool is_unseen_end(const std::string& operation, const Step& step) {
+  if (operation == "close") return is_unseen_close(step.arguments[1]);
+  if (operation == "dup2") return is_unseen_copy(step.arguments[2]);
+  return operation == "kill" || operation == "exit";
+}
+
 bool is_left_out(int option) {
   // low_water: "SO_RCVLOWAT: afterwards ignored".
   return option == word_value(kOptions, "RCVLOWAT") ||

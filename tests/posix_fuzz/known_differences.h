@@ -2,6 +2,10 @@
 // what TCP leaves open. Nothing else may be avoided: each rule has its sentence there.
 #pragma once
 
+#include <string>
+
+#include "script.h"
+
 namespace posix_fuzz {
 
 // late_offer: "While an offer is late ...": a connect() that did not block is followed by a poll of
@@ -16,6 +20,12 @@ namespace posix_fuzz {
 // unseen_close: "raw system calls cannot be seen; do not use them on carried connections": a close
 // past the C library cannot say that bytes were left unread, so they are read first.
 bool is_unseen_close(int way);
+
+// unseen_end: "a send asks the kernel once in a tick of its clock": after an end that says nothing
+// in the shared memory, a close past the C library or a death, the controller rests for longer than
+// that.
+bool is_unseen_end(const std::string& operation, const Step& step);
+constexpr int kUnseenEndUs = 12'000;
 
 // unseen_copy: the same; a copy made past the C library is unknown.
 bool is_unseen_copy(int way);

@@ -148,13 +148,13 @@ TEST_F(CarriedConnection, ImpossiblePositionsResetIt) {
 
 TEST_F(CarriedConnection, APeerThatClosesWithBytesUnreadResets) {
   put(0, {'a', 'b'});
-  ends_[1].note_closing(false);
+  ends_[1].note_closing(fds_[1], false);
   close(std::exchange(fds_[1], -1));
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), -ECONNRESET);
 }
 
 TEST_F(CarriedConnection, AfterAnOrderlyCloseOneSendVanishesAndTheNextFails) {
-  ends_[1].note_closing(false);
+  ends_[1].note_closing(fds_[1], false);
   close(std::exchange(fds_[1], -1));
   const iovec vector{.iov_base = const_cast<char*>("x"), .iov_len = 1};
   EXPECT_EQ(send(fds_[0], ends_[0], &vector, 0, MSG_NOSIGNAL), 0);
@@ -170,7 +170,7 @@ TEST_F(CarriedConnection, AfterAnOrderlyCloseOneSendVanishesAndTheNextFails) {
 
 // The peer has noted that it closes, but the kernel's close is still to come.
 TEST_F(CarriedConnection, ANoteStandsUntilTheKernelsClose) {
-  ends_[1].note_closing(false);
+  ends_[1].note_closing(fds_[1], false);
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), 0);
   ASSERT_EQ(::send(fds_[1], "!", 1, 0), 1);  // a ring, and behind it the end
   close(std::exchange(fds_[1], -1));
@@ -181,7 +181,7 @@ TEST_F(CarriedConnection, ANoteStandsUntilTheKernelsClose) {
 
 TEST_F(CarriedConnection, ANoteIsForgottenWhereAnotherProcessHoldsTheSocket) {
   const int copy = dup(fds_[1]);
-  ends_[1].note_closing(false);
+  ends_[1].note_closing(fds_[1], false);
   close(std::exchange(fds_[1], copy));
   while (memory_->sides[1].note.load() != kNotClosed) EXPECT_EQ(ends_[0].receive_state(fds_[0]), 0);
   put(0, {'a'});
