@@ -232,8 +232,8 @@ long call_by_number(long number, const Arguments& given) {
 
 using namespace leat::preload;  // NOLINT: the function below is C's
 
-// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the C library's headers call
-// it otherwise
+// The C library's headers call the parameter otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 LEAT_CALL long syscall(long number, ...) noexcept {
   va_list list;
   va_start(list, number);
@@ -242,3 +242,4 @@ LEAT_CALL long syscall(long number, ...) noexcept {
   const Uncancelled uncancelled;  // as the kernel's own
   return call_by_number(number, given);
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

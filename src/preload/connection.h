@@ -98,7 +98,7 @@ class Connection {
   void note_closing(int fd, bool in_use) const noexcept;
 
   // After connect() to no address, which has reset the kernel's connection; `over`: this one was.
-  void dissolved(bool over) noexcept;
+  void dissolved(bool over) const noexcept;
 
   EndState& own() const noexcept { return *end_.state; }
   const EndHold& end() const noexcept { return end_; }

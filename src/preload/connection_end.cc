@@ -118,7 +118,7 @@ void Connection::look_for_end(int fd) noexcept {
 }
 
 // Other processes of this end find the socket as the kernel has it: reset, unless it was over.
-void Connection::dissolved(bool over) noexcept {
+void Connection::dissolved(bool over) const noexcept {
   if (!over) own().error.store(ECONNRESET, std::memory_order_relaxed);
   // Release: a thread that sees the flags sees the error.
   own().flags.fetch_or(kPeerGone | kReset, std::memory_order_acq_rel);

@@ -187,7 +187,10 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
       }
       one.quiet |= one.object->connection.is_peer_gone();
     }
-    fds_[one.index].revents = static_cast<short>(answer(one) | (rung & one.events & POLLPRI));
+    // What no set of epoll is: closed out of our sight, its number means another of the kernel's
+    // files without a name.
+    const int only_kernel = one.object.is(Kind::kEpoll) ? ~(POLLIN | POLLRDNORM) : POLLPRI;
+    fds_[one.index].revents = static_cast<short>(answer(one) | (rung & one.events & only_kernel));
   }
   int ready = 0;
   for (nfds_t i = 0; i < count_; ++i) ready += fds_[i].revents != 0 ? 1 : 0;
