@@ -56,9 +56,9 @@ long send_to(Handle& handle, std::span<const iovec> parts, int flags) {
   const auto sent = [&] { return total - static_cast<long>(left.left()); };
   const auto or_sent = [&](int other) { return sent() > 0 ? sent() : other; };
   for (;;) {
-    if (const int state = connection->send_state(sent() > 0); state < 0) {
-      return or_sent(state);
-    } else if (state > 0) {
+    const int state = connection->send_state(sent() > 0);
+    if (state < 0) return or_sent(state);
+    if (state > 0) {
       if (total != 0) connection->sent_to_nobody();
       return total;
     }
