@@ -204,6 +204,8 @@ LEAT_CALL int shutdown(int fd, int how) noexcept {
   const Reference object = known_carried(fd);
   if (!object || how < SHUT_RD || how > SHUT_RDWR) return real().shutdown(fd, how);
   if (object->connection.is_over(fd)) {
+    // Which is told to sets of epoll all the same. Release: as in Connection::shutdown().
+    object->connection.own().shutdowns.fetch_add(1, std::memory_order_release);
     errno = ENOTCONN;
     return -1;
   }

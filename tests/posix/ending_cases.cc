@@ -261,6 +261,7 @@ Cases ending_cases() {
          wait_for(side, fd, POLLRDHUP);
          say_state(side, fd, TCP_CLOSE_WAIT, "TCP_CLOSE_WAIT");
          side.tell();
+         side.hear();
          SAY(shutdown(fd, SHUT_WR));
          say_state(side, fd, TCP_CLOSE, "TCP_CLOSE");
        },
@@ -270,6 +271,7 @@ Cases ending_cases() {
          SAY(shutdown(fd, SHUT_WR));
          side.hear();
          say_state(side, fd, TCP_FIN_WAIT2, "TCP_FIN_WAIT2");
+         side.tell();
          wait_for(side, fd, POLLHUP);
          SAY(recv(fd, nullptr, 0, 0));
          say_state(side, fd, TCP_CLOSE, "TCP_CLOSE");

@@ -76,6 +76,13 @@ void accept_at(Author& author, int who, int slot) {
   listener->callers.erase(listener->callers.begin());
 }
 
+// Rule dissolved_after_the_peer.
+bool has_lost_its_peer(const Meaning& one) {
+  if (one->thing != Thing::kStream) return false;
+  const Meaning peer = one->peer.lock();
+  return one->over || !peer || peer->over;
+}
+
 // Rule dissolved_elsewhere.
 bool has_another_process(Author& author, int who, const Meaning& one) {
   const auto& actors = author.model().actors;
@@ -170,7 +177,9 @@ void set_option(Author& author, int who) {
   const Meaning at = author.meaning(who, slot);
   switch (author.below(7)) {
     case 6:
-      if (at && (at->thing == Thing::kListener || has_another_process(author, who, at))) return;
+      if (at && (at->thing == Thing::kListener || has_another_process(author, who, at) ||
+                 has_lost_its_peer(at)))
+        return;
       author.add(who, "dissolve", {slot});
       if (at && at->thing == Thing::kStream) {
         at->thing = Thing::kSocket;

@@ -39,6 +39,9 @@ bool is_left_out(int option);
 // dissolved_elsewhere: "A connection that one process dissolves ...": a socket that another process
 // has too is not connected to no address. (Written where the generator sets options.)
 
+// dissolved_after_the_peer: "A send after connect to AF_UNSPEC of a connection that the peer had
+// closed ...": such a connection is not connected to no address. (Written there too.)
+
 // state_acknowledged: when a FIN is acknowledged is left open, so TCP_INFO's state is told without
 // that. (Written in settled_state.)
 
