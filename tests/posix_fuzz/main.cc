@@ -37,6 +37,7 @@ Options:
   --script FILE     run the script in FILE instead, "-" for standard input: lines as --show and --shrink print them
   --library-only    leave out syscall() and the system call instruction
   --tries T         how often what differs is repeated (default 3)
+  --always          only what differs each of these times counts; the rest is counted apart
   --each E          print so many differences of a kind (default 1); the rest are counted
   --most M          stop after M kinds of differences (default 100)
   --seconds S       stop after S seconds, whatever --count says
@@ -59,6 +60,7 @@ struct Options {
   bool shrink = false;
   bool show = false;
   bool json = false;
+  bool always = false;
   Taste taste;
   int tries = 3;
   std::uint64_t each = 1;
@@ -104,6 +106,8 @@ Options parse(const std::vector<std::string>& arguments) {
       options.taste.library_only = true;
     else if (*word == "--json")
       options.json = true;
+    else if (*word == "--always")
+      options.always = true;
     else
       throw std::runtime_error("unknown option " + *word);
   }
@@ -131,12 +135,14 @@ class Run {
       std::printf("%6llu  %s\n", static_cast<unsigned long long>(count), kind.c_str());
     if (options_.json) {
       std::printf(
-          "{\"sequences\": %llu, \"steps\": %llu, \"differing\": %llu, \"unstable\": %llu, "
-          "\"seconds\": %.1f}\n",
-          sequences_, steps_, differing_, unstable_, seconds());
+          "{\"sequences\": %llu, \"steps\": %llu, \"differing\": %llu, \"sometimes\": %llu, "
+          "\"unstable\": %llu, \"seconds\": %.1f}\n",
+          sequences_, steps_, differing_, sometimes_, unstable_, seconds());
     } else {
-      std::printf("%llu sequences, %llu steps, %llu differ, %llu unstable on TCP itself, %.1f s\n",
-                  sequences_, steps_, differing_, unstable_, seconds());
+      std::printf(
+          "%llu sequences, %llu steps, %llu differ, %llu sometimes, %llu unstable on TCP itself, "
+          "%.1f s\n",
+          sequences_, steps_, differing_, sometimes_, unstable_, seconds());
     }
     return differing_ != 0 ? 1 : 0;
   }
@@ -158,6 +164,10 @@ class Run {
       if (options_.show) std::printf("%s: TCP itself gives one or the other\n", name.c_str());
     }
     if (comparison.verdict != Verdict::kDiffers) return;
+    if (options_.always && comparison.differing != comparison.tries) {
+      ++sometimes_;
+      return;
+    }
     ++differing_;
     const std::string kind = kind_of(script, comparison);
     if (++kinds_[kind] > options_.each) return;
@@ -189,6 +199,7 @@ class Run {
   unsigned long long steps_ = 0;
   unsigned long long differing_ = 0;
   unsigned long long unstable_ = 0;
+  unsigned long long sometimes_ = 0;
   std::map<std::string, std::uint64_t> kinds_;
 };
 

@@ -67,7 +67,8 @@ TEST(PosixFuzz, refuses_what_it_cannot_read) {
 // Stops early where much differs.
 TEST(PosixFuzz, leat_run_is_like_tcp) {
   ASSERT_NE(kRunner, nullptr) << kNoRunner;
-  const ProgramResult result = fuzz({"--runner", kRunner, "--count", "2000", "--most", "10"});
+  const ProgramResult result =
+      fuzz({"--runner", kRunner, "--count", "2000", "--most", "10", "--always", "--tries", "6"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
 }
 
@@ -77,7 +78,7 @@ class PosixFuzzFound : public testing::TestWithParam<std::string> {};
 TEST_P(PosixFuzzFound, leat_run_is_like_tcp) {
   ASSERT_NE(kRunner, nullptr) << kNoRunner;
   const ProgramResult result =
-      fuzz({"--runner", kRunner, "--script",
+      fuzz({"--runner", kRunner, "--always", "--script",
             std::string(LEAT_POSIX_FUZZ_FOUND "/") + GetParam() + ".script"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
 }
