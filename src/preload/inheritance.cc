@@ -154,7 +154,7 @@ bool Inheritance::collect(Call call, const SpawnActions& actions) noexcept {
     const long flags = system_call(SYS_fcntl, fd, F_GETFD, 0L);
     const bool closes = (flags & FD_CLOEXEC) != 0;
     if (flags < 0 || (closes && (call == Call::kExec || !actions.duplicates(fd)))) continue;
-    Reference object = find(fd);
+    Reference object = find_current(fd);
     if (!object || object.is(Kind::kOwn)) continue;
     if (object.is(Kind::kEpoll) && object->set->unused()) continue;
     heirs_.push(fd, fd, closes, false, false, -1, std::move(object));

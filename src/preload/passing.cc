@@ -215,7 +215,7 @@ bool passes_ours(const msghdr& message) {
     return false;
   bool any = false;
   for_each_right(message, [&](int fd) {
-    Reference object = find(fd);
+    Reference object = find_current(fd);
     if (object.is_undecided()) decide_now(fd, object);
     any |= object.is(Kind::kConnection) || object.is(Kind::kListener);
   });
