@@ -32,7 +32,7 @@ std::uint64_t file_of(int fd) noexcept {
   const bool good = system_call(SYS_fstat, fd, &status) == 0;
   errno = kept_errno;
   if (!good) return 0;
-  // Of what is no socket the device counts too; it has no bits where the number of a socket has.
+  // Of other files the device counts too. Inverted, such a number is not that of a socket.
   return S_ISSOCK(status.st_mode) ? status.st_ino : ~(status.st_ino ^ (status.st_dev << 32));
 }
 

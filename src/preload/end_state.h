@@ -21,8 +21,8 @@ void forget_process_id() noexcept;
 // that hold a lock.
 void note_jump() noexcept;
 
-// A lock of threads of any process. The kernel takes it away from a holder that dies, in whatever
-// namespace and whoever waits for its end (a robust mutex).
+// A lock of threads of any process. The kernel takes it away from a holder that dies, in any pid
+// namespace, also before its parent has waited for it (a robust mutex).
 class EndLock {
  public:
   void begin() noexcept;  // of new memory

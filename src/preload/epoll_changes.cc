@@ -231,7 +231,7 @@ void EpollSet::closed(int fd) noexcept {
   bury(*item);
 }
 
-// It is no connection any more, and the kernel's alone to tell of.
+// It is not a connection any more: only the kernel tells of it.
 void EpollSet::dissolved(Item& item, const Reference& socket) noexcept {
   if (std::exchange(item.hot, false)) std::erase(hot_, &item);
   item.leave_bells();

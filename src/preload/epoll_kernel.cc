@@ -12,7 +12,7 @@ namespace leat::preload {
 namespace {
 
 // Whether the kernel (before 5.11) or the C library (before 2.35) has no epoll_pwait2. Relaxed:
-// whoever does not know it yet finds it out itself.
+// a thread that does not know it yet finds it out itself.
 std::atomic<bool> is_missing{false};
 
 // Rounded up: the wait must not end before its time.
