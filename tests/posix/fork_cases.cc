@@ -1,5 +1,6 @@
 // fork() in a process whose other threads change sets of epoll and open and close connections.
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -130,12 +131,53 @@ void fork_often(Side& side, pid_t (*fork_one)()) {
   side.tell();
 }
 
+// Connections of a stranger that look like those of a program under leat-run, whose offer is about
+// to come, but whose offer never comes. So many that a wait of seconds for each would never end.
+constexpr int kStrangers = 100;
+
+void serve_by_children(Side& side) {
+  const int listener = side.listen_here(kStrangers + 10);
+  int served = 0;
+  for (int i = 0; i < kStrangers; ++i) {
+    const int fd = accept(listener, nullptr, nullptr);
+    const pid_t child = fork();
+    if (child == 0) ::_exit(kGood);
+    int status = 0;
+    if (waitpid(child, &status, 0) == child && WEXITSTATUS(status) == kGood) ++served;
+    close(fd);
+  }
+  SAY(served);
+  const int fd = accept(listener, nullptr, nullptr);
+  side.say_data("received", recv_all(side, fd, 5));
+  send_text(side, fd, "welcome");
+  SAY(close(fd));
+}
+
+void announce_and_be_silent(Side& side) {
+  const int port = side.hear();
+  // As src/preload/meeting.h has it; to others it is a size like any.
+  const uid_t user = geteuid();
+  const int size = 32'448 + static_cast<int>((user ^ (user >> 8)) % 256);
+  std::vector<int> strangers;
+  for (int i = 0; i < kStrangers; ++i) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    require(setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &size, sizeof(size)) == 0, "TCP_MAXSEG");
+    require(connect_to(fd, port) == 0, "connect");
+    strangers.push_back(fd);
+  }
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  SAY(connect_to(fd, port));
+  send_text(side, fd, "hello");
+  side.say_data("received", recv_to_end(side, fd));
+}
+
 }  // namespace
 
 Cases fork_cases() {
   return {
       {"fork.beside_threads", echo_until_told, [](Side& side) { fork_often(side, fork); }},
       {"fork.bare_beside_threads", echo_until_told, [](Side& side) { fork_often(side, _Fork); }},
+      {"fork.beside_strangers", serve_by_children, announce_and_be_silent},
   };
 }
 
