@@ -141,7 +141,7 @@ class Connection {
   void look_for_end(int fd) noexcept;
   void broken() noexcept;
   void end(bool in_order, int error) noexcept;
-  // What a connection ends with that is no end of the peer's.
+  // Errors that end a connection though the peer did not end it.
   static bool is_loss(int error) noexcept;
   // What the peer sent ends in order: TCP's CLOSE_WAIT, or CLOSE.
   bool peer_has_ended() const noexcept {

@@ -102,7 +102,7 @@ Inheritance::Inheritance(Call call, const char* path, char* const* environment,
   const char* why = path != nullptr ? obstacle(path) : nullptr;
   if (why == nullptr && !preloads_us(environment)) why = "runs without leat-run's LD_PRELOAD";
   for (Heir& heir : heirs_) {
-    // A set is no danger: what is carried of it leaves it.
+    // A set may stay: what is carried of it leaves it.
     if (why != nullptr && heir.object.is(Kind::kEpoll)) heir.fd = -1;
     heir.refused = heir.fd >= 0 && why != nullptr;
   }

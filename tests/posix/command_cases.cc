@@ -60,7 +60,7 @@ Cases command_cases() {
 
       {"command.signals",
        [](Side& side) {
-         // The one who waits for a command is not interrupted as the command is.
+         // The caller that waits for a command is not interrupted as the command is.
          const int fd = side.connected();
          std::string command = "kill -INT $PPID; kill -QUIT $PPID; kill -INT $$; exit 3";
          SAY(run(command.c_str()));
