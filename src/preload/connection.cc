@@ -19,6 +19,7 @@
 #include "preload/escapes.h"
 #include "preload/listening.h"
 #include "preload/real.h"
+#include "preload/signal_safe_lock.h"
 #include "preload/socket_facts.h"
 
 namespace leat::preload {
@@ -47,22 +48,6 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
   // A count for people: no order, and an update lost between two threads does no harm.
   counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
-
-// Held for a copy of bytes, never while sleeping.
-class EndLocked {
- public:
-  explicit EndLocked(EndLock& lock) noexcept : lock_(lock), ours_(lock.lock()) {}
-  ~EndLocked() {
-    if (ours_) lock_.unlock();
-  }
-  EndLocked(const EndLocked&) = delete;
-  EndLocked& operator=(const EndLocked&) = delete;
-  explicit operator bool() const noexcept { return ours_; }
-
- private:
-  EndLock& lock_;
-  const bool ours_;
-};
 
 void copy_out(std::byte* to, const std::byte* ring, std::uint64_t at, std::size_t bytes) {
   if (to == nullptr) return;  // MSG_TRUNC: thrown away
@@ -149,7 +134,7 @@ std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bo
   Direction& from = in();
   std::size_t taken = 0;
   {
-    const EndLocked lock(own().receive_lock);
+    const Locked lock(own().receive_lock);
     if (!lock) return kInUse;
     const std::uint64_t head = from.head.load(std::memory_order_relaxed);  // ours alone
     const std::uint64_t tail = from.tail.load(std::memory_order_acquire);
@@ -189,7 +174,7 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
   for (std::size_t i = 0; i < count; ++i) wanted += vectors[i].iov_len;
   std::size_t done = 0;
   {
-    const EndLocked lock(own().send_lock);
+    const Locked lock(own().send_lock);
     if (!lock) return kInUse;
     const std::uint64_t tail = to.tail.load(std::memory_order_relaxed);  // ours alone
     std::uint64_t used = tail - to.head_seen.load(std::memory_order_relaxed);
@@ -462,7 +447,7 @@ void Connection::shutdown(int fd, int how) noexcept {
 }
 
 void Connection::end_sending(int fd) noexcept {
-  const EndLocked lock(own().send_lock);
+  const Locked lock(own().send_lock);
   // Release: after the last tail. The barrier: see Direction.
   out().ended.store(1, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);

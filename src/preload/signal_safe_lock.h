@@ -68,11 +68,12 @@ class SignalSafeLock {
   bool for_fork_ = false;  // changed by the one thread that forks (forking.cc)
 };
 
-// For a scope: true if the lock was had, by `lock` or `lock_soon`.
+// For a scope: true if the lock was had, by `lock` or `lock_soon`. Also for an EndLock.
+template <typename Lock>
 class Locked {
  public:
-  explicit Locked(SignalSafeLock& lock) noexcept : lock_(lock.lock() ? &lock : nullptr) {}
-  Locked(SignalSafeLock& lock, bool had) noexcept : lock_(had ? &lock : nullptr) {}
+  explicit Locked(Lock& lock) noexcept : lock_(lock.lock() ? &lock : nullptr) {}
+  Locked(Lock& lock, bool had) noexcept : lock_(had ? &lock : nullptr) {}
   ~Locked() {
     if (lock_ != nullptr) lock_->unlock();
   }
@@ -81,7 +82,7 @@ class Locked {
   explicit operator bool() const noexcept { return lock_ != nullptr; }
 
  private:
-  SignalSafeLock* lock_;
+  Lock* lock_;
 };
 
 }  // namespace leat::preload
