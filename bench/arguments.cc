@@ -3,7 +3,7 @@
 #include <chrono>
 #include <optional>
 
-#include "tools/allowed.h"
+#include "cli/allowed.h"
 
 namespace leat::bench {
 namespace {
@@ -84,12 +84,12 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
       ->type_name("N");
   command
       .add_option("-D,--duration", arguments.length.seconds,
-                  "Run each size for so many seconds instead of -n iterations")
+                  "Measure each size for so many seconds instead of -n iterations")
       ->check(CLI::Range(0.001, 86400.0).description("0.001 to 86400"))
       ->type_name("SECONDS");
   command
       .add_option("--warmup", arguments.length.warmup,
-                  "Iterations before the counted ones (default: as many as 100 ms allow)")
+                  "Iterations before the counted ones (default: as many as fit into 100 ms)")
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 32).description(""))
       ->type_name("N");
   add_cpus_argument(command, arguments.cpus,
@@ -106,7 +106,7 @@ void add_spin_argument(CLI::App& command, std::string& spin_us) {
         return text == "inf" || (digits && !text.empty() && text.size() < 16)
                    ? std::string()
                    : "'" + text +
-                         "' is no time. Give microseconds, 0 (sleep at once) or inf (never).";
+                         "' is not a time. Give microseconds, 0 (sleep at once) or inf (never).";
       })
       ->type_name("US");
 }

@@ -11,7 +11,7 @@ usage() {
 Usage: bench/compare.sh [OPTION]...
 
 Measures latency (half round trip), bandwidth and message rate between two processes of this machine: leat's transports ring
-(on shm) and tcp, UCX, libfabric, plain blocking TCP, and two limits: a cache line bounced between two cores, and memcpy.
+(on shm) and tcp, UCX, libfabric, plain TCP (blocking, and spinning as the others do), and two limits: a cache line bounced between two cores, and memcpy.
 Everything runs pinned to the same two cores and in turn, several times over. What is printed are medians of the runs; latency
 is the median within each run, too, but for libfabric, which tells the mean only. Only figures of one run of this script can be
 compared with each other. Keep the machine idle.
@@ -216,6 +216,7 @@ for ((repetition = 1; repetition <= repetitions; ++repetition)); do
   say "plain TCP"
   leat_bench_sizes "plain TCP" 10 tcp-pingpong
   leat_bench_sizes "plain TCP" 10 tcp-stream
+  leat_bench_sizes "plain TCP, spinning" 10 tcp-pingpong --spin
 done
 [[ ! -t 2 ]] || printf '\r\033[K' >&2
 
@@ -242,7 +243,8 @@ jq -Rn --rawfile missing "$missing" --arg date "$(date -u +%FT%TZ)" --arg kernel
        shm_64B_vs_ucx_tag_lat: ratio(latency($leat; 64); latency("UCX posix"; 64)),
        shm_1MiB_vs_memcpy: ratio(bandwidth($leat; $mib); bandwidth("limit: memcpy"; $mib)),
        shm_1MiB_vs_ucx_cma: ratio(bandwidth($leat; $mib); bandwidth("UCX sysv+cma"; $mib)),
-       shm_64B_vs_tcp: ratio(latency("plain TCP"; 64); latency($leat; 64)),
+       shm_64B_vs_tcp: ratio(latency("plain TCP, spinning"; 64); latency($leat; 64)),
+       shm_64B_vs_blocking_tcp: ratio(latency("plain TCP"; 64); latency($leat; 64)),
        shm_64B_msg_rate_million: of($leat; 64; "msg_rate_million"),
        sleeping_64B_vs_tcp: ratio(latency("plain TCP"; 64); latency("leat ring on shm, sleeping"; 64))},
      ratio_meaning: {
@@ -250,8 +252,9 @@ jq -Rn --rawfile missing "$missing" --arg date "$(date -u +%FT%TZ)" --arg kernel
        shm_8B_vs_cacheline: "latency of leat, 8 bytes / one cache line between two cores; 1 is the limit",
        shm_64B_vs_ucx_tag_lat: "latency of leat / UCX posix tag_lat, 64 bytes; less is better",
        shm_1MiB_vs_memcpy: "bandwidth of leat / memcpy to one place, 1 MiB; more is better",
-       shm_1MiB_vs_ucx_cma: "bandwidth of leat / UCX sysv+cma tag_bw, 1 MiB; more is better",
-       shm_64B_vs_tcp: "latency of blocking TCP / leat, 64 bytes; more is better",
+       shm_1MiB_vs_ucx_cma: "bandwidth of leat (received in place) / UCX sysv+cma tag_bw (copied out), 1 MiB; more is better",
+       shm_64B_vs_tcp: "latency of TCP / leat, both spin, 64 bytes; more is better",
+       shm_64B_vs_blocking_tcp: "latency of TCP that sleeps / leat that spins, 64 bytes: not like with like",
        shm_64B_msg_rate_million: "million messages of 64 bytes a second; more is better",
        sleeping_64B_vs_tcp: "latency of blocking TCP / leat that sleeps at once (LEAT_SPIN_US=0), 64 bytes; more is better"}}
   ' "$samples" >"$work/all"

@@ -28,17 +28,18 @@ constexpr Subcommand kSubcommands[] = {
     {"pingpong", kChannels, "Half round trips of messages", leat::bench::declare_pingpong},
     {"stream", kChannels, "Bandwidth and message rate of one direction",
      leat::bench::declare_stream},
-    {"planned", kChannels, "Half round trips of planned messages, against the bare write",
+    {"planned", kChannels, "Half round trips of planned messages, compared with the bare write",
      leat::bench::declare_planned},
     {"confirm", kChannels, "Transport batched against confirm-each: one to one, broadcast, gather",
      leat::bench::declare_confirm},
-    {"resnet152", kChannels, "Parameters of a training iteration: batched, confirm-each and tcp",
+    {"resnet152", kChannels,
+     "The parameters of one training iteration: batched, confirm-each and tcp",
      leat::bench::declare_resnet152},
     {"scml", kChannels, "Secure machine learning: the messages of a model, over every carrier",
      leat::bench::declare_scml},
-    {"transfer", kChannels, "A large buffer: transport chunked, a raw write, TCP and gRPC",
+    {"transfer", kChannels, "A large buffer over transport chunked, a raw write, TCP and gRPC",
      leat::bench::declare_transfer},
-    {"attest", kTrusted, "Attesting and verifying messages, beside OpenSSL's bare MAC",
+    {"attest", kTrusted, "Attesting and verifying messages, compared with OpenSSL's bare MAC",
      leat::bench::declare_attest},
     {"trusted", kTrusted, "Attested append-only memory, BFT counter, chain replication, PeerReview",
      leat::bench::declare_trusted},
@@ -61,15 +62,16 @@ constexpr const char* kFooter = R"(Examples:
   leat-bench stream --listen                     on two machines: first here,
   leat-bench stream --connect HOST               then there
 
-Latency is half a round trip, in microseconds; MiB are 2^20 bytes. Flags are perftest's where they
-mean the same. See leat-bench SUBCOMMAND --help and leat-bench(1).)";
+Latency is half a round trip, in microseconds; a MiB is 2^20 bytes. Flags with perftest's meaning have
+perftest's names. See leat-bench SUBCOMMAND --help and leat-bench(1).)";
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 int run(int argc, char** argv) {
-  CLI::App app("Measures leat. Latency, bandwidth, and the limits they can be compared with.",
-               "leat-bench");
+  CLI::App app(
+      "Measures leat's latency and bandwidth, and the limits of the machine to compare them with.",
+      "leat-bench");
   app.set_version_flag("-v,-V,--version", std::string("leat ") + leat::version());
   app.require_subcommand(1);
   app.footer(kFooter);

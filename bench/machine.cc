@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "cache_line.h"
+#include "bounds/cache_line.h"
 
 namespace leat::bench {
 namespace {

@@ -25,7 +25,7 @@ struct Chart {
 };
 
 // gnuplot, a program of its own that every distribution has, draws better and is better kept than
-// code of ours would be, and what it reads stays beside the image for whoever wants it another way.
+// code of ours would be, and its input stays beside the image for users who want another one.
 // Nothing else of leat depends on it.
 class Plotter {
  public:

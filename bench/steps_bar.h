@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/progress_bar.h"
+#include "examples/progress_bar.h"
 
 namespace leat::bench {
 
@@ -23,7 +23,7 @@ class StepsBar {
   }
 
  private:
-  tools::ProgressBar bar_;
+  ::ProgressBar bar_;
   double steps_;
   double done_ = 0;
 };

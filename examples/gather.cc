@@ -2,19 +2,17 @@
 // gradients, each of its own part of the data, and the master gathers them and takes a step. A
 // worker that dies is left out, and the others go on.
 #include <leat/leat.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "local_processes.h"
 
 namespace {
 
@@ -107,32 +105,25 @@ leat::Listener make_listener(const std::string& address, const Arguments& argume
   return leat::Listener(address, options);
 }
 
-// All on this host: forks before there is any thread.
+// All on this host.
 int run_here(const Arguments& arguments) {
-  leat::Listener listener = make_listener("127.0.0.1:0", arguments);
-  std::fflush(stdout);
-  std::vector<pid_t> children;
+  AddressPipe address;
+  LocalProcesses workers;
   for (unsigned i = 0; i < arguments.workers; ++i) {
-    const pid_t child = fork();
-    if (child < 0) throw std::runtime_error("fork failed");
-    if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
+    workers.start([&] {
       try {
-        work(listener.address());
-        _exit(0);
+        work(address.wait());
+        return 0;
       } catch (const std::exception& error) {
         std::fprintf(stderr, "gather: a worker: %s\n", error.what());
-        _exit(1);
+        return 1;
       }
-    }
-    children.push_back(child);
+    });
   }
-  int result = lead(listener, arguments);
-  for (const pid_t child : children) {
-    int status = 0;
-    if (waitpid(child, &status, 0) == child && status != 0) result = 1;
-  }
-  return result;
+  leat::Listener listener = make_listener("127.0.0.1:0", arguments);
+  address.tell(listener.address(), arguments.workers);
+  const int result = lead(listener, arguments);
+  return workers.wait() ? result : 1;
 }
 
 constexpr const char* kFooter = R"(Examples:
@@ -146,19 +137,21 @@ On several hosts:
 Exit code: 0 when the parameters came near to what was wanted, 1 if not, 2 for wrong arguments.)";
 
 int run(int argc, char** argv) {
-  CLI::App app("A parameter server in small: broadcast, gather, one master and its workers.",
-               "gather");
+  CLI::App app(
+      "A small parameter server: one master broadcasts to its workers and gathers from them.",
+      "gather");
   app.footer(kFooter);
   Arguments arguments;
-  app.add_option("--workers", arguments.workers, "How many (default: 4)")
+  app.add_option("--workers", arguments.workers, "Number of workers (default: 4)")
       ->check(CLI::Range(1U, leat::kMaxWorkers));
   app.add_option("--values", arguments.values, "Parameters of the model (default: 10000)")
       ->check(CLI::Range(1, 100'000'000));
   app.add_option("--rounds", arguments.rounds, "Broadcasts and gathers (default: 100)")
       ->check(CLI::Range(1, 1'000'000));
   CLI::Option* memory =
-      app.add_option("--memory", arguments.memory,
-                     "Slots for all workers together, in bytes; takes transport batched")
+      app.add_option(
+             "--memory", arguments.memory,
+             "Memory for the slots of all workers together, in bytes; uses transport batched")
           ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40).description(""));
   CLI::Option* listen =
       app.add_option("--listen", arguments.listen, "Be the master, at [HOST]:PORT")

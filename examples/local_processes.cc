@@ -1,15 +1,19 @@
 #include "local_processes.h"
 
+#include <fcntl.h>
 #include <leat/listener.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <system_error>
+#include <utility>
 
 LocalProcesses::~LocalProcesses() {
   for (const pid_t child : children_) kill(child, SIGKILL);
@@ -43,6 +47,41 @@ bool LocalProcesses::wait() {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return false;
   }
   return true;
+}
+
+namespace {
+using Address = std::array<char, 64>;  // ends with zeros; a pipe takes and gives it whole
+}  // namespace
+
+AddressPipe::AddressPipe() {
+  if (pipe2(ends_, O_CLOEXEC) != 0)
+    throw std::system_error(errno, std::generic_category(), "pipe2");
+}
+
+AddressPipe::~AddressPipe() {
+  for (const int end : ends_)
+    if (end >= 0) close(end);
+}
+
+void AddressPipe::tell(const std::string& address, std::size_t processes) {
+  Address text{};
+  if (address.size() >= text.size()) throw std::length_error("an address of " + address);
+  address.copy(text.data(), address.size());
+  for (std::size_t i = 0; i < processes; ++i)
+    if (write(ends_[1], text.data(), text.size()) < 0)
+      throw std::system_error(errno, std::generic_category(), "write");
+}
+
+std::string AddressPipe::wait() {
+  close(std::exchange(ends_[1], -1));  // or it would wait for itself
+  Address text{};
+  ssize_t bytes = 0;
+  do {
+    bytes = read(ends_[0], text.data(), text.size());
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes < 0) throw std::system_error(errno, std::generic_category(), "read");
+  if (bytes == 0) throw std::runtime_error("the process that was to listen has ended");
+  return text.data();
 }
 
 // All at once, so that they differ.

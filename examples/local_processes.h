@@ -26,5 +26,22 @@ class LocalProcesses {
   std::vector<pid_t> children_;
 };
 
+// The address of a listener, for processes that were forked before it was there: a listener has
+// threads, so it comes after the last fork.
+class AddressPipe {
+ public:
+  AddressPipe();
+  AddressPipe(const AddressPipe&) = delete;
+  AddressPipe& operator=(const AddressPipe&) = delete;
+  ~AddressPipe();
+
+  void tell(const std::string& address, std::size_t processes);
+  // Once in each of those processes. Throws if the listener's process ends without a word.
+  std::string wait();
+
+ private:
+  int ends_[2];
+};
+
 // Addresses of this host with ports that are free now.
 std::vector<std::string> free_local_addresses(std::size_t count);

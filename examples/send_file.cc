@@ -19,8 +19,8 @@
 #include <string_view>
 
 #include "files.h"
+#include "progress_bar.h"
 #include "sha256.h"
-#include "tools/progress_bar.h"
 
 namespace {
 
@@ -53,7 +53,7 @@ class Meter {
     return static_cast<double>(done) / elapsed.count() * 1e-9;
   }
 
-  leat::tools::ProgressBar bar_;
+  ProgressBar bar_;
   std::uint64_t bytes_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
@@ -100,7 +100,7 @@ struct Head {
 
 Head parse_head(std::string_view text) {
   Head head;
-  if (!text.starts_with(kHead)) throw std::runtime_error("the peer is no send_file");
+  if (!text.starts_with(kHead)) throw std::runtime_error("the peer is not a send_file");
   text.remove_prefix(kHead.size());
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), head.bytes);
   if (error != std::errc() || end == text.data() + text.size() || *end != ' ') {
@@ -134,7 +134,7 @@ void receive_file(leat::Channel& channel, std::string output, bool replace) {
   for (std::uint64_t done = 0; done < head.bytes;) {
     const leat::Message piece = receive_more(channel);
     if (piece.size() == 0 || piece.size() > head.bytes - done) {
-      throw std::runtime_error("the sender sent another size than it said");
+      throw std::runtime_error("the sender sent another size than it had announced");
     }
     digest.update(piece.bytes());
     file.write(piece.bytes());
@@ -188,7 +188,7 @@ int run(int argc, char** argv) {
   std::string output;
   bool force = false;
   app.add_option("FILE", path, "The file to send");
-  app.add_option("ADDRESS", address, "Where a send_file listens");
+  app.add_option("ADDRESS", address, "Address at which a send_file listens");
   CLI::Option* listen =
       app.add_option("--listen", listen_address,
                      "Receive a file: HOST:PORT, :PORT for all addresses (default: 127.0.0.1:0)")

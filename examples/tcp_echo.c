@@ -1,8 +1,8 @@
 /* An echo server and its client, of plain TCP sockets: `tcp_echo PORT` serves one connection (at a
  * port that it tells, if PORT is 0), `tcp_echo PORT TEXT` sends a line and prints what comes back.
  *
- * The same file is two programs: tcp_echo uses the kernel's TCP, leat_echo leat. The difference is
- * the lines between LEAT and #endif. */
+ * The same file is two programs: tcp_echo uses the kernel's TCP, and leat_echo leat: it is compiled
+ * with -include leat/names.h. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -10,9 +10,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#ifdef LEAT
-#include "leat_names.h"
-#endif
 
 static int fail(const char* what) {
   perror(what);

@@ -171,7 +171,7 @@ active proctype Adversary() {
 #endif
        d = 0
      }
-  /* The vendor attests both devices anew and gives them an epoch that was never used. */
+  /* The vendor attests both devices again and gives them an epoch that was never used. */
   :: atomic {
        epochs_given < EPOCHS - 1 -> epochs_given++;
        d_step {

@@ -18,7 +18,7 @@ struct ClientReport {
   std::string digest;  // of the final model
 };
 
-// What is told on the way: which round, what is done, and how much of it.
+// Reports progress: the round, the step, and how much of it is done.
 using ClientProgress = std::function<void(unsigned round, const char* what, double fraction)>;
 
 class Client {

@@ -14,9 +14,9 @@
 
 #include "client.h"
 #include "local_processes.h"
+#include "progress_bar.h"
 #include "report.h"
 #include "server.h"
-#include "tools/progress_bar.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ On several hosts:
 With weights of your own, a folder as --output writes it:
   federated --model FOLDER --output FOLDER2
 
-Client n is its rank: --rank says which, else as they come. Over ib set LEAT_REGION_BYTES to the
+Client n is its rank: --rank says which, else as they come. Over ib set LEAT_CHUNKED_REGION_BYTES to the
 largest tensor, if as much memory may be locked, to receive all in place.
 Exit code: 0 when all rounds were done, 1 if not, 2 for wrong arguments.)";
 
@@ -80,7 +80,7 @@ void take_part(const Arguments& arguments, const std::string& address, bool spea
   options.rank = arguments.rank;
   options.options = options_of(arguments);
   leat::GroupWorker worker = leat::GroupWorker::connect(address, options);
-  leat::tools::ProgressBar bar("client " + std::to_string(worker.rank()));
+  ProgressBar bar("client " + std::to_string(worker.rank()));
   const ClientProgress progress = [&](unsigned round, const char* what, double fraction) {
     if (speaks) bar.update(fraction, "round " + std::to_string(round) + ": " + what);
   };
@@ -99,7 +99,7 @@ void serve(leat::Listener& listener, Model model, const Arguments& arguments) {
   if (!arguments.json) print_beginning(run);
   Task task = arguments.task;
   task.shapes = model.shapes();
-  leat::tools::ProgressBar bar("federated");
+  ProgressBar bar("federated");
   ServerProgress progress;
   progress.step = [&](unsigned round, const char* what, double fraction) {
     bar.update(fraction, round_note(round, task.rounds, what));
@@ -128,14 +128,14 @@ Model first_model(const Arguments& arguments) {
 // --- processes
 
 void run_here(const Arguments& arguments) {
-  leat::Listener listener("127.0.0.1:0", options_of(arguments));
+  AddressPipe address;
   LocalProcesses clients;
   for (unsigned i = 0; i < arguments.clients; ++i) {
     clients.start([&, i] {
       try {
         Arguments own = arguments;
         own.rank = i;
-        take_part(own, listener.address(), false);
+        take_part(own, address.wait(), false);
         return 0;
       } catch (const std::exception& error) {
         std::fprintf(stderr, "federated, client %u: %s\n", i, error.what());
@@ -143,6 +143,8 @@ void run_here(const Arguments& arguments) {
       }
     });
   }
+  leat::Listener listener("127.0.0.1:0", options_of(arguments));
+  address.tell(listener.address(), arguments.clients);
   serve(listener, first_model(arguments), arguments);
   clients.wait();  // one that was lost was the server's to judge
 }
@@ -167,11 +169,11 @@ void declare(CLI::App& app, Arguments& arguments) {
       app.add_option("--connect", arguments.connect, "Be a client of the server there")
           ->type_name("ADDRESS")
           ->excludes(listen);
-  app.add_option("--clients", arguments.clients, "How many")
+  app.add_option("--clients", arguments.clients, "Number of clients")
       ->check(CLI::Range(1U, leat::kMaxWorkers))
       ->capture_default_str();
   app.add_option("--min-clients", arguments.min_clients,
-                 "Go on when clients die, as long as so many are left (default: all)")
+                 "Go on when clients die, as long as this many are left (default: all)")
       ->check(CLI::Range(1U, leat::kMaxWorkers));
   app.add_option("--rank", arguments.rank, "Which client this is, from 0")
       ->check(CLI::Range(0U, leat::kMaxWorkers - 1));
@@ -183,14 +185,14 @@ void declare(CLI::App& app, Arguments& arguments) {
   app.add_option("--rounds", task.rounds, "Models sent and updates collected")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  app.add_option("--steps", task.steps, "Of training, in a round")
+  app.add_option("--steps", task.steps, "Training steps in a round")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  app.add_option("--rate", task.rate, "Of learning")
+  app.add_option("--rate", task.rate, "Learning rate")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  app.add_option("--seed", task.seed, "Of weights and data")->capture_default_str();
-  CLI::Option* layers = app.add_option("--layers", arguments.layers, "Of the model")
+  app.add_option("--seed", task.seed, "Seed of weights and data")->capture_default_str();
+  CLI::Option* layers = app.add_option("--layers", arguments.layers, "Layers of the model")
                             ->check(CLI::Range(0, 1000))
                             ->capture_default_str();
   CLI::Option* scale = app.add_option("--scale", arguments.scale,
@@ -209,13 +211,12 @@ void declare(CLI::App& app, Arguments& arguments) {
   app.add_option("--transport", arguments.transport, "chunked, ring, batched, tcp, auto, ...")
       ->capture_default_str();
   app.add_option("--device", arguments.device, "shm, ib, ib:NAME, tcp");
-  app.add_option("--wait", arguments.wait, "Seconds until all clients must be there")
+  app.add_option("--wait", arguments.wait, "Seconds within which all clients must connect")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
-  app.add_option(
-         "--timeout", arguments.timeout,
-         "Seconds after which who does not go on counts as dead; longer than training, and than "
-         "the largest tensor takes (default: none)")
+  app.add_option("--timeout", arguments.timeout,
+                 "Seconds after which a silent peer counts as dead; longer than training, and than "
+                 "the largest tensor takes (default: none)")
       ->check(CLI::Range(1, 86'400));
   app.add_flag("--json", arguments.json, "Print the results as one JSON object (server)");
 }

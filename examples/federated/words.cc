@@ -42,7 +42,7 @@ std::string to_text(const Task& task) {
 
 Task parse_task(std::string_view text) {
   if (!text.starts_with(kFirstWord))
-    throw std::runtime_error("the server is no federated of this version");
+    throw std::runtime_error("the server does not run this version of federated");
   text.remove_prefix(kFirstWord.size());
   Task task;
   task.rounds = take<unsigned>(text, "rounds ");
@@ -63,7 +63,7 @@ Word parse_word(std::span<const std::byte> message) {
                              " bytes where a word was due");
   std::memcpy(&word, message.data(), sizeof word);
   if (word.magic != magic || word.kind < Kind::kModel || word.kind > Kind::kGaveUp)
-    throw std::runtime_error("something that is no word");
+    throw std::runtime_error("something that is not a word");
   return word;
 }
 

@@ -43,7 +43,7 @@ Digits read_digits(const std::string& path, std::size_t pixels, std::size_t clas
     for (std::size_t pixel = 0; pixel < pixels; ++pixel)
       digits.pictures.words.push_back(encode(static_cast<std::uint8_t>(bytes[pixel]) / 255.0));
     digits.labels.push_back(static_cast<std::uint8_t>(bytes.back()));
-    if (digits.labels.back() >= classes) fail("has a label that is no class");
+    if (digits.labels.back() >= classes) fail("has a label that is not a class");
   }
   if (file.peek() != std::ifstream::traits_type::eof()) fail("goes on after its last digit");
   return digits;

@@ -1,4 +1,4 @@
-// Correlated random numbers for two parties from a dealer who takes no part in the computation.
+// Correlated random numbers for two parties, from a dealer that takes no part in the computation.
 #pragma once
 
 #include <array>

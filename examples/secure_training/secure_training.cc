@@ -1,4 +1,4 @@
-// Trains a network that recognises handwritten digits, while nobody who computes sees the digits or
+// Trains a network that recognises handwritten digits. No computing party sees the digits or
 // the network: they hold random-looking shares, and send each other leat messages.
 // docs/secure_training.md explains the protocols; this file reads the command line.
 #include <malloc.h>
@@ -12,8 +12,8 @@
 
 #include "local_processes.h"
 #include "processes.h"
+#include "progress_bar.h"
 #include "report.h"
-#include "tools/progress_bar.h"
 
 namespace {
 
@@ -67,7 +67,7 @@ Report train(const Arguments& arguments, unsigned self) {
   options.plan = &plan.plan;
   leat::scml::Mesh mesh(options);
 
-  leat::tools::ProgressBar bar("training");
+  ProgressBar bar("training");
   const Progress progress = [&](std::size_t epoch, double fraction) {
     if (arguments.local && self != 0) return;
     bar.update(fraction,
@@ -143,13 +143,13 @@ int run(int argc, char** argv) {
   app.add_option("--addresses", arguments.addresses, "HOST:PORT of processes 0, 1 and 2")
       ->delimiter(',')
       ->excludes(local);
-  app.add_option("--parties", settings.parties, "How many compute: 2 or 3")
+  app.add_option("--parties", settings.parties, "Number of computing parties: 2 or 3")
       ->check(CLI::IsMember({2, 3}))
       ->capture_default_str();
   app.add_option("--transport", arguments.transport, "tcp, ring or planned")
       ->check(CLI::IsMember({"tcp", "ring", "planned"}))
       ->capture_default_str();
-  app.add_option("--epochs", settings.epochs, "How often each sample is seen")
+  app.add_option("--epochs", settings.epochs, "Number of passes over the samples")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   app.add_option("--batch", settings.network.batch, "Samples per step: a power of two")
@@ -158,18 +158,19 @@ int run(int argc, char** argv) {
   app.add_option("--samples", settings.samples, "Digits to train with; the others are for the test")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  app.add_option("--widths", settings.network.widths,
-                 "Of the input and of each layer's output (default: SecureML's 784,128,128,10)")
+  app.add_option(
+         "--widths", settings.network.widths,
+         "Widths of the input and of each layer's output (default: SecureML's 784,128,128,10)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 14));
   app.add_option("--rate-bits", settings.network.rate_bits, "N for a learning rate of 1/2^N")
       ->check(CLI::Range(0, 16))
       ->capture_default_str();
-  app.add_option("--digits", arguments.owner.digits_file, "What get_digits.sh wrote (process 2)")
+  app.add_option("--digits", arguments.owner.digits_file,
+                 "The file that get_digits.sh wrote (process 2)")
       ->type_name("FILE");
-  app.add_option(
-      "--seed", arguments.owner.seed,
-      "A number, for a run that gives the same again; nothing is secret then (process 2)");
+  app.add_option("--seed", arguments.owner.seed,
+                 "A number that makes the run repeatable; nothing is secret then (process 2)");
   app.add_flag("--json", arguments.json, "Print the results as one JSON object");
   try {
     app.parse(argc, argv);

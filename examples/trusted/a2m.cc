@@ -4,16 +4,14 @@
 #include <leat/leat.h>
 #include <leat/trusted/a2m.h>
 #include <leat/trusted/a2m_verifier.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include "local_processes.h"
 
 namespace {
 
@@ -169,25 +167,16 @@ class Client {
 
 // The host as a process of its own, and the verifier in this one.
 int run_both(const Arguments& arguments) {
-  int ends[2];
-  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
-  const pid_t host = fork();
-  if (host == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+  AddressPipe address;
+  LocalProcesses host;
+  host.start([&] {
     leat::Listener listener("127.0.0.1:0");
-    const std::string address = listener.address() + "\n";
-    if (write(ends[1], address.data(), address.size()) < 0) _exit(1);
-    close(ends[1]);
+    address.tell(listener.address(), 1);
     keep_log(listener, arguments);
     return 0;
-  }
-  close(ends[1]);
-  std::string address;
-  for (char c = 0; read(ends[0], &c, 1) == 1 && c != '\n';) address += c;
-  close(ends[0]);
-  const int result = Client(address).run(arguments.entries);
-  int status = 0;
-  waitpid(host, &status, 0);
+  });
+  const int result = Client(address.wait()).run(arguments.entries);
+  host.wait();
   return result;
 }
 
@@ -199,11 +188,11 @@ int main(int argc, char** argv) {
       "Attested append-only memory: a host keeps a log, a verifier in another process appends to "
       "it,\nreads it back and checks every word. Without --listen or --connect it runs both.",
       "a2m");
-  app.add_option("--entries", arguments.entries, "To append")
+  app.add_option("--entries", arguments.entries, "Entries to append")
       ->check(CLI::Range(10, 100'000'000))
       ->capture_default_str();
   app.add_option("--folder", arguments.folder,
-                 "The host keeps the log in files there, new ones; default: in memory");
+                 "The host keeps the log in new files there; default: in memory");
   app.add_option("--lie", arguments.lie, "What the host does to entry 5: forge, swap, hide, forget")
       ->check(CLI::IsMember({"forge", "swap", "hide", "forget"}));
   auto* listen = app.add_option("--listen", arguments.listen, "Be the host, at HOST:PORT");

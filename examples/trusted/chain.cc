@@ -1,6 +1,6 @@
 // A key-value store on a chain of nodes: each executes what the head orders, proves it to the next,
-// and answers the client, who believes what all say alike. With --lie one node stores something
-// else, and is found out; with --spares a configuration service then puts another in its place.
+// and answers the client, which believes equal answers of all. With --lie one node stores something
+// else, and is found out; with --spares a configuration service then replaces it.
 #include <leat/leat.h>
 #include <leat/trusted/chain.h>
 #include <leat/trusted/client.h>
@@ -162,17 +162,17 @@ int main(int argc, char** argv) {
   CLI::App app(
       "A key-value store on chain replication, and its client, each a process of this machine.",
       "chain");
-  app.add_option("--nodes", arguments.nodes, "Of the chain; all but one may lie")
+  app.add_option("--nodes", arguments.nodes, "Nodes of the chain; all but one may lie")
       ->check(CLI::Range(1, 9))
       ->capture_default_str();
   app.add_option("--spares", arguments.spares,
-                 "Nodes beside; if any, a configuration service replaces the chain's by them")
+                 "Spare nodes; if any, a configuration service replaces nodes of the chain by them")
       ->check(CLI::Range(0, 9))
       ->capture_default_str();
   app.add_option("--batch", arguments.batch, "Commands in one attested record")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--keys", arguments.keys, "That the client puts")
+  app.add_option("--keys", arguments.keys, "Keys that the client puts")
       ->check(CLI::Range(2, 4096))
       ->capture_default_str();
   app.add_option("--lie", arguments.lie, "The node that lies, 1 is the head; 0: none")

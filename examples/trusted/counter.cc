@@ -36,7 +36,7 @@ int run_replica(PartyId id, const Directory& directory, const BftOptions& option
     if (lies) return std::make_unique<WrongCounter>();
     return std::make_unique<CounterMachine>();
   };
-  // Where a view change would begin, if it is the leader who is accused.
+  // Where a view change would begin, if the leader is accused.
   const FaultHook hook = [id](const Fault& fault) {
     std::printf("replica %u accuses %u: %s%s\n", id, fault.accused,
                 std::string(to_string(fault.kind)).c_str(),
@@ -97,22 +97,22 @@ int main(int argc, char** argv) {
       "A counter kept by replicas of which fewer than half may lie, and its clients, each a "
       "process of this\nmachine.",
       "counter");
-  app.add_option("--replicas", arguments.replicas, "2f+1, of which f may lie")
+  app.add_option("--replicas", arguments.replicas, "Number of replicas: 2f+1, of which f may lie")
       ->check(CLI::Range(1, 9))
       ->capture_default_str();
   app.add_option("--batch", arguments.batch, "Commands in one attested record")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--clients", arguments.clients, "How many")
+  app.add_option("--clients", arguments.clients, "Number of clients")
       ->check(CLI::Range(1, 20))
       ->capture_default_str();
-  app.add_option("--requests", arguments.requests, "Of each client")
+  app.add_option("--requests", arguments.requests, "Requests of each client")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app.add_option("--commands", arguments.commands, "Additions of 1 in each request")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--lie", arguments.lie, "Who counts wrong: nobody, leader, follower")
+  app.add_option("--lie", arguments.lie, "The replica that counts wrong: nobody, leader, follower")
       ->check(CLI::IsMember({"nobody", "leader", "follower"}))
       ->capture_default_str();
   app.footer(

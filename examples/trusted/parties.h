@@ -1,9 +1,9 @@
-// Who takes part in the examples of replicated systems, and what they know of each other.
+// The parties of the examples of replicated systems, and what they know of each other.
 #pragma once
 
+#include <leat/attest/attestation.h>
+#include <leat/attest/identity.h>
 #include <leat/options.h>
-#include <leat/trusted/attestation.h>
-#include <leat/trusted/identity.h>
 
 #include <array>
 #include <chrono>

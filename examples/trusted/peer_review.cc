@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   app.add_option("--commands", arguments.commands, "Additions of 1 in each request")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--lie", arguments.lie, "Who counts wrong: nobody, root, child")
+  app.add_option("--lie", arguments.lie, "The node that counts wrong: nobody, root, child")
       ->check(CLI::IsMember({"nobody", "root", "child"}))
       ->capture_default_str();
   app.footer("Exit code: 0 if the client was answered, 1 if not, 2 for wrong arguments.");

@@ -1,4 +1,5 @@
-// One master and its workers: broadcast, gather, and many-to-one messages, over any transport.
+// A group of one master and its workers, over any transport: broadcast, gather, many-to-one
+// messages.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 
 #include "leat/channel.h"
 #include "leat/export.h"
+#include "leat/held.h"
 #include "leat/listener.h"
 #include "leat/options.h"
 #include "leat/stats.h"
@@ -24,143 +26,148 @@ class GroupCore;
 
 inline constexpr unsigned kMaxWorkers = 1024;
 
-// That a worker is gone, and why. Plain value.
+// Tells that a worker is gone, and why. Plain value.
 struct WorkerEnd {
-  unsigned worker = 0;    // its rank
-  bool in_order = false;  // it shut down or closed its side; else it died, or was dropped
-  ErrorCode code = ErrorCode::kPeerDied;  // if not in order
-  std::string reason;                     // a sentence
+  unsigned worker = 0;                    // the worker's rank
+  bool in_order = false;                  // it ended its side; false: it died or was dropped
+  ErrorCode code = ErrorCode::kPeerDied;  // if not in order; kClosed: dropped
+  std::string reason;                     // one sentence
 };
 
-// What comes from a worker: a message; or none, because the worker is gone, and then `end` says
-// why. The end belongs to the master and stays valid as long as that does.
+// What a worker has for the master: a message, or, if the worker is gone, its end. The master owns
+// `end`, which stays valid for the master's lifetime.
 struct GroupMessage {
-  unsigned worker = 0;  // its rank
+  unsigned worker = 0;  // the worker's rank
   Message message;
   const WorkerEnd* end = nullptr;
 
-  // False: no worker is left from whom anything could come.
+  // False: all workers are gone, and nothing more can come.
   explicit operator bool() const noexcept { return message || end != nullptr; }
 };
 
-// `options` for a Listener whose group of `workers` is to use transport batched or confirm-each:
-// slots so large and so many that all connections together take at most `bytes` of slots at the
-// master, whatever is sent (Stats::slot_memory_bytes). Slots become fewer than the options or their
-// defaults say, then smaller. Devices other than shm may need the memory twice, which is counted
-// unless the option `device` is "shm". Throws kInvalidArgument, saying what is needed at least, if
-// that is not enough.
+// Returns options for a Listener whose group of `workers` uses transport batched or confirm-each:
+// slots of such size and number that the slots of all connections together take at most `bytes` of
+// the master's memory, whatever the workers send (Stats::slot_memory_bytes). It first lowers the
+// number of slots below that of `options` or the default, then their size. Devices other than shm
+// may need the memory twice; that is counted unless the option `device` is "shm". Throws
+// kInvalidArgument, naming the least memory that suffices, if `bytes` is less.
 LEAT_EXPORT Options with_slot_memory(std::size_t bytes, unsigned workers,
                                      const Options& options = {});
 
-// The master's end of a group: a connection with each of n workers, whose ranks are 0 to n - 1.
+// The master's end of a group: a connection to each of n workers, whose ranks are 0 to n - 1.
 //
 // A worker that ends or dies never disturbs the others. Its end is reported once, after the last
-// message that came from it: by receive() or try_receive(), by the gather() in which it is missing
-// for the first time, or by next_end(), whichever is called first.
+// message that came from it, by the first of these calls: receive(), try_receive(), the first
+// gather() that lacks it, or next_end().
 //
-// Owner: whoever made it; move-only. A process may have any number of groups. Threads: as Channel:
-// one thread may send (broadcast, resume, send, flush, shutdown) while another receives (receive,
-// try_receive, gather, next_end and the messages that these gave); each side by itself is for one
-// thread at a time. All other calls are for any thread that does not run at the same time as a
-// destructor or a move. Processes: it stays with the process that made it, as a Channel.
-// Errors: leat::Error. kTimeout, naming the workers that are waited for, at the option `timeout`;
-// kPeerDied once no worker is left; kClosed after close(); kTooLarge; kInvalidArgument for a rank
-// that there is not. What goes wrong with a single worker is that worker's end and no error, except
-// in send().
+// Owner: the caller that made it; move-only. A process may have any number of groups. Threads: as
+// for Channel, one thread may send (broadcast, resume, send, flush, shutdown) while another
+// receives (receive, try_receive, gather, next_end, and the use of their messages); each side
+// admits one thread at a time. All other calls may come from any thread, but not while the group is
+// being destroyed or moved. Processes: as for Channel, a group belongs to the process that made it.
+// Errors: leat::Error. kTimeout, naming the workers that are missing, when a call has blocked for
+// the option `timeout`; kPeerDied from broadcast() and gather() once no worker is left; kClosed
+// after close(); kTooLarge; kInvalidArgument for a rank outside the group. A failure of a single
+// worker becomes that worker's end; only send() throws it.
 class LEAT_EXPORT GroupMaster {
  public:
-  // Waits at `listener` until `workers` (1 to kMaxWorkers) have come, for its option
-  // connect_timeout at most (then kTimeout, saying who is missing and who was turned away).
-  // Strangers, workers that ask for a rank that is taken or too high, and those that expect a group
-  // of another size are told so and logged; they hold up nobody. A worker that goes away before all
-  // are here may be replaced. Afterwards the listener is free for the next group, or to be closed.
+  // Waits at `listener` until `workers` (1 to kMaxWorkers) have connected, at most for the
+  // listener's option `connect_timeout`; then throws kTimeout, which names the missing ranks (if no
+  // worker without a rank of its own has come) and the last client turned away. Turned away, with
+  // the reason in the log and in their answer, are strangers, workers that ask for a rank that is
+  // taken or too high, and workers that expect a group of another size; none of them delays the
+  // others. Another worker may replace one that leaves before the group is complete. Afterwards the
+  // listener is free for the next group.
   static GroupMaster accept(Listener& listener, unsigned workers);
 
   GroupMaster(GroupMaster&&) noexcept;
   GroupMaster& operator=(GroupMaster&&) noexcept;
   ~GroupMaster();  // close()
 
-  // Sends one message to every worker that is not gone; returns to how many. The bytes go to all
-  // at the same time, large messages in pieces, so that a slow worker delays only the return.
-  // Blocks until all have taken it: the bytes are the caller's again on return. After kTimeout the
-  // workers that were quick have it; resume() it for the others, or drop() those: until then no
-  // other broadcast begins, nor a send to one of them.
-  // As with sockets: a worker that does not receive because it waits for room to send, and a master
-  // of one thread that does the same, wait for each other.
+  // Sends one message to every worker that is not gone, and returns their number. Sends to all of
+  // them side by side, large messages in pieces, so that a slow worker delays only the return.
+  // Blocks until all have taken the message; then the caller may reuse its bytes. After kTimeout
+  // the quick workers have the message: call resume() for the others, or drop() them. Until then no
+  // other broadcast can begin, and no send() to one of those.
+  // As with sockets, a deadlock is possible: a worker that waits for room to send, and so does not
+  // receive, and a single-threaded master that does the same wait for each other.
   std::size_t broadcast(std::span<const std::byte> message);
   std::size_t broadcast(std::string_view message);
-  // Goes on with the broadcast that timed out, of the same message; returns how many have it in
-  // all. Returns at once if nobody is unreached.
+  // Continues the broadcast that timed out, with the same message (kInvalidArgument for another).
+  // Returns how many workers have it in all; returns at once if no worker lacks it.
   std::size_t resume(std::span<const std::byte> message);
   // The workers that have not taken the broadcast that timed out. Send side.
   std::vector<unsigned> unreached() const;
-  // To one worker, as Channel::send. kPeerDied if that worker is gone.
+  // Sends to one worker, as Channel::send(). Throws kPeerDied if that worker is gone.
   void send(unsigned worker, std::span<const std::byte> message);
   void send(unsigned worker, std::string_view message);
-  // Blocks until everything sent is in the workers' memory (transport tcp: handed to the kernel).
+  // Blocks until everything sent is in the workers' memory (transport tcp: until Linux has it).
   // Needed only before long computations.
   void flush();
-  // Says the workers that nothing more comes. Receiving goes on.
+  // Tells the workers that no more messages will follow. Receiving goes on. Blocks as flush() does.
+  // Throws kInvalidArgument while a broadcast that timed out is unfinished.
   void shutdown();
 
-  // One message of each worker: element i is from worker i. Blocks until all are here. Workers that
-  // are gone have an element with `end` instead, in this gather and in every later one. After
-  // kTimeout nothing is lost: the next gather goes on, and receive() gives what was here already.
+  // Returns one message of each worker; element i is from worker i. Blocks until all are there. For
+  // a worker that is gone the element holds `end` instead, in this gather and in every later one.
+  // After kTimeout nothing is lost: the next gather() continues, and receive() returns what has
+  // arrived.
   [[nodiscard]] std::vector<GroupMessage> gather();
-  // The workers of whom the last gather, which timed out, had nothing. Receive side.
+  // The workers of which the last gather(), having timed out, has no message. Receive side.
   std::vector<unsigned> unheard() const;
-  // The next message of any worker, or the next end; blocks. False once all workers are gone and
-  // all ends were reported. Workers that have something take turns, message by message, so that
-  // none waits for more than one of each other.
+  // Returns the next message of any worker, or the next end; blocks. Returns false once all workers
+  // are gone and all their ends were reported. Workers with waiting messages take turns, one
+  // message each, so that each waits for at most one message of every other.
   [[nodiscard]] GroupMessage receive();
-  // The same without blocking: no value if there is nothing now.
+  // The same without blocking: no value if nothing is there yet.
   [[nodiscard]] std::optional<GroupMessage> try_receive();
-  // An end that was not reported yet, null if there is none: for masters that do not receive. May
-  // tell of a worker whose last messages are still to be received.
+  // Returns an end that was not reported yet, or null if there is none: for masters that do not
+  // receive. It may report a worker whose last messages are still to be received.
   [[nodiscard]] const WorkerEnd* next_end();
 
-  // Gives a worker up: ends its connection at once, so that it gets kPeerDied. Its end is not
-  // reported.
+  // Drops a worker: ends its connection at once, so that the worker gets kPeerDied. This end is not
+  // reported, but end() returns it.
   void drop(unsigned worker, const std::string& reason);
-  // Ends all connections; never blocks. As Channel::close().
+  // Ends all connections, as Channel::close() does.
   void close() noexcept;
 
-  unsigned size() const noexcept;   // n
-  unsigned alive() const noexcept;  // workers not known to be gone
-  // Null while that worker is not known to be gone. Valid as long as this master.
+  unsigned size() const;   // n
+  unsigned alive() const;  // workers not known to be gone
+  // Null while that worker is not known to be gone; else valid for this master's lifetime.
   const WorkerEnd* end(unsigned worker) const;
-  // The largest message that every worker takes.
+  // The largest message that every worker accepts, in bytes.
   std::size_t max_message_bytes() const;
 
-  // For its statistics and addresses, and for the contexts 1 to 15, which the group does not use.
+  // The channel to one worker, for its statistics and addresses, and for the contexts 1 to 15,
+  // which the group does not use.
   Channel& channel(unsigned worker);
   // The sum over all workers.
   Stats stats() const;
-  // A line for each worker.
+  // A line for the group, and one for each worker.
   std::string describe() const;
 
  private:
   explicit GroupMaster(std::unique_ptr<detail::GroupCore> core) noexcept;
 
-  std::unique_ptr<detail::GroupCore> core_;
+  detail::Held<std::unique_ptr<detail::GroupCore>> core_;
 };
 
-// What a worker may ask for. All may be left out.
+// What a worker may ask for. Every field may be left empty.
 struct GroupWorkerOptions {
-  std::optional<unsigned> rank;  // default: the lowest that nobody asks for, in order of coming
-  std::optional<unsigned> size;  // the number of workers that there must be
-  // As for Channel::connect, but connect_retry is on, so that master and workers may start in any
-  // order, and connect_timeout (default 10 s) goes on until all workers are there.
+  std::optional<unsigned> rank;  // default: the lowest free rank, in order of arrival
+  std::optional<unsigned> size;  // the number of workers that the group must have
+  // As for Channel::connect(), except that connect_retry is on, so that master and workers may
+  // start in any order, and connect_timeout (default 10 s) runs until the group is complete.
   Options options;
 };
 
-// A worker's end of a group: a Channel to the master, and the worker's place. Owner, threads,
-// processes and errors: as Channel.
+// A worker's end of a group: a Channel to the master, and the worker's rank. Owner, threads,
+// processes and errors are those of Channel.
 class LEAT_EXPORT GroupWorker {
  public:
-  // Connects to the master's listener and waits until the group is complete. Throws as
-  // Channel::connect; kInvalidArgument with the master's words if it turns this worker away;
-  // kTimeout if others have not come in time; kPeerDied if the master gave up.
+  // Connects to the master's listener and blocks until the group is complete. Throws as
+  // Channel::connect(); kInvalidArgument, with the master's reason, if the master turns this worker
+  // away; kTimeout if the group is not complete in time; kPeerDied if the master gave up.
   static GroupWorker connect(const std::string& address, const GroupWorkerOptions& options = {});
 
   unsigned rank() const noexcept { return rank_; }
@@ -168,11 +175,11 @@ class LEAT_EXPORT GroupWorker {
 
   void send(std::span<const std::byte> message) { channel_.send(message); }
   void send(std::string_view message) { channel_.send(message); }
-  // The next that the master broadcast or sent; false when it has ended.
+  // The next message that the master sent or broadcast; false once the master has ended.
   [[nodiscard]] Message receive() { return channel_.receive(); }
   [[nodiscard]] std::optional<Message> try_receive() { return channel_.try_receive(); }
 
-  // Everything else: flush, shutdown, close, stats, in-place reserve. Its context 0 is the group's.
+  // For all other calls: flush, shutdown, close, stats, reserve. Context 0 belongs to the group.
   Channel& channel() noexcept { return channel_; }
 
  private:

@@ -1,4 +1,4 @@
-// Waits for connections.
+// Accepts connections.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "leat/channel.h"
+#include "leat/held.h"
 
 namespace leat {
 
@@ -14,38 +15,48 @@ class ListenerCore;
 struct Settings;
 }  // namespace detail
 
-// A real TCP socket at which channels and sockets arrive. Handshakes run side by side, each with a
-// deadline, in threads of the listener that live only while a handshake does, so a silent or
-// hostile newcomer holds up nobody; what it did wrong is logged. Threads: accept may be called by
-// several threads; close by any. Processes: it stays with the process that made it, as a Channel.
+// A TCP socket at which channels and sockets arrive. A thread of the listener, which sleeps while
+// no client connects, completes handshakes without any caller in accept(), until as many
+// connections as the option `backlog` (default 64) are ready; further clients wait until one is
+// accepted, at most for their own connect_timeout.
+// Handshakes run side by side in up to 64 short-lived threads, each with a deadline; one source may
+// occupy at most three quarters of them. Silent clients keep nobody out: at most 128 clients that
+// have not said hello hold a descriptor each, and of the source with the most of them the oldest
+// gives way to the next newcomer. What a newcomer did wrong is logged.
+// Owner: the caller that constructed it; move-only. Threads: several threads may call accept(), any
+// thread close(). Processes: as for Channel, a listener belongs to the process that made it; as it
+// has a thread, fork before rather than after.
 class LEAT_EXPORT Listener {
  public:
-  // "host:port", ":port" (all addresses), "leat://host:port?device=..."; port 0 lets the system
-  // choose. Throws kAddress if the port is in use.
+  // Listens at "host:port", ":port" (all addresses) or "leat://host:port?device=..."; for port 0
+  // the system chooses one. Throws kAddress if the port is in use or the name does not resolve.
   explicit Listener(const std::string& address, const Options& options = {});
   Listener(Listener&&) noexcept;
   Listener& operator=(Listener&&) noexcept;
   ~Listener();
 
-  // The next connection; blocks, for the option `timeout` if set (then kTimeout). kClosed after
-  // close(). A newcomer that fails its handshake is no error here.
+  // Returns the next connection; blocks, at most for the option `timeout` (then kTimeout). Throws
+  // kClosed after close(), and kResource if descriptors, threads or memory run out: the clients
+  // stay, and the next call tries again. A newcomer that fails its handshake is no error here.
   [[nodiscard]] Channel accept();
-  // Without blocking: no value if no connection is ready.
+  // The same without blocking: no value if no connection is ready.
   [[nodiscard]] std::optional<Channel> try_accept();
 
-  // "host:port" with the port that the system chose.
+  // "host:port", with the port that the system chose.
   std::string address() const;
   unsigned port() const;
-  // Readable when try_accept may find something.
+  // A descriptor that becomes readable when try_accept() may find a connection. The listener owns
+  // it.
   int fd() const;
-  // Frees the port; wakes accept.
+  // Frees the port, wakes every caller of accept(), and ends the connections that were not
+  // accepted.
   void close() noexcept;
 
  private:
   friend class GroupMaster;
   const detail::Settings& settings() const;
 
-  std::unique_ptr<detail::ListenerCore> core_;
+  detail::Held<std::unique_ptr<detail::ListenerCore>> core_;
 };
 
 }  // namespace leat

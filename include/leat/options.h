@@ -6,88 +6,106 @@
 #include <optional>
 #include <string>
 
+#include "leat/cxx20.h"
 #include "leat/export.h"
 
 namespace leat {
 
-// What is set here wins over the URI's parameters, those over LEAT_* variables, those over the file
-// named by LEAT_CONF_FILE, ~/.leat.conf and /etc/leat.conf, those over the defaults. Every field
-// has the name of its setting; `leat-info -c` lists all with value, default, help and origin. Plain
-// value.
+// An option that is set here wins over the URI's parameter, that over the LEAT_* variable, that
+// over the files (the one that LEAT_CONF_FILE names, ~/.leat.conf, /etc/leat.conf), and those over
+// the default. Each field has the name of its setting; `leat-info -c` lists all settings with
+// value, default, help and origin. Plain value.
 struct LEAT_EXPORT Options {
   // "auto", "shm", "ib", "ib:NAME", "tcp" (no RDMA), or a list: "ib:mlx5_0,ib:mlx5_1", "^shm".
   std::optional<std::string> device;
-  // "auto" (ring where there is RDMA, else tcp), "ring", "planned", "confirm-each",
-  // "batched", "chunked", "tcp"; "attested+ring", and so of planned, batched and chunked.
+  // "auto" (ring where there is RDMA, else tcp), "ring", "planned", "confirm-each", "batched",
+  // "chunked" or "tcp"; "attested+ring", and likewise with planned, batched and chunked.
   std::optional<std::string> transport;
-  // What to do if the best device cannot be had: "never", "warn" or "allow" falling back.
+  // Whether to fall back if the best device cannot be used: "never" (fail), "warn" or "allow".
   std::optional<std::string> fallback;
 
-  // How long a wait spins before it sleeps. 0: sleep at once. Negative: never sleep.
+  // The longest time that a wait spins before it sleeps; a waiter learns when less pays. 0: sleep
+  // at once. Negative: never sleep.
   std::optional<std::chrono::microseconds> spin;
-  // Limit of connect(), the name look-up, retries and handshake included.
+  // Limit of connect(), including name resolution, retries and the handshake.
   std::optional<std::chrono::milliseconds> connect_timeout;
-  // Limit of a listener for the handshake of one newcomer.
+  // Limit of the handshake of one client at a listener.
   std::optional<std::chrono::milliseconds> handshake_timeout;
+  // How many connections a listener completes before accept() takes one; further clients wait.
+  std::optional<std::size_t> backlog;
   // Limit of one blocking send, receive, flush or accept. Negative (default): none.
   std::optional<std::chrono::milliseconds> timeout;
   // How long a closed connection goes on sending, in the background, what was not flushed.
   std::optional<std::chrono::milliseconds> linger;
-  // Try again while the peer refuses, until connect_timeout: start programs in any order.
+  // Whether to try again while the peer refuses, until connect_timeout, so that programs may start
+  // in any order.
   std::optional<bool> connect_retry;
 
-  // Receive memory of context 0 and of each other context. 0 (default): by device; see leat-info
-  // -c.
+  // Receive memory of context 0, and of each other context, in bytes. 0 (default): depends on the
+  // device; see `leat-info -c`.
   std::optional<std::size_t> ring_bytes;
-  std::optional<std::size_t> context_ring_bytes;
-  // The largest message accepted from or sent to the peer.
+  std::optional<std::size_t> ring_context_bytes;
+  // The largest message that this side sends or accepts.
   std::optional<std::size_t> max_message_bytes;
-  // Transports batched and confirm-each: bytes of message in a slot, 64 to 16 MiB, and slots, 16 to
-  // 1024, of context 0; the other contexts have 64 slots of a quarter of the size each. Both sides
-  // use the smaller.
+  // Transports batched and confirm-each: the message bytes of a slot, 64 to 16 MiB, and the number
+  // of slots, 16 to 1024, of context 0. Every other context has 64 slots of a quarter of that size.
+  // Both sides use the smaller values of the two.
   std::optional<std::size_t> slot_bytes;
   std::optional<std::size_t> slot_count;
-  // Transport batched: percent of free slots under which the receiver is asked for more, 0 to 100.
-  std::optional<std::size_t> confirm_threshold;
-  // Transport planned: memory for message arrays, the same on both sides. 0 (default): by device.
+  // Transport batched: the sender reads the receiver's bitmap when less than this percentage of its
+  // slots is free, 0 to 100.
+  std::optional<std::size_t> batched_confirm_threshold;
+  // Transport planned: memory for message arrays, equal on both sides. 0 (default): depends on the
+  // device.
   std::optional<std::size_t> planned_bytes;
-  // Transport planned: the digest of the plan, up to 32 bytes in hexadecimal; the peer's must be
-  // equal.
-  std::optional<std::string> plan_digest;
+  // Transport planned: the digest of the plan, up to 32 bytes in hexadecimal, equal on both sides.
+  std::optional<std::string> planned_digest;
 
-  // Transport chunked. How a transfer's chunks reach their place: "inplace" (default) or "header".
-  std::optional<std::string> mode;
-  // The longest chunk, 4 KiB to 1 GiB.
-  std::optional<std::size_t> chunk_bytes;
-  // How many chunks may be on the path: "auto" (default: as many bytes as it holds) or a number.
-  std::optional<std::string> window;
-  // Whether a short chunk opens the path for the others: "on", "off" or "auto".
-  std::optional<std::string> link_enable;
-  // Receive memory of context 0: the largest message received in place, and how many such regions,
-  // 2 to 64. 0 (default): by device.
-  std::optional<std::size_t> region_bytes;
-  std::optional<std::size_t> region_count;
-  // Whether each message is checked by its digest when it has arrived.
-  std::optional<bool> verify;
-  // How long a failed queue pair is tried to be made anew. 0: not at all.
-  std::optional<std::chrono::milliseconds> resume_timeout;
+  // Transport chunked: how the chunks of a transfer reach their place, "inplace" (default) or
+  // "header".
+  std::optional<std::string> chunked_mode;
+  // Transport chunked: the longest chunk, 4 KiB to 1 GiB.
+  std::optional<std::size_t> chunked_chunk_bytes;
+  // Transport chunked: how many chunks may be on the path, "auto" (default: as many bytes as the
+  // path holds) or a number.
+  std::optional<std::string> chunked_window;
+  // Transport chunked: whether a short chunk opens the path for the others, "on", "off" or "auto".
+  std::optional<std::string> chunked_link_enable;
+  // Transport chunked: receive memory of context 0, as the largest message received in place and
+  // the number of such regions, 2 to 64. 0 (default): depends on the device.
+  std::optional<std::size_t> chunked_region_bytes;
+  std::optional<std::size_t> chunked_region_count;
+  // Transport chunked: whether the receiver checks each message by its digest when it has arrived.
+  std::optional<bool> chunked_verify;
+  // Device ib: how long, at least, the device tries to reach a peer that no longer answers (no
+  // power, no path) before requests to it fail, in steps of a factor of two; a device may take up
+  // to four times as long. A peer that ends, or whose process dies, is noticed at once.
+  std::optional<std::chrono::milliseconds> ib_peer_timeout;
 
-  // Transports attested+X: who holds keys and counters, "in-process" (default) or the absolute path
-  // of leat-attestd's socket; and which of the sessions that it was provisioned with, 0 (default)
-  // meaning its key file.
+  // Transport chunked: how long to keep trying to re-establish a failed queue pair. 0: do not try.
+  std::optional<std::chrono::milliseconds> chunked_resume_timeout;
+
+  // Transports attested+X: where session keys and counters are held, "in-process" (default) or the
+  // absolute path of leat-attestd's socket; and the session among those that leat-attestd was
+  // provisioned with, 0 (default) for the one of its key file.
   std::optional<std::string> attest_kernel;
   std::optional<std::size_t> attest_session;
-  // In process, the key that both sides have, a file as of tls_psk_file with 64 to 128
-  // digits; and the MAC: "hmac-sha256" (default), "hmac-sha384", "hmac-sha512" or "aes256-gmac".
+  // Transports attested+X in-process: the file of the key that both sides share (as tls_psk_file,
+  // with 64 to 128 digits), and the MAC: "hmac-sha256" (default), "hmac-sha384", "hmac-sha512" or
+  // "aes256-gmac".
   std::optional<std::string> attest_key_file;
   std::optional<std::string> attest_algorithm;
 
-  // TLS 1.3 around the handshake and the tcp transport: a pre-shared key file (hexadecimal, one
-  // line), or a certificate, its key, and the authority that signed the peer's.
+  // TLS 1.3 around the handshake and around transport tcp: either the file of a pre-shared key (one
+  // line of hexadecimal digits), or a certificate, its private key, and the authority that signed
+  // the peer's certificate.
   std::optional<std::string> tls_psk_file;
   std::optional<std::string> tls_cert_file;
   std::optional<std::string> tls_key_file;
   std::optional<std::string> tls_ca_file;
+  // Whether the listener's certificate must name the host that the client connected to (default:
+  // yes). No: any certificate of the authority is accepted for any host.
+  std::optional<bool> tls_check_names;
 };
 
 }  // namespace leat

@@ -1,4 +1,5 @@
-// Messages in arrays whose place in memory both sides know before the first byte moves (CORA §3).
+// Message arrays whose place in memory both sides know before the first byte moves (CORA, USENIX
+// Security 2024, section 3).
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 
 #include "leat/channel.h"
 #include "leat/export.h"
+#include "leat/held.h"
 #include "leat/message_array.h"
 
 namespace leat {
@@ -15,85 +17,90 @@ namespace detail {
 class PlannedTransport;
 }  // namespace detail
 
-// A channel of transport "planned" and the message arrays beside its ordinary messages. Both sides
-// open the same arrays (`incoming` apart) in the same contexts, each context equally often; the
-// n-th open of a context on one side belongs to the n-th on the other. Each of up to 16 live arrays
-// has a protocol context of its own; ordinary messages may use the same numbers.
+// A channel of transport "planned", with message arrays beside its ordinary messages. Both sides
+// open the same arrays (only `incoming` may differ) in the same contexts; the n-th open of a
+// context on one side belongs to the n-th open of that context on the other. Each of up to 16 open
+// arrays has a protocol context of its own; ordinary messages may use the same contexts.
 //
-// Memory: each side has a region of `planned_bytes`, where the peer's messages land. An array's
-// part of it is in use from open to close, and arrays that are live at the same time must not
-// overlap. close() waits for all that is to come, and a peer sends only into an array that is open:
-// memory may be planned again as soon as its array is closed, however far behind the peer is.
+// Memory: each side has a region of `planned_bytes`, in which the peer's messages arrive. An array
+// occupies its part of the region from open to close, and arrays that are open at the same time
+// must not overlap. close() waits for all incoming messages, and the peer sends only into an open
+// array; so memory may be planned again as soon as its array is closed, however far behind the peer
+// is.
 //
-// Sent bytes that continue each other are merged into one write. What is pending goes on its way
-// when a send does not continue it, when it has grown large, and at every other call that sends,
-// receives, flushes or closes, here or of channel(), and before anything waits. A send that must
-// wait takes in what arrives meanwhile, so two sides may send any amount before they receive.
+// Sends of adjacent bytes are merged into one write. Pending bytes are posted when a send does not
+// continue them, when they have become many, before every wait, and by every other call that sends,
+// receives, flushes or closes, here or on channel(). A send that waits takes in what arrives
+// meanwhile, so both sides may send any amount before they receive.
 //
-// Owner: whoever constructed it; move-only. Threads: one thread at a time, channel() included; use
-// one connection per thread. The destructor closes the channel.
-// Errors: leat::Error. kInvalidArgument if the call contradicts the open arrays; nothing was done,
-// go on. kProtocol if the peer did (a message that came before, or outside an open array): the
-// connection is dead. kPeerDied once the peer vanished, or ended and will not send what is waited
-// for; kTimeout at the `timeout` option; kClosed after channel().close().
+// Owner: the caller that constructed it; move-only. Threads: one at a time, calls on channel()
+// included; use one connection for each thread. The destructor closes the channel.
+// Errors: leat::Error. kInvalidArgument if a call contradicts the open arrays: nothing was done,
+// and the channel remains usable. kProtocol if the peer contradicts them (it sent an index twice or
+// outside an open array): the connection is dead. kPeerDied once the peer has vanished, or has
+// ended and cannot send what the caller waits for; kTimeout when a call has blocked for the option
+// `timeout`; kClosed after channel().close().
 class LEAT_EXPORT PlannedChannel {
  public:
-  // Takes a channel made with transport=planned on both sides. If the sides' `plan_digest` or
-  // `planned_bytes` differ, Channel::connect throws with both; the listening side logs the same and
-  // goes on listening. Throws kInvalidArgument for a channel of another transport.
+  // Takes over a channel that was made with transport=planned on both sides. (If their
+  // `planned_digest` or `planned_bytes` differ, Channel::connect has thrown an error with both
+  // values; the listener logs the same and goes on listening.) Throws kInvalidArgument for a
+  // channel of another transport.
   explicit PlannedChannel(Channel channel);
   PlannedChannel(PlannedChannel&&) noexcept = default;
   PlannedChannel& operator=(PlannedChannel&&) noexcept = default;
   ~PlannedChannel() = default;
 
-  // Makes `array` live and tells the peer that it may send into it. Nothing of it has arrived yet.
-  // Throws kInvalidArgument for a live context, an overlap with a live array (both are named), or
-  // what does not fit into the region.
+  // Opens `array` and tells the peer that it may send into it; none of its messages has arrived
+  // yet. Throws kInvalidArgument, naming both sides of the conflict, if the context is in use, if
+  // the array overlaps an open one, or if it does not fit into the region.
   void open(unsigned context, const MessageArray& array);
-  // Waits until all incoming messages are here, then gives memory and context back: the peer cannot
-  // write there any more. Views of its messages end.
+  // Waits for all incoming messages, then frees memory and context: the peer cannot write there any
+  // more. Views of the array's messages become invalid.
   void close(unsigned context);
   bool is_open(unsigned context) const;
 
-  // Sends neighbouring messages, from `index` on: bytes.size() is a multiple of the array's
-  // message_bytes, not 0. Each index once per open, in any order. Blocks until the peer has opened
-  // the array, and while too much is on its way. The bytes are the caller's again on return.
+  // Sends adjacent messages, the first with `index`; bytes.size() is a positive multiple of the
+  // array's message_bytes. Each index may be sent once per open, in any order. Blocks until the
+  // peer has opened the array, and while too much is in flight. On return the caller may reuse the
+  // bytes. After kTimeout some of several messages may have been sent, each whole, the first ones
+  // first; use try_send() to know how many.
   void send(unsigned context, std::uint64_t index, std::span<const std::byte> bytes);
-  // The same without blocking: returns how many of the messages it took. Go on with the others.
+  // The same without blocking. Returns how many of the messages it sent; call again for the rest.
   [[nodiscard]] std::uint64_t try_send(unsigned context, std::uint64_t index,
                                        std::span<const std::byte> bytes);
-  // Memory for `count` messages from `index` on, to be filled by the caller and sent by commit():
-  // on shm it is the peer's own memory. Blocks until the peer has opened the array. One reservation
-  // at a time; another reserve() drops one that was not committed.
+  // Returns memory for `count` messages, the first with `index`. The caller fills it and sends it
+  // with commit(). On shm this is the peer's own memory. Blocks until the peer has opened the
+  // array. One reservation at a time: another reserve() drops one that was not committed.
   [[nodiscard]] std::span<std::byte> reserve(unsigned context, std::uint64_t index,
                                              std::uint64_t count = 1);
   void commit();
-  // The same without blocking: data() is null if the peer has not opened the array, or false if not
-  // all of the reservation is on its way; then call again.
+  // The same without blocking. try_reserve: data() is null if the peer has not opened the array.
+  // try_commit: false if part of the reservation is still to be sent; then call it again.
   [[nodiscard]] std::span<std::byte> try_reserve(unsigned context, std::uint64_t index,
                                                  std::uint64_t count = 1);
   [[nodiscard]] bool try_commit();
-  // Posts what is pending, without waiting for its arrival; channel().flush() does wait.
+  // Posts pending bytes, without waiting for their arrival; channel().flush() waits for that.
   void flush();
-  // The same without blocking: true once nothing is pending.
+  // The same without blocking. Returns true once nothing is pending.
   [[nodiscard]] bool try_flush();
 
-  // The bytes of `count` neighbouring messages from `index` on, where RDMA put them; blocks until
-  // all of them are here. Any order, as often as wanted, however the sender cut them. Valid until
-  // close(context).
+  // Returns the bytes of `count` adjacent messages, the first with `index`, where RDMA put them;
+  // blocks until all have arrived. The caller may receive in any order, any part any number of
+  // times, however the sender divided them. The view is valid until close(context).
   [[nodiscard]] std::span<const std::byte> receive(unsigned context, std::uint64_t index,
                                                    std::uint64_t count = 1);
-  // The same without blocking: data() is null if not all of them are here.
+  // The same without blocking: data() is null unless all of them have arrived.
   [[nodiscard]] std::span<const std::byte> try_receive(unsigned context, std::uint64_t index,
                                                        std::uint64_t count = 1);
 
-  // How many incoming messages are still to come. Any receiving call takes them in.
+  // How many incoming messages have not arrived yet. Every receiving call takes in arrivals.
   std::uint64_t missing(unsigned context) const;
 
-  // Of the planned region.
+  // The size of the planned region.
   std::uint64_t region_bytes() const;
 
-  // For ordinary messages, stats, close.
+  // The channel, for ordinary messages, stats and close.
   Channel& channel() { return channel_; }
   const Channel& channel() const { return channel_; }
 
@@ -105,7 +112,7 @@ class LEAT_EXPORT PlannedChannel {
   };
 
   Channel channel_;
-  detail::PlannedTransport* transport_ = nullptr;  // channel_'s
+  detail::Held<detail::PlannedTransport*> transport_;  // belongs to channel_
   Reservation reserved_;
 };
 

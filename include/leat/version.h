@@ -1,6 +1,7 @@
-// The version of these headers, and of the library that runs.
+// The version of these headers, and of the library that runs with them.
 #pragma once
 
+#include "leat/cxx20.h"
 #include "leat/export.h"
 
 #define LEAT_VERSION_MAJOR 0
@@ -10,7 +11,7 @@
 
 namespace leat {
 
-// Of the library that is linked, "0.1.0".
+// The version of the linked library: "0.1.0".
 LEAT_EXPORT const char* version() noexcept;
 
 }  // namespace leat

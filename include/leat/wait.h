@@ -1,4 +1,4 @@
-// Waiting for several channels at once.
+// Waits for several channels at once.
 #pragma once
 
 #include <functional>
@@ -9,17 +9,18 @@
 
 namespace leat {
 
-// What a caller waits for: messages; or messages and room. Room often comes without any event, so
-// that whoever waits for it sleeps for a millisecond at the most.
+// What the caller waits for: messages, or messages and room. Room often comes without an event, so
+// a waiter for room sleeps for at most a millisecond at a time.
 enum class WaitFor { kMessages, kRoom };
 
-// Blocks until `done` returns true. `done` makes try_ calls: at each of `channels`, at least one
-// that takes in what arrived there (try_receive), or the wait would not end when it sleeps. Spins
-// and sleeps as the channels' own calls do, by the settings of the first; a sleep ends when any has
-// news. Returns null; or, at once, a channel whose peer went away, after `done` had another look:
-// whether that peer ended in order is what try_receive says. Throws kTimeout, naming `what`, at the
-// option `timeout`; whatever `done` throws; kInvalidArgument without any channel. Threads: that of
-// the channels' receive side, and with kRoom of their send side too.
+// Blocks until `done` returns true, and then returns null. `done` makes try_ calls: on each of
+// `channels` at least one that takes what has arrived there (try_receive), because a sleep would
+// not end otherwise. Spins and sleeps as the calls of Channel do, with the settings of the first
+// channel; news on any channel ends a sleep.
+// If a peer goes away, calls `done` once more and, if that returns false, returns that peer's
+// channel at once; its try_receive() tells whether the peer ended in order. Throws kTimeout, naming
+// `what`, at the option `timeout`; kInvalidArgument if `channels` is empty; and whatever `done`
+// throws. Threads: the caller uses the receive side of every channel, with kRoom the send side too.
 LEAT_EXPORT Channel* wait_any(std::span<Channel* const> channels, WaitFor wait_for,
                               const char* what, const std::function<bool()>& done);
 

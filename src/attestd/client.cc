@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/epoll.h"
+#include "base/memfd.h"
 #include "base/system_error.h"
 #include "base/unix_socket.h"
 #include "leat/error.h"
@@ -33,7 +34,7 @@ constexpr std::size_t kTurnBytes = std::size_t{64} << 10;
 
 // Nobody can take memory away from it, so reading it cannot fail.
 Fd make_file(std::size_t bytes) {
-  Fd file(check(memfd_create("leat-attestd", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd_create"));
+  Fd file(check(leat::detail::new_memfd("leat-attestd"), "memfd_create"));
   check(ftruncate(file.get(), static_cast<off_t>(bytes)), "ftruncate");
   check(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
         "fcntl(F_ADD_SEALS)");
@@ -48,7 +49,7 @@ Client::Client(Fd socket, uid_t user, const trusted::detail::RingShape& shape, R
       shape_(shape),
       requests_(std::move(requests)),
       file_(make_file(shape.bytes())),
-      wake_(check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+      wake_(leat::detail::new_event()),
       memory_(MappedMemory::of_file(file_.get(), shape.bytes(),
                                     MappedMemory::Protection::kReadWrite)) {}
 
@@ -92,7 +93,7 @@ std::size_t Client::serve_next(std::span<std::byte> scratch) noexcept {
     reply = requests_.answer(request, data, {slot.data, shape_.max_data_bytes()});
   }
   slot.reply->body = reply;
-  // Release: who sees the sequence sees the reply.
+  // Release: a client that sees the sequence sees the reply.
   slot.reply->sequence.store(++next_, std::memory_order_release);
   // With the client's between its word that it sleeps and its last look.
   std::atomic_thread_fence(std::memory_order_seq_cst);

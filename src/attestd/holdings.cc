@@ -7,12 +7,12 @@
 #include <cstring>
 #include <utility>
 
+#include "attest/mac.h"
 #include "base/key_file.h"
 #include "base/quote.h"
 #include "base/setting_values.h"
-#include "conn/wire.h"
+#include "base/wire.h"
 #include "leat/error.h"
-#include "trusted/mac.h"
 
 namespace leat::attestd {
 

@@ -1,4 +1,4 @@
-// What leat-attestd holds for its clients, and which of them may use what.
+// What leat-attestd holds for its clients, and which of them may use it.
 #pragma once
 
 #include <sys/types.h>
@@ -12,30 +12,30 @@
 #include <string>
 
 #include "base/secret_memory.h"
-#include "leat/trusted/attestation.h"
-#include "leat/trusted/identity.h"
+#include "leat/attest/attestation.h"
+#include "leat/attest/identity.h"
 
 namespace leat::attestd {
 
-// Keys and counters. Made before the first client is served, and not changed after that.
+// Keys and counters. Complete before the first client is served, and constant from then on.
 class Holdings {
  public:
-  // A key from which the sessions of connections are derived, from a file as attest_key_file.
+  // Takes the key from which connections' sessions are derived, from a file as attest_key_file.
   // Throws kInvalidArgument.
   void take_key_file(const std::string& path);
-  // The device's own sessions; their pair sessions serve connections too. Throws kInvalidArgument
-  // for sessions that the kernel refuses.
+  // Takes the device's own sessions; pair sessions among them serve connections too. Throws
+  // kInvalidArgument for sessions that the attestor refuses.
   void begin(std::uint32_t device, std::uint64_t epoch);
   void provision(const trusted::Session& session);
-  // For replies to clients: an Ed25519 seed. Throws kInvalidArgument.
+  // Takes the Ed25519 seed with which replies to clients are signed. Throws kInvalidArgument.
   void take_reply_key(std::span<const std::byte> seed) { reply_key_.emplace(seed); }
   void enable();
 
-  // Null: no sessions of its own.
+  // Null if there are no sessions of its own.
   trusted::LocalKernel* device() const { return device_.get(); }
-  // Null: there is none.
+  // Null if there is none.
   const trusted::SigningKey* reply_key() const { return reply_key_ ? &*reply_key_ : nullptr; }
-  // The key of connections on that session, empty if there is none; 0 is the key file's.
+  // The key of connections on that session; 0 means the key file's. Empty if there is none.
   std::span<const std::byte> channel_key(std::uint32_t session, trusted::Algorithm algorithm) const;
 
  private:
@@ -52,12 +52,12 @@ class Holdings {
   std::map<std::uint32_t, ChannelKey> channel_keys_;
 };
 
-// Which sessions a user may use. Without any rule everybody whom the socket's permissions let in
-// may use all.
+// The sessions that each user may use. Without any rule, every user whom the socket's permissions
+// admit may use all.
 class AccessRules {
  public:
-  // "USER" for all sessions, "USER:1,2" for some; 0 is the key file. A user is a name or a number.
-  // Throws kInvalidArgument.
+  // "USER" for all sessions, "USER:1,2" for some of them; 0 is the key file's. A user is a name or
+  // a number. Throws kInvalidArgument.
   void add(const std::string& rule);
 
   bool allows(uid_t user) const { return rules_.empty() || rules_.contains(user); }

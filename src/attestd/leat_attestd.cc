@@ -14,9 +14,9 @@
 #include "attestd/server.h"
 #include "base/settings.h"
 #include "base/system_error.h"
+#include "cli/allowed.h"
 #include "leat/error.h"
 #include "leat/version.h"
-#include "tools/allowed.h"
 #include "trusted/remote/kernel_process.h"
 
 namespace leat::attestd {
@@ -56,30 +56,32 @@ std::optional<Arguments> parse(int argc, char** argv, int& exit_code) {
                "leat-attestd");
   app.footer(kFooter);
   app.set_version_flag("-v,--version", std::string("leat ") + leat::version());
-  app.add_option("--socket", server.path, "Where clients come to")
+  app.add_option("--socket", server.path, "Path of the socket at which clients connect")
       ->capture_default_str()
       ->type_name("PATH");
-  app.add_option("--mode", mode, "The socket's permissions: who may connect")
+  app.add_option("--mode", mode, "The socket's permissions, which decide which users may connect")
       ->capture_default_str()
       ->check(tools::one_of({"600", "660", "666"}))
       ->type_name("600|660|666");
   auto* keys = app.add_option_group("keys");
-  keys->add_option("--key-file", arguments.key_file,
-                   "The key of connections' sessions: one line of 64 to 128 hexadecimal digits")
+  keys->add_option(
+          "--key-file", arguments.key_file,
+          "File with the key of connections' sessions: one line of 64 to 128 hexadecimal digits")
       ->type_name("FILE");
   keys->add_flag("--controller", arguments.controller,
-                 "Sessions come from the controller that started this program, on descriptor 3");
+                 "Take sessions from the controller that started this program, on descriptor 3");
   keys->require_option(1, 2);
-  app.add_option("--user", arguments.user, "Started by root: the user to become")
+  app.add_option("--user", arguments.user, "The user to become, if root starts this program")
       ->type_name("NAME");
   app.add_option("--allow", arguments.allow,
-                 "A user who may be a client, and of which sessions (default: all whom the "
-                 "socket lets in); may be repeated")
+                 "A user that may be a client, and the sessions that it may use (default: every "
+                 "user whom the socket admits); may be repeated")
       ->type_name("USER[:SESSION,...]");
-  app.add_option("--max-clients", server.max_clients, "Clients at a time")
+  app.add_option("--max-clients", server.max_clients, "Most clients at a time")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
-  app.add_option("--max-clients-per-user", server.max_clients_per_user, "Of one user")
+  app.add_option("--max-clients-per-user", server.max_clients_per_user,
+                 "Most clients of one user at a time")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
   app.add_option("--max-payload", server.shape.max_payload_bytes,
@@ -112,7 +114,7 @@ leat::detail::Fd stop_signals() {
 void check_user(const std::string& user) {
   if (geteuid() == 0 && user.empty())
     throw Error(ErrorCode::kInvalidArgument, "started by root without --user",
-                "Name a user who does nothing else, or say --user root.");
+                "Name a user that does nothing else, or give --user root.");
 }
 
 void run(const Arguments& arguments) {

@@ -1,4 +1,4 @@
-// Sessions as a controller provisions them.
+// Takes sessions from a controller.
 #pragma once
 
 #include "attestd/holdings.h"
@@ -6,7 +6,7 @@
 
 namespace leat::attestd {
 
-// Blocks until the controller has given the keys and said ENABLE. Throws leat::Error.
+// Blocks until the controller has passed the keys and sent ENABLE. Throws leat::Error.
 void take_sessions(trusted::remote::KernelEnd& controller, Holdings& holdings);
 
 }  // namespace leat::attestd

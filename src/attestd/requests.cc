@@ -4,9 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include "conn/wire.h"
+#include "attest/record.h"
+#include "base/wire.h"
 #include "leat/error.h"
-#include "trusted/record.h"
 
 namespace leat::attestd {
 

@@ -1,4 +1,4 @@
-// What leat-attestd does with each request of one client. No I/O.
+// Answers the requests of one client of leat-attestd. No I/O.
 #pragma once
 
 #include <sys/types.h>
@@ -9,28 +9,29 @@
 #include <span>
 #include <vector>
 
+#include "attest/channel_kernel.h"
+#include "attest/kernel_ring.h"
 #include "attestd/holdings.h"
-#include "leat/trusted/attestation.h"
-#include "trusted/channel_kernel.h"
-#include "trusted/kernel_ring.h"
+#include "leat/attest/attestation.h"
 
 namespace leat::attestd {
 
-// Owner: the client's place in the server; one thread. The kernels of its connections go with it.
+// Owner: the client's place in the server, in one thread. It owns the attestors of the client's
+// connections.
 class Requests {
  public:
-  // Both must outlive it. `max_kernels`: of connections at a time.
+  // Both must outlive it. `max_kernels`: limit of the attestors for connections.
   Requests(const Holdings& holdings, const AccessRules& rules, uid_t user, std::size_t max_kernels)
       : holdings_(holdings), rules_(rules), user_(user), kernels_(max_kernels) {}
 
-  // The answer to a request, which may be anything. `data` must be memory that no client can write;
-  // `replies` is where those to kSeveral go, and may be the client's: it is only written.
+  // Answers a request, which may be any bytes. `data` must be memory that no client can write; the
+  // replies to kSeveral go to `replies`, which may be the client's, because it is only written.
   trusted::detail::Reply answer(const trusted::detail::Request& request,
                                 std::span<const std::byte> data,
                                 std::span<std::byte> replies) noexcept;
 
  private:
-  // A connection's, between kOpen and kClose.
+  // The attestor of a connection, between kOpen and kClose.
   struct ChannelKernel {
     std::uint32_t session = 0;
     trusted::Algorithm algorithm{};
@@ -41,13 +42,13 @@ class Requests {
 
   trusted::Verdict obey(const trusted::detail::Request& request, std::span<const std::byte> data,
                         std::span<std::byte> out);
-  // All or none: kFormat, before the first is answered, if one of them is no such request, there
-  // are more than may be, or their replies have no room.
+  // Answers all or none: kFormat, before the first answer, if one of them is not such a request, if
+  // there are too many, or if their replies do not fit.
   trusted::Verdict answer_several(std::span<const std::byte> list,
                                   std::span<std::byte> replies) noexcept;
   trusted::Verdict open(const trusted::detail::Request& request, std::span<std::byte> out);
   trusted::Verdict begin(ChannelKernel& channel, std::span<const std::byte> theirs, bool active);
-  // Null: no such kernel, or that session is not for this user.
+  // Null if there is no such attestor, or this user may not use that session.
   trusted::LocalKernel* kernel_of(std::uint32_t kernel, std::uint32_t session);
   ChannelKernel* channel_of(std::uint32_t kernel);
 

@@ -1,21 +1,22 @@
-// What leat-attestd gives up before it serves, so that who takes over a client, or finds a mistake
-// in the daemon, gets little of it.
+// What leat-attestd gives up before it serves, so that an attacker gains little by a client or by a
+// mistake in the daemon.
 #pragma once
 
 #include <string>
 
 namespace leat::attestd {
 
-// No core dumps; not to be traced, nor its memory read, by other processes of the same user. First
-// of all, and again after become().
+// Forbids core dumps, and other processes of the same user to trace this one or to read its memory.
+// To be called before anything else, and again after become().
 void hide_memory();
-// Out of swap: all of it, now and later. False: the limit of lockable memory forbids it. What keys
-// are made in is locked in any case.
+// Keeps all memory, now and later, out of swap. Returns false if the limit of lockable memory
+// forbids it; memory in which keys are made is locked in any case.
 bool lock_memory();
-// Gives up root for good; nothing, for who is that user already. Throws kInvalidArgument, kSystem.
+// Gives up root for good; does nothing if this process runs as that user already. Throws
+// kInvalidArgument, kSystem.
 void become(const std::string& user);
-// From here on only system calls that serving needs; others fail. False: built with a sanitizer,
-// whose calls nobody can know. Throws kSystem.
+// From now on only the system calls that serving needs succeed. Returns false if built with a
+// sanitizer, whose calls are not known. Throws kSystem.
 bool restrict_system_calls();
 
 }  // namespace leat::attestd

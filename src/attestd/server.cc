@@ -17,7 +17,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/pause.h"
 #include "base/spin_budget.h"
 #include "base/system_error.h"
 #include "base/unix_socket.h"
@@ -34,7 +33,7 @@ using trusted::detail::Welcome;
 
 namespace {
 
-constexpr unsigned kRoundsPerClock = 16;
+constexpr unsigned kTurnsPerClock = 16;
 constexpr auto kLookEvery = std::chrono::milliseconds(1);  // at sockets, without sleeping
 constexpr int kNobody = -1;
 constexpr unsigned kAcceptsPerLook = 16;
@@ -126,29 +125,26 @@ void Server::watch(int descriptor, unsigned events, int concerns) {
 void Server::run(int stop) {
   stop_ = stop;
   watch(stop, EPOLLIN, stop);
-  leat::detail::SpinBudget spin(options_.spin);
-  constexpr Clock::time_point kBusy{};
-  Clock::time_point sleep_from = kBusy, last_look = kBusy;
-  for (unsigned rounds = 1;; ++rounds) {
+  leat::detail::SpinBudget budget;
+  Clock::time_point last_look{};
+  for (unsigned turns = 1;; ++turns) {
     if (take_turns()) {
-      // Late, if another process had the processor meanwhile.
-      if (sleep_from != kBusy) spin.learn(Clock::now() < sleep_from);
-      sleep_from = kBusy;
-    } else {
-      leat::detail::pause();
-    }
-    if (rounds % kRoundsPerClock != 0) continue;
-    const auto now = Clock::now();
-    if (sleep_from == kBusy)
-      sleep_from = spin.endless() ? leat::detail::kNoDeadline : now + spin.next();
-    if (now >= sleep_from) {
-      spin.learn(false);
-      if (!sleep()) return;
-      sleep_from = kBusy;
-    } else if (now - last_look >= kLookEvery) {
+      if (turns % kTurnsPerClock != 0) continue;
+      const auto now = Clock::now();
+      if (now - last_look < kLookEvery) continue;
       if (!handle_events(0)) return;
       last_look = now;
+      continue;
     }
+    bool worked = false;
+    for (leat::detail::Spin spin(budget, options_.spin); !worked && spin.again();) {
+      worked = take_turns();
+      if (worked) spin.found();
+      if (worked || !spin.looked() || spin.now() - last_look < kLookEvery) continue;
+      if (!handle_events(0)) return;
+      last_look = spin.now();
+    }
+    if (!worked && !sleep()) return;
   }
 }
 
@@ -208,7 +204,7 @@ void Server::let_in(Fd socket) {
   const auto of_user = static_cast<std::size_t>(
       std::ranges::count(clients_, peer->uid, [](const Client& client) { return client.user(); }));
   Welcome welcome{.shape = options_.shape};
-  if (!rules_.allows(peer->uid)) {
+  if (peer->uid == unmapped_users_ || !rules_.allows(peer->uid)) {
     welcome.answer = Welcome::Answer::kStranger;
   } else if (clients_.size() >= options_.max_clients || of_user >= options_.max_clients_per_user) {
     welcome.answer = Welcome::Answer::kFull;

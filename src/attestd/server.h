@@ -1,4 +1,4 @@
-// leat-attestd's loop: lets clients in, serves each its turn, and sleeps when none asks.
+// leat-attestd's loop: admits clients, serves them in turn, and sleeps while there is no request.
 #pragma once
 
 #include <chrono>
@@ -10,46 +10,50 @@
 #include "attestd/client.h"
 #include "attestd/holdings.h"
 #include "base/fd.h"
+#include "base/user_namespace.h"
 
 namespace leat::attestd {
 
 struct ServerOptions {
   std::string path;      // of the socket
-  unsigned mode = 0600;  // of the socket: who may connect
+  unsigned mode = 0600;  // of the socket: which users may connect
   trusted::detail::RingShape shape;
   std::size_t max_clients = 64;
   std::size_t max_clients_per_user = 32;
-  std::size_t max_kernels = 16;        // of connections, for each client
+  std::size_t max_kernels = 16;        // attestors for connections, for each client
   std::chrono::microseconds spin{50};  // before it sleeps; negative: never sleeps
 };
 
-// One thread. What clients do ends at most their own connection.
+// One thread. Whatever a client does ends at most its own connection.
 class Server {
  public:
-  // Listens from here on. The others must outlive it. Throws kInvalidArgument for a path where
-  // somebody serves already, kAddress, kResource, kSystem.
+  // Listens from now on. The other arguments must outlive it. Throws kInvalidArgument for a path
+  // where a daemon serves already, kAddress, kResource, kSystem.
   Server(const ServerOptions& options, const Holdings& holdings, const AccessRules& rules);
   ~Server();  // removes the socket
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Until `stop` is readable.
+  // Serves until `stop` is readable.
   void run(int stop);
 
  private:
   bool take_turns() noexcept;
-  // False: it is to stop. Waits for events at most so long; negative: until there is one.
+  // Waits for events for at most `timeout_ms`; negative: until there is one. Returns false if it is
+  // to stop.
   bool handle_events(int timeout_ms);
   bool sleep();
   void accept_clients();
   void let_in(leat::detail::Fd socket);
   void drop(int socket) noexcept;
-  // Events of the descriptor come with the number `concerns`.
+  // Events of this descriptor arrive with the number `concerns`.
   void watch(int descriptor, unsigned events, int concerns);
 
   const ServerOptions options_;
   const Holdings& holdings_;
   const AccessRules& rules_;
+  // The number of users that this namespace does not map; read before the sandbox forbids it.
+  const uid_t unmapped_users_ = leat::detail::number_of_unmapped_users();
   leat::detail::Fd listener_;
   leat::detail::Fd epoll_;
   int stop_ = -1;

@@ -11,16 +11,17 @@
 
 namespace leat::detail {
 
-// Registers this process for heavy barriers of others; cheap to repeat. False: not supported here.
+// Registers this process for heavy barriers of other processes; cheap to repeat. Returns false if
+// the system does not support them.
 bool register_for_heavy_barriers() noexcept;
 
 // The sleeper's side. `asymmetric` false: an ordinary fence, to pair with light_barrier(false).
 void heavy_barrier(bool asymmetric) noexcept;
 
-// Heavy barriers of this thread, joined to one: each is a system call that interrupts every
-// processor on which a registered process runs, and who sleeps on several channels needs one for
-// each. While this lives heavy_barrier() does nothing but note that one is wanted; the destructor
-// passes it. What the sleepers look for must be looked for after that.
+// Joins the heavy barriers of this thread into one. Each is a system call that interrupts every
+// processor on which a registered process runs, and a thread that sleeps on several channels needs
+// one for each. While this object lives, heavy_barrier() only notes that a barrier is wanted; the
+// destructor issues it. The thread must look for the wakers' data after that.
 class JoinedBarriers {
  public:
   JoinedBarriers() noexcept;

@@ -1,4 +1,4 @@
-// Time for deadlines. One clock, monotonic, so that a change of the wall clock moves nothing.
+// Time for deadlines: one monotonic clock, so that a change of the wall clock moves no deadline.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ using Deadline = Clock::time_point;
 
 inline constexpr Deadline kNoDeadline = Deadline::max();
 
-// `timeout` from now; a negative timeout means forever.
+// The time `timeout` from now; a negative timeout means never.
 inline Deadline deadline_after(std::chrono::nanoseconds timeout) {
   const auto now = Clock::now();
   if (timeout < std::chrono::nanoseconds::zero() || timeout > kNoDeadline - now) return kNoDeadline;

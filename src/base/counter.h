@@ -8,8 +8,8 @@ namespace leat::detail {
 
 class Counter {
  public:
-  // A load and a store, not an atomic addition: there is one writer. Relaxed: readers want the
-  // number, not what happened before it.
+  // A load and a store instead of an atomic addition, because there is one writer. Relaxed: readers
+  // want the number, and no order with other memory.
   void add(std::uint64_t n) noexcept {
     value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }

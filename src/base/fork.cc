@@ -24,7 +24,7 @@ Kept& kept() {
   return *all;
 }
 
-// In the child. The numbers stay taken, so that whoever closes them there closes nothing else.
+// In the child. The numbers stay in use, so that a later close() of them closes nothing else.
 void leave_to_parent(const std::vector<int>& descriptors) {
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int fd : descriptors)

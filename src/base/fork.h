@@ -1,4 +1,4 @@
-// Whether this process is still the one that made something.
+// Tells whether this process is still the one that made an object.
 #pragma once
 
 #include <atomic>
@@ -8,17 +8,18 @@ namespace leat::detail {
 // Changes in the child of a fork.
 class ForkGeneration {
  public:
-  // Starts the counting, so that children of forks from now on differ. Any thread.
+  // Starts counting, so that children of later forks have other numbers. Any thread.
   static unsigned start() noexcept;
-  // The present one. Relaxed: a fork copies one thread, for which everything before it happened.
+  // The number of this process. Relaxed: a fork copies one thread, for which everything before it
+  // has happened.
   static unsigned now() noexcept { return generation.load(std::memory_order_relaxed); }
 
  private:
   static std::atomic<unsigned> generation;
 };
 
-// What a process got from its parent by fork() stays the parent's: connections in the kernel, in
-// shared memory and at the peer are the same objects for both.
+// What a process inherited by fork() remains its parent's: connections in the kernel, in shared
+// memory and at the peer are the same objects for both.
 class MadeHere {
  public:
   // False in a child of the process that constructed this.
@@ -28,9 +29,9 @@ class MadeHere {
   unsigned generation_ = ForkGeneration::start();
 };
 
-// A descriptor that children of forks do not have, although they may live long after this process:
-// what the kernel does when the last one who has it ends, it does when this process ends. In them
-// the number stands for /dev/null. Any thread; must go before the descriptor is closed.
+// Keeps a descriptor from children of fork(), which may live long after this process: the kernel's
+// actions at the last close of its file then happen when this process ends. In a child the number
+// stands for /dev/null. Any thread; destroy this object before closing the descriptor.
 class NotInherited {
  public:
   explicit NotInherited(int fd);

@@ -1,4 +1,4 @@
-// Keys that stand in files.
+// Keys in files.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace leat::detail {
 
-// The setting that names the file and what the key must be, for errors too.
+// The setting that names the file, and what its key must be; also for errors.
 struct KeyFile {
   const char* setting;
   const std::string& path;
@@ -17,14 +17,14 @@ struct KeyFile {
   std::size_t max_bytes;
 };
 
-// Opens a secret, and warns once if others can read it. Throws kInvalidArgument.
+// Opens a file with a secret; warns once if other users can read it. Throws kInvalidArgument.
 Fd open_secret(const char* setting, const std::string& path);
 
-// A key of one line of hexadecimal digits. The caller wipes it. Both throw kInvalidArgument.
+// Reads a key of one line of hexadecimal digits. The caller wipes it. Both throw kInvalidArgument.
 std::vector<unsigned char> read_key_file(const KeyFile& key);
 std::vector<unsigned char> parse_key(const std::string& text, const KeyFile& file);
 
-// An error about such a file.
+// Throws an error about such a file.
 [[noreturn]] void refuse_file(const char* setting, const std::string& path, const std::string& why,
                               const std::string& advice = {});
 

@@ -17,8 +17,8 @@ constexpr std::uint64_t kRunBytes = std::uint64_t{512} << 10;
 // A trial costs two runs the slower way, so trials become rare; but cores do change places.
 constexpr std::uint64_t kFirstInterval = std::uint64_t{8} << 20;
 constexpr std::uint64_t kLongestInterval = std::uint64_t{256} << 20;
-// How much faster storing must be past the caches, on the average of the last trials: whoever
-// reads then finds nothing in its own cache, which costs it more than the difference where the two
+// How much faster storing must be past the caches, on the average of the last trials: the
+// reader then finds nothing in its own cache, which costs it more than the difference where the two
 // share one.
 constexpr double kWorthIt = 1.75;
 constexpr double kWeightOfTrial = 0.25;

@@ -5,14 +5,16 @@
 #include <string>
 #include <string_view>
 
+#include "leat/export.h"
+
 namespace leat::detail {
 
 enum class LogLevel { kError, kWarn, kInfo, kDebug, kTrace };
 
 bool log_enabled(LogLevel level) noexcept;
-// Never throws; what cannot be written is lost.
-void log(LogLevel level, std::string_view text) noexcept;
-// As log, but the same text only once in this process.
+// Never throws; text that cannot be written is lost. Exported for leat's other libraries.
+LEAT_EXPORT void log(LogLevel level, std::string_view text) noexcept;
+// As log(), but writes the same text only once in this process.
 void log_once(LogLevel level, std::string_view text) noexcept;
 
 }  // namespace leat::detail

@@ -1,4 +1,4 @@
-// Memory of whole pages, owned: anonymous, or a mapping of a file descriptor.
+// Owned memory of whole pages: anonymous, or a mapping of a file descriptor.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ class MappedMemory {
   static constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
   MappedMemory() = default;
-  // Private zeroed pages, at least `bytes`, taken from the system as they are first touched.
-  // Throws kResource.
+  // At least `bytes` of private zeroed pages, which the system provides when they are first
+  // touched. Throws kResource.
   static MappedMemory anonymous(std::size_t bytes);
   // A shared mapping of `bytes` of `fd` from its start. The descriptor may be closed afterwards.
   // From kHugePageBytes on it begins at a multiple of that, so that huge pages can be mapped.
@@ -25,9 +25,9 @@ class MappedMemory {
   MappedMemory& operator=(MappedMemory&& other) noexcept;
   ~MappedMemory();
 
-  // Takes the memory of the whole huge page that holds byte `offset` from the system now, as one
-  // page, for all who map the same file. False: the kernel or this mapping cannot, and goes on with
-  // small pages.
+  // Takes the memory of the huge page that holds byte `offset` from the system now, as one page,
+  // for all processes that map the same file. Returns false if the kernel or this mapping cannot do
+  // that; small pages serve instead.
   bool take_huge_page(std::size_t offset) noexcept;
 
   std::byte* data() const noexcept { return data_; }

@@ -3,7 +3,8 @@
 
 namespace leat::detail {
 
-// Tells the processor, which may give the other thread of its core more.
+// Hints to the processor that this thread spins, so that the other thread of its core gets more of
+// it.
 inline void pause() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -1,12 +1,13 @@
-// Hints to fetch a cache line that is needed soon. Any address will do.
+// Hints that a cache line is needed soon. Any address is allowed.
 #pragma once
 
 namespace leat::detail {
 
 inline void prefetch_for_reading(const void* at) noexcept { __builtin_prefetch(at); }
 
-// Takes the line away from other cores, which would else happen at the first store. The compiler
-// only writes this instruction for processors that surely have it; others take it for none.
+// Takes the line away from other cores, which would otherwise happen at the first store. The
+// compiler emits this instruction only for processors that surely have it; others treat it as a
+// no-op.
 inline void prefetch_for_writing(const void* at) noexcept {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(at)));

@@ -28,7 +28,7 @@ inline Secret random_secret() {
   return secret;
 }
 
-// Takes the same time wherever the two differ.
+// Takes the same time wherever the secrets differ.
 inline bool same_secret(const Secret& a, const Secret& b) noexcept {
   std::uint8_t difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i)

@@ -1,5 +1,5 @@
-// Memory for keys: never written to swap, a core dump or a child of fork(), and wiped before it
-// goes.
+// Memory for keys: never written to swap, to a core dump or into a child of fork(), and wiped
+// before it is freed.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace leat::detail {
 
 class SecretMemory {
  public:
-  // Zeroed. Throws kResource if the system has no memory or lets no more of it be locked.
+  // Zeroed. Throws kResource if the system has no memory or does not allow more of it to be locked.
   explicit SecretMemory(std::size_t bytes);
   SecretMemory(SecretMemory&&) noexcept = default;
   SecretMemory& operator=(SecretMemory&&) = delete;

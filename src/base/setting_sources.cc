@@ -125,8 +125,10 @@ std::vector<ConfiguredValue> environment_values() {
     for (const std::string_view prefix : kForeignPrefixes) {
       foreign = foreign || variable.starts_with(prefix);
     }
-    // secure_getenv: nothing for a set-user-id program.
-    if (foreign || secure_getenv(variable.c_str()) == nullptr) continue;
+    // Empty is as unset, so that a script can take a setting back. secure_getenv: nothing for a
+    // set-user-id program.
+    if (foreign || equals + 1 == text.size() || secure_getenv(variable.c_str()) == nullptr)
+      continue;
     std::string name;
     for (const char c : variable.substr(kPrefix.size())) {
       name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

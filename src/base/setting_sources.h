@@ -1,4 +1,4 @@
-// Where settings come from outside a program's code: configuration files and the environment.
+// Settings from outside a program's code: configuration files and the environment.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace leat::detail {
 struct ConfiguredValue {
   std::string name;    // "spin_us"
   std::string value;   // as written
-  std::string place;   // where exactly, for errors: "LEAT_SPIN_US", "/etc/leat.conf:3"
+  std::string place;   // the exact place, for errors: "LEAT_SPIN_US", "/etc/leat.conf:3"
   std::string source;  // "environment", "/etc/leat.conf"
 };
 
@@ -19,12 +19,13 @@ struct ConfiguredValue {
 // `path` and the line.
 std::vector<ConfiguredValue> parse_settings_file(std::string_view text, const std::string& path);
 
-// What /etc/leat.conf, ~/.leat.conf and the file named by LEAT_CONF_FILE say, in this order: later
-// ones win. Only the last has to exist. Throws kInvalidArgument.
+// The values in /etc/leat.conf, ~/.leat.conf and the file named by LEAT_CONF_FILE, in this order:
+// later ones win. Only the last must exist. Throws kInvalidArgument.
 std::vector<ConfiguredValue> file_values();
 
-// The LEAT_* variables, known or not, without those that are no settings: LEAT_CONF_FILE,
-// LEAT_TEST_*, LEAT_VM_*. None in a set-user-id program, whose caller must not steer it.
+// The LEAT_* variables, known or not, except those that are not settings (LEAT_CONF_FILE,
+// LEAT_TEST_*, LEAT_VM_*) and empty ones, which count as unset. None in a set-user-id program,
+// whose caller must not control it.
 std::vector<ConfiguredValue> environment_values();
 
 // "spin_us" to "LEAT_SPIN_US".

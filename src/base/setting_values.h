@@ -88,6 +88,10 @@ struct SlotCountCodec : RangeCodec<16, 1024> {
   static constexpr const char* kAllowed = "a number from 16 to 1024";
 };
 
+struct BacklogCodec : RangeCodec<1, 65535> {
+  static constexpr const char* kAllowed = "a number from 1 to 65535";
+};
+
 struct PercentCodec : RangeCodec<0, 100> {
   static constexpr const char* kType = "percent";
   static constexpr const char* kAllowed = "a number from 0 to 100";

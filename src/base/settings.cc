@@ -59,83 +59,105 @@ constexpr Row process_row(const char* name, const char* default_value, const cha
 constexpr Row kTable[] = {
     row<WordCodec, &Settings::device, &Options::device>(
         "device",
-        "auto, shm, ib, ib:NAME, tcp (no RDMA); or a list with commas; ^ in front excludes the "
-        "list, = takes names exactly, NAME:PORT a port"),
+        "auto, shm, ib, ib:NAME, tcp (no RDMA), or a list with commas; a leading ^ excludes the "
+        "list, a leading = matches names exactly, NAME:PORT selects a port"),
     row<WordCodec, &Settings::transport, &Options::transport>(
         "transport", "auto (ring where there is RDMA, else tcp), or a transport's name"),
     row<FallbackCodec, &Settings::fallback, &Options::fallback>(
-        "fallback", "what to do if the best device cannot be had: fail, warn, or go on"),
+        "fallback",
+        "whether to fall back if the best device cannot be used: fail instead, fall back and warn, "
+        "or fall back"),
     row<MicrosecondsCodec, &Settings::spin, &Options::spin>(
-        "spin_us", "how long a wait spins before it sleeps; 0: sleep at once, inf: never sleep"),
+        "spin_us",
+        "the longest time that a wait spins before it sleeps; 0: sleep at once, inf: never sleep"),
     row<MillisecondsCodec, &Settings::connect_timeout, &Options::connect_timeout>(
-        "connect_timeout_ms", "limit of connecting, name look-up, retries and handshake included"),
+        "connect_timeout_ms",
+        "limit of connecting, including name resolution, retries and handshake"),
     row<MillisecondsCodec, &Settings::handshake_timeout, &Options::handshake_timeout>(
-        "handshake_timeout_ms", "limit of a listener for the handshake of one newcomer"),
+        "handshake_timeout_ms", "limit of the handshake of one client at a listener"),
+    row<BacklogCodec, &Settings::backlog, &Options::backlog>(
+        "backlog", "how many connections a listener completes before accept takes one"),
     row<MillisecondsCodec, &Settings::timeout, &Options::timeout>(
         "timeout_ms", "limit of one blocking send, receive, flush or accept"),
     row<MillisecondsCodec, &Settings::linger, &Options::linger>(
-        "linger_ms", "how long a closed connection goes on sending what was not flushed"),
+        "linger_ms",
+        "how long a closed connection goes on sending what was not flushed, in the background"),
     row<BoolCodec, &Settings::connect_retry, &Options::connect_retry>(
-        "connect_retry", "try again while the peer refuses, until connect_timeout_ms"),
+        "connect_retry", "whether to try again while the peer refuses, until connect_timeout_ms"),
     row<BytesCodec, &Settings::ring_bytes, &Options::ring_bytes>(
-        "ring_bytes", "receive memory of context 0; 0: by device"),
-    row<BytesCodec, &Settings::context_ring_bytes, &Options::context_ring_bytes>(
-        "context_ring_bytes", "receive memory of each other context; 0: by device"),
+        "ring_bytes", "receive memory of context 0; 0: depends on the device"),
+    row<BytesCodec, &Settings::ring_context_bytes, &Options::ring_context_bytes>(
+        "ring_context_bytes", "receive memory of each other context; 0: depends on the device"),
     row<PositiveBytesCodec, &Settings::max_message_bytes, &Options::max_message_bytes>(
-        "max_message_bytes", "the largest message accepted from or sent to the peer"),
+        "max_message_bytes", "the largest message that this side sends or accepts"),
     row<SlotBytesCodec, &Settings::slot_bytes, &Options::slot_bytes>(
-        "slot_bytes", "transports batched and confirm-each: bytes of message in a slot"),
+        "slot_bytes", "transports batched and confirm-each: message bytes in a slot"),
     row<SlotCountCodec, &Settings::slot_count, &Options::slot_count>(
         "slot_count", "transports batched and confirm-each: slots of context 0"),
-    row<PercentCodec, &Settings::confirm_threshold, &Options::confirm_threshold>(
-        "confirm_threshold",
-        "transport batched: percent of free slots under which the peer's bitmap is read"),
+    row<PercentCodec, &Settings::batched_confirm_threshold, &Options::batched_confirm_threshold>(
+        "batched_confirm_threshold",
+        "transport batched: read the peer's bitmap when less than this percentage of slots is "
+        "free"),
     row<BytesCodec, &Settings::planned_bytes, &Options::planned_bytes>(
-        "planned_bytes", "transport planned: memory for message arrays; 0: by device"),
-    row<DigestCodec, &Settings::plan_digest, &Options::plan_digest>(
-        "plan_digest", "transport planned: the plan's digest, which must be the peer's too"),
-    row<ChunkModeCodec, &Settings::mode, &Options::mode>(
-        "mode",
-        "transport chunked: inplace (chunks straight to their place) or header (put together)"),
-    row<ChunkBytesCodec, &Settings::chunk_bytes, &Options::chunk_bytes>(
-        "chunk_bytes", "transport chunked: the longest chunk"),
-    row<WindowCodec, &Settings::window, &Options::window>(
-        "window", "transport chunked: chunks on the path at once; auto: as many bytes as it holds"),
-    row<LinkEnableCodec, &Settings::link_enable, &Options::link_enable>(
-        "link_enable", "transport chunked: whether a short chunk goes first and alone"),
-    row<BytesCodec, &Settings::region_bytes, &Options::region_bytes>(
-        "region_bytes",
-        "transport chunked: receive memory of context 0 for one message in place; 0: by device"),
-    row<RegionCountCodec, &Settings::region_count, &Options::region_count>(
-        "region_count", "transport chunked: how many such regions"),
-    row<BoolCodec, &Settings::verify, &Options::verify>(
-        "verify", "transport chunked: check each message by a digest over all of it"),
-    row<MillisecondsCodec, &Settings::resume_timeout, &Options::resume_timeout>(
-        "resume_timeout_ms",
-        "transport chunked: how long a failed queue pair is tried to be made anew; 0: not at all"),
+        "planned_bytes", "transport planned: memory for message arrays; 0: depends on the device"),
+    row<DigestCodec, &Settings::planned_digest, &Options::planned_digest>(
+        "planned_digest", "transport planned: the plan's digest, equal on both sides"),
+    row<ChunkModeCodec, &Settings::chunked_mode, &Options::chunked_mode>(
+        "chunked_mode",
+        "transport chunked: inplace (chunks go straight to their place) or header (the receiver "
+        "reassembles them)"),
+    row<ChunkBytesCodec, &Settings::chunked_chunk_bytes, &Options::chunked_chunk_bytes>(
+        "chunked_chunk_bytes", "transport chunked: the longest chunk"),
+    row<WindowCodec, &Settings::chunked_window, &Options::chunked_window>(
+        "chunked_window",
+        "transport chunked: how many chunks may be on the path; auto: as many bytes as the path "
+        "holds"),
+    row<LinkEnableCodec, &Settings::chunked_link_enable, &Options::chunked_link_enable>(
+        "chunked_link_enable", "transport chunked: whether a short chunk goes first and alone"),
+    row<BytesCodec, &Settings::chunked_region_bytes, &Options::chunked_region_bytes>(
+        "chunked_region_bytes",
+        "transport chunked: receive memory of context 0 for one message in place; 0: depends on "
+        "the device"),
+    row<RegionCountCodec, &Settings::chunked_region_count, &Options::chunked_region_count>(
+        "chunked_region_count", "transport chunked: how many such regions"),
+    row<BoolCodec, &Settings::chunked_verify, &Options::chunked_verify>(
+        "chunked_verify",
+        "transport chunked: whether the receiver checks each message by its digest"),
+    row<MillisecondsCodec, &Settings::ib_peer_timeout, &Options::ib_peer_timeout>(
+        "ib_peer_timeout_ms",
+        "device ib: how long, at least, to try to reach a peer that no longer answers; a device "
+        "may take up to four times as long"),
+    row<MillisecondsCodec, &Settings::chunked_resume_timeout, &Options::chunked_resume_timeout>(
+        "chunked_resume_timeout_ms",
+        "transport chunked: how long to keep trying to re-establish a failed queue pair; 0: do not "
+        "try"),
     row<KernelCodec, &Settings::attest_kernel, &Options::attest_kernel>(
         "attest_kernel",
-        "transports attested+X: who holds keys and counters: in-process, or the leat-attestd whose "
-        "socket is at this path"),
+        "transports attested+X: where session keys and counters are held: in-process, or the path "
+        "of leat-attestd's socket"),
     row<SessionCodec, &Settings::attest_session, &Options::attest_session>(
         "attest_session",
-        "transports attested+X with leat-attestd: the pair session that it was provisioned with, "
-        "the peer's too; 0: its key file"),
+        "transports attested+X with leat-attestd: the provisioned pair session that both sides "
+        "use; 0: the one of leat-attestd's key file"),
     row<PathCodec, &Settings::attest_key_file, &Options::attest_key_file>(
         "attest_key_file",
-        "transports attested+X: the key of both sides, a file of one line, at least 64 hex digits"),
+        "transports attested+X in-process: the key that both sides share, a file of one line, at "
+        "least 64 hex digits"),
     row<AlgorithmCodec, &Settings::attest_algorithm, &Options::attest_algorithm>(
         "attest_algorithm", "transports attested+X: how messages are authenticated"),
     row<PathCodec, &Settings::tls_psk_file, &Options::tls_psk_file>(
         "tls_psk_file", "TLS with a pre-shared key: a file of one line, at least 32 hex digits"),
     row<PathCodec, &Settings::tls_cert_file, &Options::tls_cert_file>(
-        "tls_cert_file", "TLS with certificates: ours, PEM"),
+        "tls_cert_file", "TLS with certificates: this side's certificate, PEM"),
     row<PathCodec, &Settings::tls_key_file, &Options::tls_key_file>(
         "tls_key_file", "the private key of tls_cert_file, PEM"),
     row<PathCodec, &Settings::tls_ca_file, &Options::tls_ca_file>(
         "tls_ca_file", "the authority that must have signed the peer's certificate, PEM"),
-    process_row<LogLevelCodec>("log_level", "warn", "what is logged: this level and graver ones"),
-    process_row<PathCodec>("log_file", "", "where the log goes; nothing: standard error"),
+    row<BoolCodec, &Settings::tls_check_names, &Options::tls_check_names>(
+        "tls_check_names",
+        "whether the listener's certificate must name the host that the client connected to"),
+    process_row<LogLevelCodec>("log_level", "warn", "log this level and more severe ones"),
+    process_row<PathCodec>("log_file", "", "where the log goes; empty: standard error"),
 };
 
 const Row* find_row(std::string_view name) {
@@ -154,7 +176,8 @@ void set(const Row& row, Settings& settings, const std::string& value, const std
 
 using Origins = std::map<std::string_view, ConfiguredValue>;  // by a row's name
 
-// Files and environment over the defaults; `origins` tells who set what last.
+// The defaults, overridden by files and these by the environment; `origins` gets the last source
+// of each value.
 Settings configured_settings(Origins& origins) {
   Settings settings;
   std::vector<ConfiguredValue> values = file_values();

@@ -7,18 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "leat/attest/algorithm.h"
 #include "leat/options.h"
-#include "leat/trusted/attestation.h"
 
 namespace leat::detail {
 
 enum class Fallback { kNever, kWarn, kAllow };
-// Of transport chunked: how a transfer's chunks reach their place, and whether a short one goes
-// first.
+// Settings of transport chunked: how the chunks of a transfer reach their place, and whether a
+// short one goes first.
 enum class ChunkMode { kInPlace, kHeader };
 enum class LinkEnable { kOff, kOn, kAuto };
 
-// Of attest_kernel, beside paths.
+// A value of attest_kernel; the others are paths.
 inline constexpr const char* kInProcess = "in-process";
 
 // All settings of one connection with their final values. Field names are the settings' names.
@@ -29,33 +29,36 @@ struct Settings {
   std::chrono::microseconds spin{50};  // negative: never sleep
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds handshake_timeout{5'000};
+  std::size_t backlog = 64;
   std::chrono::milliseconds timeout{-1};
   std::chrono::milliseconds linger{2'000};
+  std::chrono::milliseconds ib_peer_timeout{1'800};
   bool connect_retry = false;
   std::size_t ring_bytes = 0;          // 0: by device
-  std::size_t context_ring_bytes = 0;  // 0: by device
+  std::size_t ring_context_bytes = 0;  // 0: by device
   std::size_t max_message_bytes = std::size_t{1} << 30;
   std::size_t slot_bytes = 4096;
   std::size_t slot_count = 256;
-  std::size_t confirm_threshold = 40;  // percent
-  std::size_t planned_bytes = 0;       // 0: by device
-  ChunkMode mode = ChunkMode::kInPlace;
-  std::size_t chunk_bytes = std::size_t{4} << 20;
-  std::size_t window = 0;  // chunks; 0: adaptive
-  LinkEnable link_enable = LinkEnable::kAuto;
-  std::size_t region_bytes = 0;  // 0: by device
-  std::size_t region_count = 4;
-  bool verify = false;
-  std::chrono::milliseconds resume_timeout{20'000};
+  std::size_t batched_confirm_threshold = 40;  // percent
+  std::size_t planned_bytes = 0;               // 0: by device
+  ChunkMode chunked_mode = ChunkMode::kInPlace;
+  std::size_t chunked_chunk_bytes = std::size_t{4} << 20;
+  std::size_t chunked_window = 0;  // chunks; 0: adaptive
+  LinkEnable chunked_link_enable = LinkEnable::kAuto;
+  std::size_t chunked_region_bytes = 0;  // 0: by device
+  std::size_t chunked_region_count = 4;
+  bool chunked_verify = false;
+  std::chrono::milliseconds chunked_resume_timeout{20'000};
   std::string attest_kernel = kInProcess;
-  std::size_t attest_session = 0;  // 0: leat-attestd's key file
+  std::size_t attest_session = 0;  // 0: the session of leat-attestd's key file
   std::string attest_key_file;
   trusted::Algorithm attest_algorithm = trusted::Algorithm::kHmacSha256;
-  std::string plan_digest;  // hexadecimal digits in lower case
+  std::string planned_digest;  // lower-case hexadecimal digits
   std::string tls_psk_file;
   std::string tls_cert_file;
   std::string tls_key_file;
   std::string tls_ca_file;
+  bool tls_check_names = true;
 };
 
 using UriParameters = std::map<std::string, std::string>;

@@ -1,12 +1,13 @@
-// Signals wait while one of these lives.
+// Holds back signals while an object of this class lives.
 #pragma once
 
 #include <signal.h>
 
 namespace leat::detail {
 
-// For who looks, and then sleeps with them let in at once; and around the making of threads of
-// leat's own, which inherit it: the program's handlers are not to run there.
+// For a thread that looks for news and then sleeps with signals let in atomically; and while leat
+// starts a thread of its own, which inherits the mask, because the program's handlers must not run
+// there.
 class SignalsHeld {
  public:
   SignalsHeld() {

@@ -1,49 +1,220 @@
-// How long to spin before sleeping, learnt from whether spinning pays.
+// Decides how a wait spins: how long before it sleeps, and when it yields its core. It learns both.
 #pragma once
+
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 
+#include "base/clock.h"
+#include "base/pause.h"
+
 namespace leat::detail {
 
-// Spinning for an answer is quickest while who answers has a processor of its own. Where processes
-// share fewer it keeps the answer from being made. So a wait that had to sleep after all halves the
-// next ones, one that did not doubles them, up to what the user allows; and now and then one spins
-// that long whatever came before, because with short spins alone nobody would see that it pays
-// again.
+// What a thread has learnt in all its waits, in nanoseconds and points of time of the clock.
+class ThreadWaits {
+ private:
+  template <typename Machine>
+  friend class BasicSpin;
+
+  std::int64_t longest_ = INT64_MAX;   // how long spinning paid last; for new waiters
+  std::int64_t yield_after_ = 50'000;  // of spinning, before a yield
+  std::int64_t no_yield_until_ = 0;
+  std::int64_t next_try_ = 0;   // for a wait for which spinning does not pay
+  std::int64_t next_spin_ = 0;  // longer than has paid so far
+};
+
+// What the waits of one waiter have learnt.
 //
-// Threads: any; their waits share what was learnt.
+// Threads: any; they share it. Both words are guesses and order nothing, so they are relaxed.
 class SpinBudget {
+ private:
+  template <typename Machine>
+  friend class BasicSpin;
+  static constexpr std::int64_t kNew = -1;
+
+  std::atomic<std::int64_t> longest_{kNew};  // nanoseconds for which spinning pays
+  std::atomic<std::uint32_t> tries_{32};     // in a microsecond
+};
+
+// The spinning of one wait:
+//
+//   for (Spin spin(budget, most); spin.again();)
+//     if (it_has_come()) return spin.found();
+//
+// If waiter and peer have a core each, spinning is quickest, and most news comes within the first
+// microsecond, during which the waiter does not look at the clock.
+//
+// If they share a core, spinning keeps the peer from answering, and yielding to it is quickest. So
+// after a wait that had to sleep, the next one yields once that microsecond is over, and later ones
+// after their first try, as long as a yield gives the core away and it soon comes back. While no
+// thread takes the core, yields become rare. A core that stays away for long was taken by a program
+// that uses up its time slices. Then sleeping is quicker, because the kernel lets a thread that it
+// wakes run first; so no yield follows before a multiple of the lost time has passed.
+//
+// If neither helps, the time for spinning halves with each wait that had to sleep after all, until
+// waits sleep at once. As nothing would then show that spinning pays again, after a multiple of the
+// wasted time a wait tries for a microsecond, or spins for as long as its setting allows. Success
+// raises the time for spinning to twice the time it took.
+template <typename Machine>
+class BasicSpin {
  public:
-  // Zero: never spins. Negative: spins without end, and nothing is learnt.
-  explicit SpinBudget(std::chrono::microseconds most) : most_(most), now_ns_(most_.count()) {}
+  using Time = Clock::time_point;
 
-  bool endless() const { return most_.count() < 0; }
+  // `most`: the setting spin_us. Zero: do not spin. Negative: without limit.
+  BasicSpin(SpinBudget& budget, std::chrono::nanoseconds most) noexcept
+      : budget_(budget), most_(most.count() < 0 ? kUnlimited : most.count()) {
+    if (most_ == 0) return;
+    longest_ = most_ == kUnlimited ? kUnlimited : allowed();
+    if (longest_ == 0) return;
+    tries_ = budget_.tries_.load(std::memory_order_relaxed);
+    left_ = thread_waits.yield_after_ == kNotEvenTries ? 1 : tries_;
+  }
 
-  // Of the wait that begins. Not for an endless one.
-  std::chrono::nanoseconds next() {
-    // Relaxed, here and below: a guess.
-    if (waits_.fetch_add(1, std::memory_order_relaxed) % kWaitsPerTrial == 0) return most_;
-    return std::chrono::nanoseconds(now_ns_.load(std::memory_order_relaxed));
+  // To be called before each try: whether to make it.
+  bool again() noexcept {
+    looked_ = false;
+    if (left_ != 0) [[likely]] {
+      --left_;
+      if (started_) Machine::pause();
+      return true;
+    }
+    return longest_ != 0 && look();
   }
-  // The end of a wait: whether it came without sleeping.
-  void learn(bool paid) {
-    if (endless()) return;
-    const std::int64_t now = now_ns_.load(std::memory_order_relaxed);
-    const std::int64_t least = std::min(most_.count(), kLeast.count());
-    now_ns_.store(paid ? std::min(now * 2, most_.count()) : std::max(now / 2, least),
-                  std::memory_order_relaxed);
+
+  // To be called when the last try has succeeded.
+  void found() noexcept {
+    const Nanoseconds enough = started_ ? 2 * (between(start_, now_) + kAtOnce) : kAtOnce;
+    if (budget_.longest_.load(std::memory_order_relaxed) < enough) learn_longest(enough);
   }
+
+  // Whether it looked at the clock before this try, and the time that it saw.
+  bool looked() const noexcept { return looked_; }
+  Time now() const noexcept { return now_; }
+  // The time from its first look at the clock to its last.
+  std::chrono::nanoseconds took() const noexcept { return now_ - start_; }
 
  private:
-  static constexpr std::uint32_t kWaitsPerTrial = 64;
-  static constexpr std::chrono::nanoseconds kLeast{500};  // so that doubling gets on
+  using Nanoseconds = std::int64_t;
 
-  const std::chrono::nanoseconds most_;
-  std::atomic<std::int64_t> now_ns_;
-  std::atomic<std::uint32_t> waits_{1};
+  static constexpr Nanoseconds kUnlimited = INT64_MAX;
+  // The time of the tries before the first look at the clock, and between two looks.
+  static constexpr Nanoseconds kAtOnce = 1'000;
+  static constexpr std::uint32_t kMostTries = 64;
+  // A core that no thread takes comes back sooner.
+  static constexpr Nanoseconds kGaveCore = 1'000;
+  // A core that comes back later was taken by others; or by the peer, and a sleep costs little
+  // more.
+  static constexpr Nanoseconds kLostCore = 50'000;
+  // Spinning before a yield: none, not even the first tries; the initial and greatest value while
+  // no thread takes the core.
+  static constexpr Nanoseconds kNotEvenTries = -1;
+  static constexpr Nanoseconds kFirstPause = 500, kLongestPause = 8'000;
+  // What was wasted is tried again after this multiple of the time it took.
+  static constexpr Nanoseconds kPayBack = 32;
+  // Less than this counts as nothing: a wait with such a limit makes the first tries only.
+  static constexpr Nanoseconds kLeast = 16;
+
+  static Nanoseconds between(Time from, Time to) noexcept {
+    return std::chrono::nanoseconds(to - from).count();
+  }
+  static Nanoseconds point(Time time) noexcept { return between(Time{}, time); }
+
+  Nanoseconds allowed() const noexcept {
+    Nanoseconds longest = budget_.longest_.load(std::memory_order_relaxed);
+    if (longest == SpinBudget::kNew) {
+      longest = thread_waits.longest_;
+      budget_.longest_.store(longest, std::memory_order_relaxed);
+    }
+    if (longest == 0 && point(Machine::now()) < thread_waits.next_try_) return 0;
+    return std::clamp(longest, kLeast, most_);
+  }
+
+  void learn_longest(Nanoseconds longest) noexcept {
+    budget_.longest_.store(longest, std::memory_order_relaxed);
+    thread_waits.longest_ = longest;
+  }
+
+  bool look() noexcept {
+    now_ = Machine::now();
+    looked_ = true;
+    if (!started_) {
+      started_ = true;
+      start_ = yielded_at_ = now_;
+      if (point(now_) >= thread_waits.next_spin_) longest_ = most_;
+    } else {
+      learn_tries(between(batch_at_, now_));
+    }
+    // A wait with a limit below the first tries ends with them.
+    if (longest_ < kAtOnce || between(start_, now_) >= longest_) {
+      lose();
+      return false;
+    }
+    if (between(yielded_at_, now_) >= thread_waits.yield_after_ &&
+        point(now_) >= thread_waits.no_yield_until_)
+      yield();
+    batch_at_ = now_;
+    left_ = tries_ - 1;
+    return true;
+  }
+
+  void yield() noexcept {
+    Machine::yield();
+    const Time back = Machine::now();
+    const Nanoseconds away = between(now_, back);
+    yielded_at_ = now_ = back;
+    yielded_ = true;
+    Nanoseconds& after = thread_waits.yield_after_;
+    if (away < kGaveCore) {
+      after = std::clamp(2 * after, kFirstPause, kLongestPause);
+    } else if (away < kLostCore) {
+      after = after <= 0 ? kNotEvenTries : after <= kFirstPause ? 0 : after / 2;
+    } else {
+      after = std::max(after, Nanoseconds{0});
+      thread_waits.no_yield_until_ = point(back) + kPayBack * away;
+    }
+  }
+
+  void learn_tries(Nanoseconds took) noexcept {
+    if (took < kAtOnce / 2) tries_ = std::min(2 * tries_, kMostTries);
+    if (took > 2 * kAtOnce) tries_ = std::max(tries_ / 2, 1U);
+    budget_.tries_.store(tries_, std::memory_order_relaxed);
+  }
+
+  // The wait must sleep.
+  void lose() noexcept {
+    const Nanoseconds before = budget_.longest_.load(std::memory_order_relaxed);
+    const Nanoseconds half = std::min(before, longest_) / 2;
+    learn_longest(half < kLeast ? 0 : half);
+    thread_waits.next_try_ = point(now_) + kPayBack * kAtOnce;
+    if (longest_ == most_) thread_waits.next_spin_ = point(now_) + kPayBack * most_;
+    if (!yielded_) thread_waits.yield_after_ = 0;
+    longest_ = 0;
+  }
+
+  inline static constinit thread_local ThreadWaits thread_waits{};
+
+  SpinBudget& budget_;
+  const Nanoseconds most_;
+  Nanoseconds longest_ = 0;  // limit of this wait; zero: it is over
+  std::uint32_t tries_ = 0;
+  std::uint32_t left_ = 0;  // tries before the next look at the clock
+  bool started_ = false;    // has looked at the clock
+  bool looked_ = false;     // just now
+  bool yielded_ = false;
+  Time start_{};
+  Time now_{};
+  Time yielded_at_{};
+  Time batch_at_{};
 };
+
+struct ThisMachine {
+  static Clock::time_point now() noexcept { return Clock::now(); }
+  static void pause() noexcept { detail::pause(); }
+  static void yield() noexcept { sched_yield(); }
+};
+using Spin = BasicSpin<ThisMachine>;
 
 }  // namespace leat::detail

@@ -1,5 +1,5 @@
-// How late the kernel may end a sleep of this thread, so that it wakes for several at a time: 50
-// microseconds if nobody has set it, which is longer than the shortest of our sleeps.
+// The kernel may end a sleep of this thread late by its timer slack, so as to wake several at a
+// time: by default 50 microseconds, which is longer than leat's shortest sleeps.
 #pragma once
 
 #include <sys/prctl.h>
@@ -9,7 +9,7 @@
 
 namespace leat::detail {
 
-// Sets it for as long as this lives, in the thread that made it.
+// Sets the slack of the constructing thread, for the lifetime of this object.
 class TimerSlack {
  public:
   explicit TimerSlack(std::chrono::nanoseconds slack) noexcept : before_(prctl(PR_GET_TIMERSLACK)) {

@@ -1,4 +1,4 @@
-// Messages and descriptors over SOCK_SEQPACKET unix sockets, and who is at the other end. None
+// Messages and descriptors over SOCK_SEQPACKET unix sockets, and the identity of the peer. No call
 // blocks.
 #pragma once
 
@@ -18,8 +18,8 @@ inline constexpr std::size_t kMaxPassedFds = 5;
 // The process at the other end, as it was when it connected.
 std::optional<ucred> peer_of(int socket) noexcept;
 
-// One message with at most kMaxPassedFds descriptors. False: no room now. Throws kPeerDied,
-// kSystem.
+// Sends one message with at most kMaxPassedFds descriptors. Returns false if there is no room now.
+// Throws kPeerDied, kSystem.
 bool send_message(int socket, std::span<const std::byte> message, std::span<const int> fds);
 
 enum class ReceiveMessage { kMessage, kNothing, kPeerGone };

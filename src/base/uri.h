@@ -1,4 +1,4 @@
-// "leat://host:port?key=value&..." and "host:port", taken apart. Pure.
+// Parses "leat://host:port?key=value&..." and "host:port". Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace leat::detail {
 struct Uri {
   std::string host;  // empty: all addresses (listening); without the brackets of IPv6
   std::uint16_t port = 0;
-  UriParameters parameters;  // as written; resolve_settings checks them
+  UriParameters parameters;  // as written; resolve_settings() checks them
 };
 
-// Throws kInvalidArgument that quotes the part which is wrong.
+// Throws kInvalidArgument, quoting the part that is wrong.
 Uri parse_uri(const std::string& text);
 
 }  // namespace leat::detail

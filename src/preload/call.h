@@ -16,6 +16,8 @@
 
 namespace leat::preload {
 
+namespace posix = leat::posix;  // for the functions that are C's
+
 // The carried connection of a descriptor, if it is one; decides first about a socket that can be.
 // With `wait`, as a blocking call does, until it is decided; then a cancellation point. An accepted
 // socket that still waits for its offer is given as it is, without memory: see undecided_error().

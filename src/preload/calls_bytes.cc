@@ -1,9 +1,7 @@
 // Calls that move bytes.
 #include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
@@ -24,7 +22,7 @@ namespace {
 // As a blocking call does until the offer has come.
 void await_decision(int fd, Reference& object) {
   const auto deadline = socket_deadline(fd, SO_RCVTIMEO);
-  while (object.awaits_offer() && std::chrono::steady_clock::now() < deadline) {
+  while (object.awaits_offer() && posix::Clock::now() < deadline) {
     auto came = SignalWatch::Came::kNothing;
     {
       const SignalWatch watch;
@@ -68,33 +66,38 @@ Reference find_carried(int fd, bool wait) {
   }
   decide(fd, object);
   // Another thread may be about to.
-  while (object.is_undecided() && object->deciding.load(std::memory_order_acquire)) sched_yield();
+  while (object.is_undecided() && object->deciding.load(std::memory_order_acquire) == process_id())
+    sched_yield();
   return object.is(Kind::kConnection) ? std::move(object) : Reference();
 }
 
 namespace {
 
-int fail(int error) {
-  errno = error;
-  return -1;
+ssize_t receive_part(int fd, Connection& connection, void* bytes, std::size_t count, int flags) {
+  const iovec part = posix::one_part(bytes, count);
+  return receive(fd, connection, &part, 1, flags);
 }
 
-iovec one(const void* bytes, std::size_t count) {
-  return {.iov_base = const_cast<void*>(bytes), .iov_len = count};
+ssize_t send_part(int fd, Connection& connection, const void* bytes, std::size_t count, int flags) {
+  const iovec part = posix::one_part(bytes, count);
+  return send(fd, connection, &part, 1, flags);
 }
 
-bool bad_vectors(const iovec* vectors, int count) {
-  const bool bad_count = count < 0 || count > IOV_MAX;
-  if (!bad_count && (vectors != nullptr || count == 0)) return false;
-  errno = bad_count ? EINVAL : EFAULT;
-  return true;
+// readv() and its like; as writev() it does not look at the socket for nothing, where write() and
+// sending calls do.
+ssize_t receive_vectors(int fd, Connection& connection, const iovec* vectors, int count,
+                        int flags) {
+  const auto parts = static_cast<std::size_t>(count);
+  if (const int bad = posix::check_count(vectors, parts, EINVAL); bad != 0) return result_of(bad);
+  if (posix::holds_nothing(vectors, parts)) return 0;
+  return receive(fd, connection, vectors, parts, flags);
 }
 
-// For which calls that read do not wait, where receiving ones do; and at which calls that write
-// vectors do not look at the socket, where write() and sending ones do.
-bool holds_nothing(const iovec* vectors, int count) {
-  return std::all_of(vectors, vectors + count,
-                     [](const iovec& vector) { return vector.iov_len == 0; });
+ssize_t send_vectors(int fd, Connection& connection, const iovec* vectors, int count, int flags) {
+  const auto parts = static_cast<std::size_t>(count);
+  if (const int bad = posix::check_count(vectors, parts, EINVAL); bad != 0) return result_of(bad);
+  if (posix::holds_nothing(vectors, parts)) return 0;
+  return send(fd, connection, vectors, parts, flags);
 }
 
 // Those of preadv2() and pwritev2() that the kernel knows, also where they mean nothing.
@@ -102,35 +105,16 @@ constexpr int kReadWriteFlags = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | 
 // As those of recv() and send().
 int flags_of(int how) { return (how & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0; }
 
-bool bad_message(const msghdr* message) {
-  if (message != nullptr && message->msg_iovlen <= IOV_MAX) return false;
-  errno = message == nullptr ? EFAULT : EMSGSIZE;
-  return true;
-}
-
-bool bad_messages(const mmsghdr* messages, unsigned count) {
-  if (messages != nullptr || count == 0) return false;
-  errno = EFAULT;
-  return true;
-}
-
-// What recvfrom and recvmsg say of the sender on a connected TCP socket: nothing.
-void no_control(msghdr* message, int flags) {
-  message->msg_namelen = 0;
-  message->msg_controllen = 0;
-  message->msg_flags = flags & MSG_CMSG_CLOEXEC;  // the kernel gives it back
-}
-
 ssize_t send_message(int fd, Connection& connection, const msghdr* message, int flags) {
-  if (bad_message(message)) return -1;
+  if (const int bad = posix::check_message(message); bad != 0) return result_of(bad);
   return send(fd, connection, message->msg_iov, message->msg_iovlen, flags);
 }
 
 ssize_t receive_message(int fd, Connection& connection, msghdr* message, int flags) {
-  if (bad_message(message)) return -1;
+  if (const int bad = posix::check_message(message); bad != 0) return result_of(bad);
   if ((flags & MSG_ERRQUEUE) != 0) return real().recvmsg(fd, message, flags);
   const ssize_t got = receive(fd, connection, message->msg_iov, message->msg_iovlen, flags);
-  if (got >= 0) no_control(message, flags);
+  if (got >= 0) posix::no_control(*message, flags);
   return got;
 }
 
@@ -146,40 +130,32 @@ LEAT_CALL ssize_t read(int fd, void* bytes, size_t count) {
   const Reference object = carried(fd);
   if (!object) return real().read(fd, bytes, count);
   if (count == 0) return 0;  // where recv() waits
-  const iovec vector = one(bytes, count);
-  return receive(fd, object->connection, &vector, 1, 0);
+  return receive_part(fd, object->connection, bytes, count, 0);
 }
 
 LEAT_CALL ssize_t write(int fd, const void* bytes, size_t count) {
   const Reference object = carried(fd);
   if (!object) return real().write(fd, bytes, count);
-  const iovec vector = one(bytes, count);
-  return send(fd, object->connection, &vector, 1, 0);
+  return send_part(fd, object->connection, bytes, count, 0);
 }
 
 LEAT_CALL ssize_t readv(int fd, const iovec* vectors, int count) {
   const Reference object = carried(fd);
   if (!object) return real().readv(fd, vectors, count);
-  if (bad_vectors(vectors, count)) return -1;
-  if (holds_nothing(vectors, count)) return 0;
-  return receive(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
+  return receive_vectors(fd, object->connection, vectors, count, 0);
 }
 
 LEAT_CALL ssize_t writev(int fd, const iovec* vectors, int count) {
   const Reference object = carried(fd);
   if (!object) return real().writev(fd, vectors, count);
-  if (bad_vectors(vectors, count)) return -1;
-  if (holds_nothing(vectors, count)) return 0;
-  return send(fd, object->connection, vectors, static_cast<std::size_t>(count), 0);
+  return send_vectors(fd, object->connection, vectors, count, 0);
 }
 
 LEAT_CALL ssize_t preadv64v2(int fd, const iovec* vectors, int count, off64_t offset, int flags) {
   const Reference object = carried(fd, flags_of(flags));
   if (!object || offset != -1 || (flags & ~kReadWriteFlags) != 0)
     return real().preadv64v2(fd, vectors, count, offset, flags);
-  if (bad_vectors(vectors, count)) return -1;
-  if (holds_nothing(vectors, count)) return 0;
-  return receive(fd, object->connection, vectors, static_cast<std::size_t>(count), flags_of(flags));
+  return receive_vectors(fd, object->connection, vectors, count, flags_of(flags));
 }
 
 LEAT_CALL ssize_t preadv2(int fd, const iovec* vectors, int count, off_t offset, int flags) {
@@ -190,9 +166,7 @@ LEAT_CALL ssize_t pwritev64v2(int fd, const iovec* vectors, int count, off64_t o
   const Reference object = carried(fd, flags_of(flags));
   if (!object || offset != -1 || (flags & ~kReadWriteFlags) != 0)
     return real().pwritev64v2(fd, vectors, count, offset, flags);
-  if (bad_vectors(vectors, count)) return -1;
-  if (holds_nothing(vectors, count)) return 0;
-  return send(fd, object->connection, vectors, static_cast<std::size_t>(count), flags_of(flags));
+  return send_vectors(fd, object->connection, vectors, count, flags_of(flags));
 }
 
 LEAT_CALL ssize_t pwritev2(int fd, const iovec* vectors, int count, off_t offset, int flags) {
@@ -202,16 +176,14 @@ LEAT_CALL ssize_t pwritev2(int fd, const iovec* vectors, int count, off_t offset
 LEAT_CALL ssize_t recv(int fd, void* bytes, size_t count, int flags) {
   const Reference object = carried(fd, flags);
   if (!object) return real().recv(fd, bytes, count, flags);
-  const iovec vector = one(bytes, count);
-  return receive(fd, object->connection, &vector, 1, flags);
+  return receive_part(fd, object->connection, bytes, count, flags);
 }
 
 LEAT_CALL ssize_t recvfrom(int fd, void* bytes, size_t count, int flags, sockaddr* from,
                            socklen_t* from_bytes) {
   const Reference object = carried(fd, flags);
   if (!object) return real().recvfrom(fd, bytes, count, flags, from, from_bytes);
-  const iovec vector = one(bytes, count);
-  const ssize_t got = receive(fd, object->connection, &vector, 1, flags);
+  const ssize_t got = receive_part(fd, object->connection, bytes, count, flags);
   if (got >= 0 && from != nullptr && from_bytes != nullptr) *from_bytes = 0;
   return got;
 }
@@ -225,16 +197,14 @@ LEAT_CALL ssize_t recvmsg(int fd, msghdr* message, int flags) {
 LEAT_CALL ssize_t send(int fd, const void* bytes, size_t count, int flags) {
   const Reference object = carried(fd, flags);
   if (!object) return real().send(fd, bytes, count, flags);
-  const iovec vector = one(bytes, count);
-  return send(fd, object->connection, &vector, 1, flags);
+  return send_part(fd, object->connection, bytes, count, flags);
 }
 
 LEAT_CALL ssize_t sendto(int fd, const void* bytes, size_t count, int flags, const sockaddr* to,
                          socklen_t to_bytes) {
   const Reference object = carried(fd, flags);
   if (!object) return real().sendto(fd, bytes, count, flags, to, to_bytes);
-  const iovec vector = one(bytes, count);
-  return send(fd, object->connection, &vector, 1, flags);
+  return send_part(fd, object->connection, bytes, count, flags);
 }
 
 LEAT_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
@@ -245,7 +215,7 @@ LEAT_CALL ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 
 LEAT_CALL int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   const Reference object = carried(fd, flags);
-  if (object && bad_messages(messages, count)) return -1;
+  if (object && messages == nullptr && count != 0) return fail(EFAULT);
   const bool passes = !object && messages != nullptr &&
                       std::any_of(messages, messages + count,
                                   [](const mmsghdr& one) { return passes_ours(one.msg_hdr); });
@@ -273,23 +243,19 @@ LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, tim
   if (connected && (flags & MSG_ERRQUEUE) == 0) {
     if (const int error = object->connection.take_known_error(fd); error != 0) return fail(error);
   }
-  if (object && bad_messages(messages, count)) return -1;
-  using Clock = std::chrono::steady_clock;
-  auto deadline = Clock::time_point::max();
-  if (timeout != nullptr)
-    deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) +
-               std::chrono::nanoseconds(timeout->tv_nsec);
+  if (object && messages == nullptr && count != 0) return fail(EFAULT);
+  const posix::Deadline deadline = posix::deadline_of(timeout);
   unsigned done = 0;
   for (; done < count; ++done) {
     // As the kernel, which looks at the time after each message, not while it waits.
-    if (done != 0 && Clock::now() >= deadline) break;
+    if (done != 0 && posix::Clock::now() >= deadline) break;
     const bool wait = done == 0 || (flags & MSG_WAITFORONE) == 0;
     const int each = (flags & ~MSG_WAITFORONE) | (wait ? 0 : MSG_DONTWAIT);
     msghdr* message = &messages[done].msg_hdr;
     const ssize_t got = object ? receive_message(fd, object->connection, message, each)
                                : receive_with_rights(fd, message, each);
     if (got < 0 && done != 0 && connected && errno != EAGAIN)
-      object->connection.own().error.store(errno, std::memory_order_release);
+      object->connection.own().tcp.fail(errno);
     if (got < 0) return done != 0 ? static_cast<int>(done) : -1;
     messages[done].msg_len = static_cast<unsigned>(got);
   }
@@ -315,8 +281,7 @@ ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std
     const ssize_t got = pread64(from, piece.data(), wanted, at);
     if (got < 0) error = errno;
     if (got <= 0) break;
-    const iovec vector = one(piece.data(), static_cast<std::size_t>(got));
-    const ssize_t sent = send(to, connection, &vector, 1, 0);
+    const ssize_t sent = send_part(to, connection, piece.data(), static_cast<std::size_t>(got), 0);
     if (sent < 0) error = errno;
     if (sent <= 0) break;
     at += sent;
@@ -328,11 +293,7 @@ ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std
   } else {
     lseek64(from, at, SEEK_SET);
   }
-  if (done == 0 && error != 0) {
-    errno = error;
-    return -1;
-  }
-  return static_cast<ssize_t>(done);
+  return done == 0 && error != 0 ? fail(error) : static_cast<ssize_t>(done);
 }
 
 // The errno of the kernel's splice() between a socket and what should be a pipe, or 0. `wrong`: of
@@ -371,14 +332,11 @@ ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, 
   pollfd pipe{.fd = from, .events = POLLIN};
   if (const int error = await_pipe(pipe, flags); error != 0) return fail(error);
   if ((pipe.revents & POLLIN) == 0) return 0;  // its writers are gone
-  const int state = connection.send_state(to);
-  if (state < 0) {
-    const iovec nothing = one(piece.data(), 1);
-    connection.own().error.store(-state);
-    return send(to, connection, &nothing, 1, 0);
-  }
+  const int state = connection.send_state(to, true);
+  if (state < 0) return send_part(to, connection, piece.data(), 1, 0);  // which tells it
   Patience patience(to, Want::kRoom);
   while (state == 0 && !connection.room(piece.size())) {
+    if (is_nonblocking(to)) return fail(EAGAIN);
     if (const int error = wait_for(to, connection, patience, piece.size(), false); error != 0)
       return fail(error);
     if ((connection.poll_mask() & POLLOUT) != 0) break;  // also at its end
@@ -387,8 +345,7 @@ ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, 
       std::clamp<std::size_t>(connection.free_bytes(), 1, std::min(count, piece.size()));
   const ssize_t got = real().read(from, piece.data(), room);
   if (got <= 0) return got;
-  const iovec vector = one(piece.data(), static_cast<std::size_t>(got));
-  return send(to, connection, &vector, 1, 0);
+  return send_part(to, connection, piece.data(), static_cast<std::size_t>(got), 0);
 }
 
 // A connection to a pipe: only what the pipe took is taken.
@@ -397,16 +354,15 @@ ssize_t splice_in(int from, Connection& connection, int to, std::size_t count, u
   pollfd pipe{.fd = to, .events = POLLOUT};
   if (const int error = await_pipe(pipe, flags); error != 0) return fail(error);
   if ((pipe.revents & POLLERR) != 0) return real().write(to, piece.data(), 1);  // its readers too
-  const iovec vector = one(piece.data(), std::min(count, piece.size()));
-  const ssize_t there = receive(from, connection, &vector, 1, MSG_PEEK);
+  const ssize_t there =
+      receive_part(from, connection, piece.data(), std::min(count, piece.size()), MSG_PEEK);
   if (there <= 0) return there;
   // As much as the pipe has room for, where the kernel can tell.
-  const iovec bytes = one(piece.data(), static_cast<std::size_t>(there));
+  const iovec bytes = posix::one_part(piece.data(), static_cast<std::size_t>(there));
   ssize_t put = real().pwritev64v2(to, &bytes, 1, -1, RWF_NOWAIT);
   if (put < 0 && errno == EOPNOTSUPP) put = real().write(to, piece.data(), bytes.iov_len);
   if (put <= 0) return put;
-  const iovec taken = one(piece.data(), static_cast<std::size_t>(put));
-  return receive(from, connection, &taken, 1, MSG_DONTWAIT);
+  return receive_part(from, connection, piece.data(), static_cast<std::size_t>(put), MSG_DONTWAIT);
 }
 
 }  // namespace

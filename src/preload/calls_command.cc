@@ -114,7 +114,8 @@ struct Popened {
 };
 
 struct AllPopened {
-  // Relaxed outside the lock: who closes a stream has got it from popen(), and sees that.
+  // Relaxed outside the lock: the thread that closes a stream has got it from popen(), and sees
+  // that.
   std::atomic<Popened*> first{nullptr};
 };
 constinit AllPopened popened;
@@ -173,7 +174,7 @@ int start_piped(pid_t& child, const char* command, int end, int number) {
   return error;
 }
 
-FILE* fail(int error, const int (&ends)[2], Popened* one) noexcept {
+FILE* give_up(int error, const int (&ends)[2], Popened* one) noexcept {
   for (const int end : ends) real().close(end);
   delete one;
   errno = error;
@@ -211,14 +212,14 @@ LEAT_CALL FILE* popen(const char* command, const char* mode_text) {
   if (!mode.good) errno = EINVAL;
   if (!mode.good || pipe2(ends, O_CLOEXEC) != 0) return nullptr;
   auto* one = new (std::nothrow) Popened{};
-  if (one == nullptr) return fail(ENOMEM, ends, one);
+  if (one == nullptr) return give_up(ENOMEM, ends, one);
   const int ours = ends[mode.reads ? 0 : 1];
   const int its = ends[mode.reads ? 1 : 0];
   const int error =
       start_piped(one->child, command, its, mode.reads ? STDOUT_FILENO : STDIN_FILENO);
-  if (error != 0) return fail(error, ends, one);
+  if (error != 0) return give_up(error, ends, one);
   one->file = real().fdopen(ours, mode.reads ? "r" : "w");
-  if (one->file == nullptr) return fail(ENOMEM, ends, one);
+  if (one->file == nullptr) return give_up(ENOMEM, ends, one);
   real().close(its);
   if (!mode.closes_on_exec) real().fcntl(ours, F_SETFD, nullptr);
   const Locked locked(lock_of_popened);

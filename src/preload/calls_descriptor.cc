@@ -1,6 +1,7 @@
 // close, dup and their kin.
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/resource.h>
 
 #include <climits>
 
@@ -30,18 +31,30 @@ bool refuse_hidden(int fd) {
   return true;
 }
 
+// A number of ours that nothing can be copied to, though it is open: the limit was lowered since.
+bool is_beyond_limit(int fd) {
+  rlimit limit{};
+  return find(fd) && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+         static_cast<rlim_t>(fd) >= limit.rlim_cur;
+}
+
 }  // namespace
 
 void closing(int fd) noexcept {
   Reference object = find(fd);
   if (!object) return;
   const bool sets_know = EpollSet::descriptor_is_closed(fd);
-  if (object.is(Kind::kConnection)) {
-    // References: each number's, ours, and those of calls.
-    const int numbers = object->numbers.load(std::memory_order_relaxed);
-    const auto references = static_cast<int>(object->references.load(std::memory_order_relaxed));
-    object->connection.note_closing(fd, references > numbers + 1);
-  }
+  // References: each number's, ours, and those of calls. As long as this process has another number
+  // nothing ends.
+  const int numbers = object->numbers.load(std::memory_order_relaxed);
+  const bool in_use =
+      static_cast<int>(object->references.load(std::memory_order_relaxed)) > numbers + 1;
+  if (object.is(Kind::kConnection) && numbers == 1) object->connection.note_closing(fd, in_use);
+  // The connecting side may have offered, and sent the byte that tells so: unread it would make the
+  // close a reset, as of one that was never accepted.
+  if (numbers == 1 && !in_use && object.awaits_offer() &&
+      !object->forked.load(std::memory_order_relaxed) && !resets_at_close(fd))
+    real().shutdown(fd, SHUT_WR);
   forget(fd);
   if (!sets_know) EpollSet::note_missed();
 }
@@ -72,7 +85,7 @@ LEAT_CALL int dup2(int fd, int copy) noexcept {
   if (fd == copy) return real().dup2(fd, copy);
   if (refuse_hidden(fd) || refuse_hidden(copy)) return -1;
   if (real().fcntl(fd, F_GETFD, nullptr) < 0) return -1;
-  closing(copy);
+  if (!is_beyond_limit(copy)) closing(copy);
   const int result = real().dup2(fd, copy);
   if (result >= 0) duplicated(fd, copy);
   return result;
@@ -82,7 +95,7 @@ LEAT_CALL int dup3(int fd, int copy, int flags) noexcept {
   if (fd == copy || (flags & ~O_CLOEXEC) != 0) return real().dup3(fd, copy, flags);  // refuses
   if (refuse_hidden(fd) || refuse_hidden(copy)) return -1;
   if (real().fcntl(fd, F_GETFD, nullptr) < 0) return -1;
-  closing(copy);
+  if (!is_beyond_limit(copy)) closing(copy);
   const int result = real().dup3(fd, copy, flags);
   if (result >= 0) duplicated(fd, copy);
   return result;

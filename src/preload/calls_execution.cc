@@ -16,9 +16,9 @@ namespace {
 
 // The arguments of execl and its kin, up to the null; without malloc, as all of exec. Null if
 // memory is out.
-class Arguments {
+class ProgramArguments {
  public:
-  Arguments(const char* first, va_list& rest) noexcept {
+  ProgramArguments(const char* first, va_list& rest) noexcept {
     va_list counted;
     va_copy(counted, rest);
     std::size_t count = 1;
@@ -119,7 +119,7 @@ LEAT_CALL int fexecve(int fd, char* const* arguments, char* const* environment) 
 LEAT_CALL int execl(const char* path, const char* first, ...) noexcept {
   va_list rest;
   va_start(rest, first);
-  Arguments arguments(first, rest);
+  ProgramArguments arguments(first, rest);
   va_end(rest);
   return execve(path, arguments.data(), environ);
 }
@@ -127,7 +127,7 @@ LEAT_CALL int execl(const char* path, const char* first, ...) noexcept {
 LEAT_CALL int execlp(const char* file, const char* first, ...) noexcept {
   va_list rest;
   va_start(rest, first);
-  Arguments arguments(first, rest);
+  ProgramArguments arguments(first, rest);
   va_end(rest);
   return execvpe(file, arguments.data(), environ);
 }
@@ -135,7 +135,7 @@ LEAT_CALL int execlp(const char* file, const char* first, ...) noexcept {
 LEAT_CALL int execle(const char* path, const char* first, ...) noexcept {
   va_list rest;
   va_start(rest, first);
-  Arguments arguments(first, rest);
+  ProgramArguments arguments(first, rest);
   char* const* environment = va_arg(rest, char* const*);
   va_end(rest);
   return execve(path, arguments.data(), environment);

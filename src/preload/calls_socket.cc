@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "posix/options.h"
 #include "preload/call.h"
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
@@ -33,10 +33,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
     return accepted;
   }
   for (;;) {
-    if (!keep_spare_numbers()) {
-      errno = EMFILE;
-      return -1;
-    }
+    if (!keep_spare_numbers()) return fail(EMFILE);
     // Of one that was reset meanwhile nothing else tells the address.
     sockaddr_storage peer{};
     socklen_t size = sizeof(peer);
@@ -63,12 +60,13 @@ int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t
   const bool over = connection.is_over(fd);
   connection.shown().aborts.store(1, std::memory_order_release);
   connection.note_closing(fd, false);
+  // Before the kernel wakes the sleepers here. The barrier is the system call.
+  connection.own().tcp.flags.fetch_or(kDissolved, std::memory_order_release);
   const int result = real().connect(fd, address, bytes);
   if (result != 0) return result;
   // TCP resets nothing that is over, where the kernel's own connection may have stood.
-  if (over && connection.own().error.exchange(0, std::memory_order_acq_rel) != ECONNRESET)
-    option(fd, SOL_SOCKET, SO_ERROR);
-  connection.dissolved(over);
+  if (over && connection.own().tcp.take_error() != ECONNRESET) option(fd, SOL_SOCKET, SO_ERROR);
+  connection.own().tcp.dissolve(over);
   const Reference socket = add(fd, Kind::kSocket);
   for_each(0, highest_known(), [&](int known, const Reference& other) {
     if (other.get() == object.get()) add_duplicate(fd, known);
@@ -97,24 +95,16 @@ int tell_peer(int fd, const Connection& connection, sockaddr* address, socklen_t
   return 0;
 }
 
-int get_kept(const Connection& connection, std::uint32_t flag, void* value, socklen_t* bytes) {
-  const int set = (connection.own().flags.load(std::memory_order_relaxed) & flag) != 0 ? 1 : 0;
-  *bytes = std::min<socklen_t>(*bytes, sizeof(set));
-  std::memcpy(value, &set, *bytes);
-  return 0;
-}
+int told(int result) { return static_cast<int>(result_of(result)); }
 
 int keep(Connection& connection, std::uint32_t flag, const void* value, socklen_t bytes) {
   int set = 0;
-  if (bytes < sizeof(set)) {
-    errno = EINVAL;
-    return -1;
-  }
-  std::memcpy(&set, value, sizeof(set));
+  if (const int bad = posix::get_int(value, bytes, set); bad != 0) return told(bad);
+  auto& flags = connection.own().tcp.flags;
   if (set != 0) {
-    connection.own().flags.fetch_or(flag, std::memory_order_relaxed);
+    flags.fetch_or(flag, std::memory_order_relaxed);
   } else {
-    connection.own().flags.fetch_and(~flag, std::memory_order_relaxed);
+    flags.fetch_and(~flag, std::memory_order_relaxed);
   }
   return 0;
 }
@@ -124,15 +114,8 @@ int keep_max_segment(Object& listener, const void* value, socklen_t bytes) {
   constexpr int kLeast = 88;
   constexpr int kMost = 32767;
   int wanted = 0;
-  if (bytes >= sizeof(wanted) && value != nullptr) std::memcpy(&wanted, value, sizeof(wanted));
-  if (bytes < sizeof(wanted) || (wanted != 0 && (wanted < kLeast || wanted > kMost))) {
-    errno = EINVAL;
-    return -1;
-  }
-  if (value == nullptr) {
-    errno = EFAULT;
-    return -1;
-  }
+  if (const int bad = posix::get_int(value, bytes, wanted); bad != 0) return told(bad);
+  if (wanted != 0 && (wanted < kLeast || wanted > kMost)) return fail(EINVAL);
   // What the kernel tells where none is set.
   listener.max_segment.store(wanted != 0 ? wanted : TCP_MSS_DEFAULT, std::memory_order_relaxed);
   return 0;
@@ -215,10 +198,7 @@ LEAT_CALL int shutdown(int fd, int how) noexcept {
 
 LEAT_CALL int getpeername(int fd, sockaddr* address, socklen_t* bytes) noexcept {
   const Reference object = known_carried(fd);
-  if (object && object->connection.is_over(fd)) {
-    errno = ENOTCONN;
-    return -1;
-  }
+  if (object && object->connection.is_over(fd)) return fail(ENOTCONN);
   const int result = real().getpeername(fd, address, bytes);
   if (result == 0 || !object || errno != ENOTCONN) return result;
   return tell_peer(fd, object->connection, address, bytes);
@@ -226,39 +206,28 @@ LEAT_CALL int getpeername(int fd, sockaddr* address, socklen_t* bytes) noexcept 
 
 LEAT_CALL int getsockopt(int fd, int level, int name, void* value, socklen_t* bytes) noexcept {
   const Reference known = find_current(fd);
-  const int size = known.is(Kind::kListener) ? known->receive_buffer.load() : 0;
-  if (size > 0 && level == SOL_SOCKET && name == SO_RCVBUF && *bytes >= sizeof(int)) {
-    const int doubled = 2 * size;  // as the kernel tells it
-    std::memcpy(value, &doubled, sizeof(doubled));
-    *bytes = sizeof(doubled);
-    return 0;
-  }
-  if (known.is(Kind::kListener) && level == IPPROTO_TCP && *bytes >= sizeof(int) &&
-      (name == TCP_DEFER_ACCEPT || name == TCP_MAXSEG)) {
-    const std::atomic<int>& kept = name == TCP_MAXSEG ? known->max_segment : known->deferred;
-    const int set = kept.load(std::memory_order_relaxed);
-    std::memcpy(value, &set, sizeof(set));
-    *bytes = sizeof(set);
-    return 0;
+  if (known.is(Kind::kListener)) {
+    const int size = known->receive_buffer.load();
+    if (size > 0 && level == SOL_SOCKET && name == SO_RCVBUF)
+      return told(posix::give_int(2 * size, value, bytes));  // as the kernel tells it
+    if (level == IPPROTO_TCP && (name == TCP_DEFER_ACCEPT || name == TCP_MAXSEG)) {
+      const std::atomic<int>& kept = name == TCP_MAXSEG ? known->max_segment : known->deferred;
+      return told(posix::give_int(kept.load(std::memory_order_relaxed), value, bytes));
+    }
   }
   const Reference object = known_carried(fd);
   if (!object || value == nullptr || bytes == nullptr)
     return real().getsockopt(fd, level, name, value, bytes);
   Connection& connection = object->connection;
-  if (level == IPPROTO_TCP && name == TCP_NODELAY)
-    return get_kept(connection, kNoDelay, value, bytes);
-  if (level == IPPROTO_TCP && name == TCP_CORK) return get_kept(connection, kCork, value, bytes);
-  if (level == SOL_SOCKET && name == SO_ERROR && *bytes >= sizeof(int)) {
-    const int error = connection.take_error(fd);
-    std::memcpy(value, &error, sizeof(error));
-    *bytes = sizeof(error);
-    return 0;
+  if (level == IPPROTO_TCP && (name == TCP_NODELAY || name == TCP_CORK)) {
+    const bool set = connection.own().tcp.has(name == TCP_CORK ? kCork : kNoDelay);
+    return told(posix::give_int(set ? 1 : 0, value, bytes));
   }
+  if (level == SOL_SOCKET && name == SO_ERROR)
+    return told(posix::give_int(connection.take_error(fd), value, bytes));
   const int result = real().getsockopt(fd, level, name, value, bytes);
-  if (result == 0 && level == IPPROTO_TCP && name == TCP_INFO && *bytes != 0) {
-    static_assert(offsetof(tcp_info, tcpi_state) == 0 && sizeof(tcp_info::tcpi_state) == 1);
-    *static_cast<std::uint8_t*>(value) = static_cast<std::uint8_t>(connection.tcp_state(fd));
-  }
+  if (result == 0 && level == IPPROTO_TCP && name == TCP_INFO)
+    posix::put_tcp_state(connection.tcp_state(fd), value, *bytes);
   return result;
 }
 
@@ -282,19 +251,9 @@ LEAT_CALL int setsockopt(int fd, int level, int name, const void* value, socklen
   const Reference object = known_carried(fd);
   if (!object) return real().setsockopt(fd, level, name, value, bytes);
   Connection& connection = object->connection;
-  if (level == IPPROTO_TCP && name == TCP_NODELAY && value != nullptr)
-    return keep(connection, kNoDelay, value, bytes);
-  if (level == IPPROTO_TCP && name == TCP_CORK && value != nullptr)
-    return keep(connection, kCork, value, bytes);
-  // What would change how the kernel's own socket carries the doorbell.
-  if (level == IPPROTO_TCP && name == TCP_ULP) {
-    errno = ENOENT;
-    return -1;
-  }
-  if (level == SOL_SOCKET && name == SO_ZEROCOPY) {
-    errno = EOPNOTSUPP;
-    return -1;
-  }
+  if (level == IPPROTO_TCP && (name == TCP_NODELAY || name == TCP_CORK))
+    return keep(connection, name == TCP_CORK ? kCork : kNoDelay, value, bytes);
+  if (const int refused = posix::refuses_option(level, name); refused != 0) return told(refused);
   if (level == SOL_SOCKET && name == SO_RCVLOWAT) return 0;
   const int result = real().setsockopt(fd, level, name, value, bytes);
   if (result == 0 && level == SOL_SOCKET && name == SO_LINGER)

@@ -1,8 +1,7 @@
 // poll, select and epoll.
-#include <sys/time.h>
-
 #include <cstdlib>
 
+#include "posix/times.h"
 #include "preload/call.h"
 #include "preload/epoll_passing.h"
 #include "preload/epoll_set.h"
@@ -11,10 +10,6 @@
 
 namespace leat::preload {
 namespace {
-
-timespec from_milliseconds(int milliseconds) {
-  return {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000L};
-}
 
 int made_set(int fd) {
   if (fd < 0) return fd;
@@ -26,10 +21,7 @@ int made_set(int fd) {
 
 int wait(int fd, epoll_event* events, int most, const timespec* timeout, const sigset_t* mask) {
   const Reference object = find(fd);
-  if (is_bad_time(timeout)) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (!posix::is_time(timeout)) return fail(EINVAL);
   if (!object.is(Kind::kEpoll) || most <= 0) return wait_in_kernel(fd, events, most, timeout, mask);
   return object->set->wait(fd, events, most, timeout, mask);
 }
@@ -55,7 +47,7 @@ using namespace leat::preload;  // NOLINT: the functions below are C's
 
 LEAT_CALL int poll(pollfd* fds, nfds_t count, int timeout) {
   if (timeout < 0) return poll_all(fds, count, nullptr, nullptr);
-  const timespec time = from_milliseconds(timeout);
+  const timespec time = posix::to_timespec(timeout);
   return poll_all(fds, count, &time, nullptr);
 }
 
@@ -80,15 +72,9 @@ LEAT_CALL int select(int count, fd_set* reads, fd_set* writes, fd_set* excepts, 
   if (!any_known(count, reads, writes, excepts))
     return real().select(count, reads, writes, excepts, timeout);
   if (timeout == nullptr) return select_all(count, reads, writes, excepts, nullptr, nullptr);
-  if (timeout->tv_sec < 0 || timeout->tv_usec < 0) {
-    errno = EINVAL;
-    return -1;
-  }
-  // More microseconds than a second has are seconds.
-  timespec time{.tv_sec = timeout->tv_sec + timeout->tv_usec / 1'000'000,
-                .tv_nsec = timeout->tv_usec % 1'000'000 * 1000L};
+  timespec time = posix::to_timespec(*timeout);
   const int ready = select_all(count, reads, writes, excepts, &time, nullptr);
-  *timeout = {.tv_sec = time.tv_sec, .tv_usec = time.tv_nsec / 1000};
+  if (posix::is_time(&time)) *timeout = posix::to_timeval(time);
   return ready;
 }
 
@@ -109,27 +95,29 @@ LEAT_CALL int epoll_ctl(int epoll_fd, int operation, int fd, epoll_event* event)
   const Reference set = find(epoll_fd);
   if (!set.is(Kind::kEpoll)) return real().epoll_ctl(epoll_fd, operation, fd, event);
   Reference object = find_current(fd);
+  // The number of one that was closed out of our sight may mean another file without a name.
+  if (object.is(Kind::kEpoll) && operation == EPOLL_CTL_ADD && !is_set(fd)) {
+    forget_lost(fd, *object);
+    object = {};
+  }
   // A socket may connect while it is in the set.
   if (!object && operation == EPOLL_CTL_ADD && event != nullptr && is_connectable(fd))
     object = add(fd, Kind::kSocket);
   if (object.is_undecided()) decide(fd, object);
-  if (object.is(Kind::kOwn)) {
-    errno = EBADF;
-    return -1;
-  }
+  if (object.is(Kind::kOwn)) return fail(EBADF);
   return set->set->control(epoll_fd, operation, fd, event, object);
 }
 
 LEAT_CALL int epoll_wait(int fd, epoll_event* events, int most, int timeout) {
   if (timeout < 0) return wait(fd, events, most, nullptr, nullptr);
-  const timespec time = from_milliseconds(timeout);
+  const timespec time = posix::to_timespec(timeout);
   return wait(fd, events, most, &time, nullptr);
 }
 
 LEAT_CALL int epoll_pwait(int fd, epoll_event* events, int most, int timeout,
                           const sigset_t* mask) {
   if (timeout < 0) return wait(fd, events, most, nullptr, mask);
-  const timespec time = from_milliseconds(timeout);
+  const timespec time = posix::to_timespec(timeout);
   return wait(fd, events, most, &time, mask);
 }
 

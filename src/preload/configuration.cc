@@ -42,7 +42,7 @@ struct Configuration {
   std::vector<Rule> rules;
 };
 
-bool is_set(const char* value) {
+bool is_on(const char* value) {
   return value != nullptr && *value != '\0' && strcmp(value, "0") != 0;
 }
 
@@ -114,9 +114,9 @@ Configuration read() {
   if (level == "info") result.level = Level::kInfo;
   if (level == "debug" || level == "trace") result.level = Level::kDebug;
   if (const char* file = getenv("LEAT_LOG_FILE"); file != nullptr) result.log_file = file;
-  result.escapes = is_set(getenv("LEAT_PRELOAD_DEBUG"));
-  result.all = is_set(getenv("LEAT_PRELOAD_ALL"));
-  if (const char* spin = getenv("LEAT_SPIN_US"); spin != nullptr) {
+  result.escapes = is_on(getenv("LEAT_PRELOAD_DEBUG"));
+  result.all = is_on(getenv("LEAT_PRELOAD_ALL"));
+  if (const char* spin = getenv("LEAT_SPIN_US"); spin != nullptr && *spin != '\0') {
     result.spin = strcmp(spin, "inf") == 0
                       ? kForever
                       : std::chrono::nanoseconds(std::chrono::microseconds(atoi(spin)));

@@ -5,14 +5,12 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <ctime>
 
 #include "preload/configuration.h"
 #include "preload/descriptors.h"
@@ -38,28 +36,9 @@ bool awaited(const std::atomic<std::uint32_t>& bell) {
   return word >= kSleeper && (word & kRung) == 0;
 }
 
-std::int64_t nanoseconds_of(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
-}
-
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
   // A count for people: no order, and an update lost between two threads does no harm.
   counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
-}
-
-void copy_out(std::byte* to, const std::byte* ring, std::uint64_t at, std::size_t bytes) {
-  if (to == nullptr) return;  // MSG_TRUNC: thrown away
-  const std::size_t first = std::min<std::size_t>(bytes, kRingBytes - (at & kMask));
-  std::memcpy(to, ring + (at & kMask), first);
-  std::memcpy(to + first, ring, bytes - first);
-}
-
-void copy_in(std::byte* ring, std::uint64_t at, const std::byte* from, std::size_t bytes) {
-  const std::size_t first = std::min<std::size_t>(bytes, kRingBytes - (at & kMask));
-  std::memcpy(ring + (at & kMask), from, first);
-  std::memcpy(ring, from + first, bytes - first);
 }
 
 }  // namespace
@@ -129,13 +108,14 @@ void Connection::set_buffers(std::uint32_t send, std::uint32_t receive) const no
   memory_->receive_buffer[side_].store(receive, std::memory_order_relaxed);
 }
 
-std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bool peek,
-                             bool discard) noexcept {
+long Connection::take(int fd, posix::Buffers& to, bool peek) noexcept {
   Direction& from = in();
   std::size_t taken = 0;
+  if (from.tail.load(std::memory_order_relaxed) == from.head.load(std::memory_order_relaxed))
+    return 0;
   {
     const Locked lock(own().receive_lock);
-    if (!lock) return kInUse;
+    if (!lock) return -EAGAIN;
     const std::uint64_t head = from.head.load(std::memory_order_relaxed);  // ours alone
     const std::uint64_t tail = from.tail.load(std::memory_order_acquire);
     const std::uint64_t there = tail - head;
@@ -145,13 +125,10 @@ std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bo
       return 0;
     }
     const std::byte* bytes = ring(1 - side_);
-    for (std::size_t i = 0; i < count && taken < there; ++i) {
-      const std::size_t part = std::min<std::size_t>(vectors[i].iov_len, there - taken);
-      auto* to = static_cast<std::byte*>(vectors[i].iov_base);
-      copy_out(discard ? nullptr : to, bytes, head + taken, part);
-      taken += part;
-    }
-    if (peek) return taken;
+    const std::size_t first = std::min<std::size_t>(there, kRingBytes - (head & kMask));
+    taken = to.put(bytes + (head & kMask), first);
+    if (taken == first) taken += to.put(bytes, there - first);
+    if (peek) return static_cast<long>(taken);
     from.head.store(head + taken, std::memory_order_release);
     note_user();
     add(shown().received_bytes, taken);
@@ -165,23 +142,22 @@ std::size_t Connection::take(int fd, const iovec* vectors, std::size_t count, bo
     const std::size_t most = capacity(1 - side_);
     if (unread + most / kRoomPart <= most) ring_bell(fd, from.room_bell);
   }
-  return taken;
+  return static_cast<long>(taken);
 }
 
-std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noexcept {
+long Connection::put(int fd, posix::Buffers& from) noexcept {
   Direction& to = out();
-  std::size_t wanted = 0;
-  for (std::size_t i = 0; i < count; ++i) wanted += vectors[i].iov_len;
+  const std::size_t wanted = from.left();
   std::size_t done = 0;
   {
     const Locked lock(own().send_lock);
-    if (!lock) return kInUse;
+    if (!lock) return -EAGAIN;
     const std::uint64_t tail = to.tail.load(std::memory_order_relaxed);  // ours alone
     std::uint64_t used = tail - to.head_seen.load(std::memory_order_relaxed);
     const std::size_t most = capacity(side_);
     if (used + wanted > most) {
-      // For who waits for the next room, of which there may be too little now. Full barrier before
-      // the look at the head: see Direction.
+      // For a writer that waits for the next room, of which there may be too little now. Full
+      // barrier before the look at the head: see Direction.
       to.room_bell.fetch_and(~kRung, std::memory_order_relaxed);
       std::atomic_thread_fence(std::memory_order_seq_cst);
       const std::uint64_t head = to.head.load(std::memory_order_acquire);
@@ -194,11 +170,9 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
     }
     const std::size_t room = most - std::min<std::uint64_t>(used, most);
     std::byte* bytes = ring(side_);
-    for (std::size_t i = 0; i < count && done < room; ++i) {
-      const std::size_t part = std::min(vectors[i].iov_len, room - done);
-      copy_in(bytes, tail + done, static_cast<const std::byte*>(vectors[i].iov_base), part);
-      done += part;
-    }
+    const std::size_t first = std::min<std::size_t>(room, kRingBytes - (tail & kMask));
+    done = from.take(bytes + (tail & kMask), first);
+    if (done == first) done += from.take(bytes, room - first);
     if (done < wanted) {
       own().full.fetch_add(1, std::memory_order_relaxed);
       add(shown().stalls, 1);
@@ -216,12 +190,12 @@ std::size_t Connection::put(int fd, const iovec* vectors, std::size_t count) noe
   // Shut down meanwhile by the handler of a signal.
   if (flag(kWriteShut) && to.ended.load(std::memory_order_relaxed) == 0) [[unlikely]]
     end_sending(fd);
-  return done;
+  return static_cast<long>(done);
 }
 
 void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& bell) noexcept {
   // Only one of several publishers rings. Acquire-release is more than enough: the byte that is
-  // sent orders everything before it for who receives it.
+  // sent orders everything before it for its receiver.
   if ((bell.fetch_or(kRung, std::memory_order_acq_rel) & kRung) != 0) return;
   fd = alive(fd);
   if (fd < 0) return;
@@ -239,16 +213,14 @@ void Connection::ring_bell(int fd, std::atomic<std::uint32_t>& bell) noexcept {
   errno = kept_errno;
 }
 
-std::uint64_t Connection::arrival_mark() const noexcept {
-  return in().tail.load(std::memory_order_acquire);
-}
-
-// One that has sent its end tells nothing new by closing.
-std::uint32_t Connection::state_mark() const noexcept {
-  const bool end = in().ended.load(std::memory_order_acquire) != 0 || flag(kPeerGone);
-  // Acquire: who sees a shutdown counted sees its flags.
-  return (own().shutdowns.load(std::memory_order_acquire) << 2U) | (flag(kReset) ? 2U : 0U) |
-         (end ? 1U : 0U);
+posix::EdgeMarks Connection::edge_marks() const noexcept {
+  const std::uint64_t tail = in().tail.load(std::memory_order_acquire);
+  // A peer that has sent its end tells nothing new by closing.
+  const bool end = peer_has_ended() || flag(kPeerGone);
+  // Acquire: a thread that sees a shutdown counted sees its flags.
+  const std::uint32_t state = (own().shutdowns.load(std::memory_order_acquire) << 2U) |
+                              (flag(kReset) ? 2U : 0U) | (end ? 1U : 0U);
+  return {tail, state, own().full.load(std::memory_order_relaxed)};
 }
 
 std::size_t Connection::readable_bytes() const noexcept {
@@ -274,7 +246,7 @@ bool Connection::room(std::size_t wanted) const noexcept {
   return free_bytes() >= std::min(wanted, capacity(side_) / kRoomPart);
 }
 
-int Connection::receive_state(int fd) noexcept {
+int Connection::receive_state(int fd, bool begun) noexcept {
   // Where the end is told because of our own shutdown, a reset is told before it.
   if (peer().note.load(std::memory_order_acquire) != kNotClosed || flag(kReadShut))
     look_for_end(fd);
@@ -284,27 +256,14 @@ int Connection::receive_state(int fd) noexcept {
       head == from.head.load(std::memory_order_relaxed))
     broken();
   const bool ended = peer_has_ended();
-  if (!ended && !flag(kPeerGone | kReset | kReadShut)) return 0;
+  if (!ended && !flag(kEnded | kPeerGone | kReset | kReadShut)) return 0;
   // The bytes before the end: the tail may have moved between the caller's look and ours.
-  if (readable_bytes() != 0) return 0;
-  // An error stays for the call that sends or asks.
-  if (ended) return 1;
-  const int error = own().error.exchange(0, std::memory_order_acq_rel);
-  return error != 0 ? -error : 1;
+  return readable_bytes() != 0 ? 0 : own().tcp.receive_state(ended, begun);
 }
 
-int Connection::send_state(int fd) noexcept {
-  if (!flag(kPeerGone)) {
-    // Of a peer that was killed only the kernel knows; the coarse clock costs next to nothing.
-    const std::int64_t now = nanoseconds_of(CLOCK_MONOTONIC_COARSE);
-    const bool due = asked_.load(std::memory_order_relaxed) < now;
-    if (due) asked_.store(nanoseconds_of(CLOCK_MONOTONIC), std::memory_order_relaxed);
-    if (due || peer().note.load(std::memory_order_acquire) != kNotClosed) look_for_end(fd);
-  }
-  if (const int error = own().error.exchange(0, std::memory_order_acq_rel); error != 0)
-    return -error;
-  if (flag(kWriteShut | kReset)) return -EPIPE;
-  if (flag(kPeerGone)) return 1;
+int Connection::send_state(int fd, bool begun) noexcept {
+  if (is_to_be_asked()) look_for_end(fd);
+  if (const int state = own().tcp.send_state(begun); state != 0) return state;
   // One that has shut down both ways resets what still comes. Relaxed: what is sent at the same
   // time may come before.
   constexpr std::uint32_t kBothShut = kReadShut | kWriteShut;
@@ -312,8 +271,7 @@ int Connection::send_state(int fd) noexcept {
 }
 
 void Connection::sent_to_nobody(int fd) noexcept {
-  if ((own().flags.fetch_or(kReset | kEnded, std::memory_order_acq_rel) & kReset) != 0) return;
-  own().error.store(EPIPE, std::memory_order_release);
+  if (!own().tcp.sent_to_nobody()) return;
   if (!flag(kPeerGone)) shown().note.store(kSentInVain, std::memory_order_release);
   fd = alive(fd);
   if (fd < 0) return;
@@ -326,21 +284,14 @@ void Connection::sent_to_nobody(int fd) noexcept {
 
 bool Connection::is_over(int fd) noexcept {
   look_for_end(fd);
-  return flag(kReset) || (peer_has_ended() && flag(kWriteShut));
+  return own().tcp.is_over(peer_has_ended());
 }
 
 unsigned Connection::poll_mask() const noexcept {
-  unsigned mask = 0;
-  const std::uint32_t flags = own().flags.load(std::memory_order_acquire);
-  const bool end = in().ended.load(std::memory_order_acquire) != 0 ||
-                   (flags & (kReadShut | kPeerGone | kReset)) != 0;
-  if (end) mask |= POLLIN | POLLRDNORM | POLLRDHUP;
-  if (readable_bytes() != 0) mask |= POLLIN | POLLRDNORM;
-  if ((end && (flags & kWriteShut) != 0) || (flags & kReset) != 0) mask |= POLLHUP;
-  if (own().error.load(std::memory_order_relaxed) != 0) mask |= POLLERR;
-  if ((flags & (kWriteShut | kReset | kPeerGone)) != 0 || room(kRingBytes))
-    mask |= POLLOUT | POLLWRNORM;
-  return mask;
+  // The end first: bytes that come before it are seen too then.
+  const bool ended = peer_has_ended();
+  return own().tcp.mask(ended, readable_bytes() != 0,
+                        [this]() noexcept { return room(kRingBytes); });
 }
 
 unsigned Connection::poll_mask(int fd) noexcept {
@@ -425,21 +376,21 @@ void Connection::broken() noexcept {
   if (flag(kReset)) return;
   log(Level::kError, "%s wrote impossible positions, so the connection is reset",
       peer_address().text().c_str());
-  end(false, ECONNRESET);
+  own().tcp.peer_gone(peer_has_ended(), ECONNRESET);
 }
 
 void Connection::shutdown(int fd, int how) noexcept {
   if (how == SHUT_WR || how == SHUT_RDWR) {
-    // The barrier: who goes to sleep sees the flag, or we see it asleep.
-    own().flags.fetch_or(kWriteShut, std::memory_order_seq_cst);
+    // The barrier: a thread that goes to sleep sees the flag, or we see it asleep.
+    own().tcp.flags.fetch_or(kWriteShut, std::memory_order_seq_cst);
     shown().shut.fetch_or(kWriteShut, std::memory_order_relaxed);
     if (own().senders_asleep.load(std::memory_order_seq_cst) != 0) wake_senders(fd);
     if (!own().send_lock.held_here()) end_sending(fd);  // else put() does, which this interrupts
   }
   if (how == SHUT_RD || how == SHUT_RDWR) {
-    own().flags.fetch_or(kReadShut, std::memory_order_acq_rel);
+    own().tcp.flags.fetch_or(kReadShut, std::memory_order_acq_rel);
     shown().shut.fetch_or(kReadShut, std::memory_order_relaxed);
-    // Sends nothing to the peer, but wakes who sleeps here.
+    // Sends nothing to the peer, but wakes the sleepers here.
     real().shutdown(fd, SHUT_RD);
   }
   // Release: after the flags.
@@ -459,7 +410,7 @@ void Connection::wake_senders(int fd) const noexcept {
   system_call(SYS_futex, &own().turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   // One may sleep in the kernel's recv(), and nothing else ends that. From then on nobody at this
   // end can sleep there.
-  own().flags.fetch_or(kBellShut, std::memory_order_acq_rel);
+  own().tcp.flags.fetch_or(kBellShut, std::memory_order_acq_rel);
   real().shutdown(fd, SHUT_RD);
 }
 

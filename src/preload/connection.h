@@ -3,13 +3,14 @@
 #pragma once
 
 #include <poll.h>
-#include <sys/uio.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
+#include "posix/epoll_interest.h"
+#include "posix/iovecs.h"
 #include "preload/end_state.h"
 #include "preload/shared_memory.h"
 
@@ -36,28 +37,29 @@ class Connection {
   // `shared`: another process may have this end too.
   void detach(bool shared) noexcept;
 
-  // Takes up to what the vectors hold, `discard` without copying; 0: nothing there. Rings if the
-  // peer waits for room.
-  std::size_t take(int fd, const iovec* vectors, std::size_t count, bool peek,
-                   bool discard = false) noexcept;
-  // Puts as much as there is room for; rings if the peer waits for data. Both: kInUse if this
+  // Takes up to what the buffers hold; 0: nothing there. Rings if the peer waits for room.
+  long take(int fd, posix::Buffers& to, bool peek) noexcept;
+  // Puts as much as there is room for; rings if the peer waits for data. Both: -EAGAIN if this
   // thread is already at it, interrupted by the signal whose handler calls.
-  static constexpr std::size_t kInUse = ~std::size_t{0};
-  std::size_t put(int fd, const iovec* vectors, std::size_t count) noexcept;
+  long put(int fd, posix::Buffers& from) noexcept;
 
-  // Why nothing can be received though nothing is there: 0 not yet (wait), 1 the end, < 0 -errno.
-  int receive_state(int fd) noexcept;
-  // Whether sending may go on: 0 yes, 1 what is sent vanishes as to a closed TCP peer, < 0 -errno.
-  int send_state(int fd) noexcept;
+  // As TcpState says it, after a look for the peer's end if there may be one. A call that has
+  // `begun` to transfer bytes returns their number, and leaves an error to the next.
+  int receive_state(int fd, bool begun = false) noexcept;
+  int send_state(int fd, bool begun = false) noexcept;
   // As SO_ERROR, which is told once.
   int take_error(int fd) noexcept;
-  // The same, but without asking the kernel, as long as nothing suggests it.
+  // The same, but asks the kernel only once in a tick, as long as nothing suggests an end.
   int take_known_error(int fd) noexcept;
   // Bytes were sent where send_state() is 1: TCP's peer answers by a reset.
   void sent_to_nobody(int fd) noexcept;
 
-  // For who only asks and does not sleep, once in a while: whether the peer is gone without a word.
+  // For a caller that only asks and does not sleep, once in a while: whether the peer is gone
+  // without a word.
   bool is_found_gone(int fd) noexcept;
+  // For a caller that can do without the kernel: true once in a tick of its clock, when the caller
+  // must ask it all the same, as of a peer that was killed nobody else knows.
+  bool is_to_be_asked() noexcept;
 
   std::size_t readable_bytes() const noexcept;
   std::size_t unread_by_peer() const noexcept;
@@ -96,9 +98,8 @@ class Connection {
   // The program closes a descriptor; if it is the last, the peer finds this. `in_use`: by a call of
   // another thread.
   void note_closing(int fd, bool in_use) const noexcept;
-
-  // After connect() to no address, which has reset the kernel's connection; `over`: this one was.
-  void dissolved(bool over) const noexcept;
+  // The last call that a close overtook is over.
+  void note_closed() const noexcept;
 
   EndState& own() const noexcept { return *end_.state; }
   const EndHold& end() const noexcept { return end_; }
@@ -106,14 +107,14 @@ class Connection {
   Side& shown() const noexcept { return memory_->sides[side_]; }
   Side& peer() const noexcept { return memory_->sides[1 - side_]; }
   SharedMemory* memory() const noexcept { return memory_; }
-  // Whether who sleeps at the kernel's socket is woken by the bell; if not, it is always awake
-  // there.
+  // Whether the bell wakes a sleeper at the kernel's socket; if not, a sleeper there is always
+  // awake there.
   bool bell_rings() const noexcept { return !flag(kReadShut | kBellShut); }
   unsigned side() const noexcept { return side_; }
   const Address& peer_address() const noexcept {
     return side_ == 0 ? memory_->acceptor : memory_->connector;
   }
-  // Relaxed: whoever closes it has taken it by give_up_memfd().
+  // Relaxed: the thread that closes it has taken it by give_up_memfd().
   int memfd() const noexcept { return memfd_.load(std::memory_order_relaxed); }
   void keep_open(int memfd) noexcept { memfd_.store(memfd, std::memory_order_relaxed); }
   int give_up_memfd() noexcept { return memfd_.exchange(-1, std::memory_order_relaxed); }
@@ -121,11 +122,7 @@ class Connection {
   bool peer_has_left() const noexcept;
   // The kernel has said that the peer's socket is closed.
   bool is_peer_gone() const noexcept { return flag(kPeerGone); }
-  // What edge-triggered waiting compares: changes with every arrival; with every change of TCP's
-  // state, of which the kernel tells whatever is asked; and with every lack of room.
-  std::uint64_t arrival_mark() const noexcept;
-  std::uint32_t state_mark() const noexcept;
-  std::uint32_t full_mark() const noexcept { return own().full.load(std::memory_order_relaxed); }
+  posix::EdgeMarks edge_marks() const noexcept;
 
  private:
   Direction& out() const noexcept { return memory_->directions[side_]; }
@@ -140,24 +137,19 @@ class Connection {
   // Looks at the kernel only if there may be an end, and then also behind rings that came before.
   void look_for_end(int fd) noexcept;
   void broken() noexcept;
-  void end(bool in_order, int error) noexcept;
   // Errors that end a connection though the peer did not end it.
   static bool is_loss(int error) noexcept;
-  // What the peer sent ends in order: TCP's CLOSE_WAIT, or CLOSE.
-  bool peer_has_ended() const noexcept {
-    return in().ended.load(std::memory_order_acquire) != 0 || flag(kEnded);
-  }
+  // The peer says that nothing follows what it has sent.
+  bool peer_has_ended() const noexcept { return in().ended.load(std::memory_order_acquire) != 0; }
   void outdate_note(std::uint32_t note) noexcept;
-  bool flag(std::uint32_t wanted) const noexcept {
-    return (own().flags.load(std::memory_order_acquire) & wanted) != 0;
-  }
+  bool flag(std::uint32_t wanted) const noexcept { return own().tcp.has(wanted); }
 
   SharedMemory* memory_ = nullptr;
   EndHold end_;
   unsigned side_ = 0;
   std::atomic<int> memfd_{-1};
   bool in_table_ = false;
-  // When the kernel was last asked by who only asks: races do no harm.
+  // When a caller that only asks last asked the kernel: races do no harm.
   std::atomic<std::int64_t> asked_{0};
   // Since when a note of the peer's stands though the kernel knows of no end; 0: none does.
   std::atomic<std::int64_t> noted_{0};

@@ -1,11 +1,11 @@
 // How a connection ends, as TCP's states have it.
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
 #include <ctime>
 
+#include "posix/times.h"
 #include "preload/connection.h"
 #include "preload/real.h"
 #include "preload/socket_facts.h"
@@ -18,12 +18,6 @@ constexpr std::int64_t kClosing = 2'000'000;  // ns
 
 // How often one that only asks has the kernel asked whether the peer still lives.
 constexpr std::int64_t kAskInterval = 20'000;  // ns
-
-std::int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
-}
 
 // Whether the kernel tells of an end; the cheapest question that takes nothing away.
 bool seems_ended(int fd) {
@@ -55,20 +49,7 @@ void Connection::peer_gone(int error) noexcept {
   const bool reset = lost || abort || unread || refused || note == kSentInVain;
   // Of a peer that closed with nothing unread, what is unread was sent later.
   const bool in_order = !reset || (note == kClosedInOrder && !lost && !abort);
-  end(in_order, reset ? (lost ? error : ECONNRESET) : 0);
-}
-
-// The end of the kernel's connection, as TCP tells it: `in_order` if the peer's end came, then the
-// reset, if any. In CLOSE_WAIT a reset is EPIPE, and receiving calls give the end whatever follows;
-// with both ends sent TCP is in CLOSE, where nothing is heard. What is told is told once.
-void Connection::end(bool in_order, int error) noexcept {
-  const bool ended = in_order || peer_has_ended();
-  if (ended && flag(kWriteShut)) error = 0;
-  if (ended && error == ECONNRESET) error = EPIPE;
-  // Release: a thread that sees the flag sees the error.
-  if (error != 0) own().error.store(error, std::memory_order_relaxed);
-  const std::uint32_t flags = kPeerGone | (ended ? kEnded : 0U) | (error != 0 ? kReset : 0U);
-  own().flags.fetch_or(flags, std::memory_order_acq_rel);
+  own().tcp.peer_gone(in_order || peer_has_ended(), reset ? (lost ? error : ECONNRESET) : 0);
 }
 
 // A process closed its descriptor, but another still has one. Or the kernel's close is still to
@@ -80,7 +61,7 @@ void Connection::outdate_note(std::uint32_t note) noexcept {
     if (since != 0) noted_.store(0, std::memory_order_relaxed);
     return;
   }
-  const std::int64_t now = now_ns();
+  const std::int64_t now = posix::now_ns(CLOCK_MONOTONIC);
   if (since == 0) noted_.store(now, std::memory_order_relaxed);
   if (since == 0 || now - since < kClosing) return;
   noted_.store(0, std::memory_order_relaxed);
@@ -99,13 +80,29 @@ void Connection::note_closing(int fd, bool in_use) const noexcept {
   shown().note.store(note, std::memory_order_release);
 }
 
+void Connection::note_closed() const noexcept {
+  std::uint32_t note = kClosedInUse;
+  if (readable_bytes() != 0)
+    shown().note.compare_exchange_strong(note, kClosedUnread, std::memory_order_release,
+                                         std::memory_order_relaxed);
+}
+
 bool Connection::is_found_gone(int fd) noexcept {
   if (flag(kPeerGone)) return false;
-  const std::int64_t now = now_ns();
+  const std::int64_t now = posix::now_ns(CLOCK_MONOTONIC);
   if (now - asked_.load(std::memory_order_relaxed) < kAskInterval) return false;
   asked_.store(now, std::memory_order_relaxed);
   look_for_end(fd);
   return flag(kPeerGone);
+}
+
+bool Connection::is_to_be_asked() noexcept {
+  if (flag(kPeerGone)) return false;
+  if (peer().note.load(std::memory_order_acquire) != kNotClosed) return true;
+  // The coarse clock costs next to nothing.
+  if (asked_.load(std::memory_order_relaxed) >= posix::now_ns(CLOCK_MONOTONIC_COARSE)) return false;
+  asked_.store(posix::now_ns(CLOCK_MONOTONIC), std::memory_order_relaxed);
+  return true;
 }
 
 // Of a peer that was killed, or closed out of sight, the kernel alone knows.
@@ -117,27 +114,19 @@ void Connection::look_for_end(int fd) noexcept {
   if (!noted && !flag(kPeerGone)) look_at_kernel(fd);  // rings came before the end
 }
 
-// Other processes of this end find the socket as the kernel has it: reset, unless it was over.
-void Connection::dissolved(bool over) const noexcept {
-  if (!over) own().error.store(ECONNRESET, std::memory_order_relaxed);
-  // Release: a thread that sees the flags sees the error.
-  own().flags.fetch_or(kPeerGone | kReset, std::memory_order_acq_rel);
-}
-
 int Connection::take_error(int fd) noexcept {
   look_for_end(fd);
-  return own().error.exchange(0, std::memory_order_acq_rel);
+  return own().tcp.take_error();
 }
 
 int Connection::take_known_error(int fd) noexcept {
-  if ((poll_mask(fd) & POLLERR) == 0) return 0;
-  return own().error.exchange(0, std::memory_order_acq_rel);
+  if (is_to_be_asked()) look_for_end(fd);
+  return own().tcp.take_error();
 }
 
 int Connection::tcp_state(int fd) noexcept {
-  if (is_over(fd)) return TCP_CLOSE;
-  if (peer_has_ended()) return TCP_CLOSE_WAIT;
-  return flag(kWriteShut) ? TCP_FIN_WAIT2 : TCP_ESTABLISHED;
+  look_for_end(fd);
+  return own().tcp.tcp_state(peer_has_ended());
 }
 
 }  // namespace leat::preload

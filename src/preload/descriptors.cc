@@ -42,6 +42,7 @@ void release(Object* object) {
   switch (object->kind.load(std::memory_order_relaxed)) {
     case Kind::kConnection:
       if (object->awaited_at != nullptr) release(std::exchange(object->awaited_at, nullptr));
+      object->connection.note_closed();
       note_ended(*object);
       if (!keep_memory(*object)) {
         if (object->connection.memfd() >= 0) close_hidden(object->connection.memfd());
@@ -69,6 +70,7 @@ void release(Object* object) {
   object->deferred.store(0, std::memory_order_relaxed);
   object->port = 0;
   object->file = 0;
+  object->deciding.store(0, std::memory_order_relaxed);
   object->forked.store(false, std::memory_order_relaxed);
   object->shut.store(false, std::memory_order_relaxed);
   object->due.store(0, std::memory_order_relaxed);
@@ -76,7 +78,7 @@ void release(Object* object) {
 }
 
 void replace(int fd, Object* object) {
-  // Release: who finds the object sees its fields.
+  // Release: a thread that finds the object sees its fields.
   Object* old = descriptor_entry(fd).exchange(object, std::memory_order_acq_rel);
   if (old == nullptr) return;
   old->numbers.fetch_sub(1, std::memory_order_relaxed);
@@ -159,7 +161,7 @@ void forget(int fd) noexcept {
 }
 
 int another(const Object& object, int fd) noexcept {
-  const bool alone = descriptor_entry(fd).load(std::memory_order_relaxed) == &object;
+  const bool alone = fd >= 0 && descriptor_entry(fd).load(std::memory_order_relaxed) == &object;
   if (object.numbers.load(std::memory_order_relaxed) <= (alone ? 1 : 0)) return -1;
   for (int other = 0; other <= highest_known(); ++other) {
     if (other != fd && descriptor_entry(other).load(std::memory_order_acquire) == &object)

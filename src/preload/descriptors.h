@@ -40,9 +40,11 @@ struct Object {
   Object* awaited_at = nullptr;
   Address connector;
   unsigned connector_code = 0;
-  std::atomic<bool> deciding{false};  // a thread looks for the offer
-  std::atomic<bool> forked{false};    // meanwhile: another process waits for the same offer
-  std::atomic<bool> shut{false};      // meanwhile by the program, for sending
+  // The process of which a thread decides, or looks for the offer: a child that was forked
+  // meanwhile has no such thread. 0: nobody.
+  std::atomic<std::uint32_t> deciding{0};
+  std::atomic<bool> forked{false};  // meanwhile: another process waits for the same offer
+  std::atomic<bool> shut{false};    // meanwhile by the program, for sending
   // When it was first seen that the offer must be there, in ns of the steady clock; 0: not yet.
   std::atomic<std::int64_t> due{0};
   // The kernel's file behind the descriptors: tells a number that means another file by now.
@@ -72,7 +74,7 @@ class Reference {
   Object* operator->() const noexcept { return object_; }
   Object& operator*() const noexcept { return *object_; }
   Object* get() const noexcept { return object_; }
-  // Acquire, with the release of become(): who sees the kind sees its fields.
+  // Acquire, with the release of become(): a thread that sees the kind sees its fields.
   Kind kind() const noexcept {
     return object_ == nullptr ? Kind::kFree : object_->kind.load(std::memory_order_acquire);
   }
@@ -110,6 +112,11 @@ inline Reference find(int fd) noexcept {
 // whether the number still means the file that is known. If not, the program closed it out of our
 // sight: it is forgotten, and the result is empty. So nothing else is ever taken for a connection.
 Reference find_current(int fd) noexcept;
+// Whether the number is known for this, as far as the program said so. The object is only compared.
+inline bool means(int fd, const Object& object) noexcept {
+  return fd >= 0 && fd < kMostDescriptors &&
+         descriptor_entry(fd).load(std::memory_order_relaxed) == &object;
+}
 // Whether the number means the kernel's file that the object stands for.
 bool is_current(int fd, const Object& object) noexcept;
 // If not: forgets it, unless that is done already.

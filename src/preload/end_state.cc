@@ -23,7 +23,7 @@ std::atomic<std::uint32_t> kept_process_id{0};
 thread_local std::uint32_t jumps = 0;
 
 constexpr std::size_t kStates = 128;
-constexpr std::uint32_t kMagic = 0x73646e65;
+constexpr std::uint32_t kStateMagic = 0x73646e65;
 
 struct Memory {
   std::uint32_t magic;
@@ -105,7 +105,7 @@ EndArena* make_arena() noexcept {
   void* memory = new_sealed_memory("leat-ends", sizeof(Memory), memfd);
   if (memory == nullptr) return nullptr;
   auto* header = static_cast<Memory*>(memory);
-  header->magic = kMagic;
+  header->magic = kStateMagic;
   header->version = kMemoryVersion;
   const int hidden = hide(memfd);
   EndArena* arena = hold_memory(memory, hidden, memory_generation());
@@ -188,8 +188,8 @@ void EndState::begin() noexcept {
   send_lock.begin();
   receive_lock.begin();
   listener.begin();
-  flags.store(0, std::memory_order_relaxed);
-  error.store(0, std::memory_order_relaxed);
+  tcp.flags.store(0, std::memory_order_relaxed);
+  tcp.error.store(0, std::memory_order_relaxed);
   full.store(0, std::memory_order_relaxed);
   shutdowns.store(0, std::memory_order_relaxed);
   turn.store(0, std::memory_order_relaxed);
@@ -212,7 +212,7 @@ EndHold new_end() noexcept {
     EndArena* fresh = make_arena();
     if (fresh == nullptr) return {};
     EndArena* before = arena;
-    // Release: whoever finds it sees its memory.
+    // Release: a thread that finds it sees its memory.
     if (current.compare_exchange_strong(arena, fresh, std::memory_order_acq_rel)) {
       if (before != nullptr) leave(before);
       arena = fresh;
@@ -237,8 +237,8 @@ bool is_end_memory(int fd) noexcept {
   std::array<std::uint32_t, 2> header{};
   return is_sealed(fd) && fstat(fd, &status) == 0 &&
          status.st_size == static_cast<off_t>(sizeof(Memory)) &&
-         pread(fd, header.data(), sizeof(header), 0) == sizeof(header) && header[0] == kMagic &&
-         header[1] == kMemoryVersion;
+         pread(fd, header.data(), sizeof(header), 0) == sizeof(header) &&
+         header[0] == kStateMagic && header[1] == kMemoryVersion;
 }
 
 AdoptedEnds::AdoptedEnds(int memfd) noexcept {

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "posix/tcp_state.h"
+
 namespace leat::preload {
 
 // The id of this thread; forget_thread_id() after a fork, in the child.
@@ -43,22 +45,21 @@ class EndLock {
   std::atomic<std::uint32_t> jumps_;  // that the holder had noted then
 };
 
-enum EndFlag : std::uint32_t {
-  kReadShut = 1,   // shutdown(SHUT_RD)
-  kWriteShut = 2,  // shutdown(SHUT_WR)
-  kPeerGone = 4,   // the kernel said that the peer's socket is closed
-  kReset = 8,      // as after a RST: TCP's state CLOSE
-  kNoDelay = 16,   // what the program set, while the kernel's own is always on
-  kCork = 32,
-  kBellShut = 64,  // the kernel's socket was shut to wake a sender: see wake_senders()
-  kEnded = 128,    // the peer ended in order, before any reset
-};
+using posix::kEnded;
+using posix::kPeerGone;
+using posix::kReadShut;
+using posix::kReset;
+using posix::kWriteShut;
+// Beside TCP's own flags.
+inline constexpr std::uint32_t kNoDelay = 16;  // what the program set; the kernel's own is on
+inline constexpr std::uint32_t kCork = 32;
+inline constexpr std::uint32_t kBellShut = 64;    // shut to wake a sender: see wake_senders()
+inline constexpr std::uint32_t kDissolved = 256;  // connect() to no address has begun
 
 struct EndState {
   alignas(64) EndLock send_lock;
   alignas(64) EndLock receive_lock;
-  std::atomic<std::uint32_t> flags;      // EndFlag
-  std::atomic<std::int32_t> error;       // as SO_ERROR: told once
+  posix::TcpState tcp;
   std::atomic<std::uint32_t> full;       // how often a sender found no room
   std::atomic<std::uint32_t> shutdowns;  // how often the program called shutdown()
 

@@ -4,7 +4,7 @@
 namespace leat::preload {
 namespace {
 
-// Who was not ready in so many sleeps is left to the bell until that rings.
+// An item that was not ready in so many sleeps is left to the bell until that rings.
 constexpr unsigned kIdleSleeps = 8;
 
 }  // namespace
@@ -19,7 +19,7 @@ void EpollSet::arm(Item& item) const {
   if (item.object.is(Kind::kEpoll)) item.object->set->arm_all();
   if (!item.object.is(Kind::kConnection) || item.disabled) return;
   Connection& connection = item.object->connection;
-  const std::uint32_t wanted = item.events & ~kFlags;
+  const std::uint32_t wanted = item.events & ~Item::kHow;
   const std::uint32_t missing = wanted & ~connection.poll_mask();
   // Data that comes is an edge also while there is some; room is one only after there was none.
   item.bells = connection.arm((missing & EPOLLOUT) | POLLIN, item.bells);

@@ -13,9 +13,8 @@ int EpollSet::register_in_kernel(int epoll_fd, int operation, Item& item) const 
   event.data = items_.mark(item);
   const Kind kind = item.object.kind();
   const bool awaiting = kind == Kind::kSocket && item.object.awaits_offer();
-  event.events = kind == Kind::kConnection
-                     ? EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET | (item.events & EPOLLPRI)
-                     : item.events;
+  event.events = kind == Kind::kConnection ? EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET
+                                           : item.events;
   // As if there were no room yet; and what the program is not told must be told here but once.
   if (awaiting) event.events = (event.events & ~std::uint32_t{EPOLLOUT}) | EPOLLET;
   // The kernel does not change what is exclusive.
@@ -29,25 +28,10 @@ int EpollSet::register_in_kernel(int epoll_fd, int operation, Item& item) const 
   return 0;
 }
 
-// Of what the kernel refuses of EPOLLEXCLUSIVE, what it does not see.
-bool EpollSet::bad_exclusive(int operation, const Item* item, const epoll_event& event) {
-  constexpr std::uint32_t kWithExclusive =
-      EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
-  const bool wanted = (event.events & EPOLLEXCLUSIVE) != 0;
-  if (operation == EPOLL_CTL_MOD)
-    return item != nullptr && (wanted || (item->events & EPOLLEXCLUSIVE) != 0);
-  return operation == EPOLL_CTL_ADD && wanted && (event.events & ~kWithExclusive) != 0;
-}
-
 void EpollSet::want(Item& item, const epoll_event& event) {
-  item.events = event.events;
-  item.data = event.data;
-  item.seen_arrivals = 0;
-  item.seen_state = ~std::uint32_t{0};  // whatever is there is new
-  item.seen_full = 0;
-  item.reported = 0;
-  item.disabled = false;
+  item.want(event);
   item.muted = false;
+  item.rung_in = 0;
 }
 
 // Only what is decided here is looked at here; a socket, or a listener, is the kernel's business.
@@ -79,12 +63,13 @@ int EpollSet::add(int epoll_fd, int fd, const epoll_event& event, const Referenc
   Item& item = items_.add(fd, object);
   for (std::vector<Item*>* list : {&hot_, &orphans_, &waiting_}) list->reserve(items_.room());
   want(item, event);
-  // Before the kernel has the mark: whoever gets that looks at this. Release, with unused().
+  // Before the kernel has the mark: a waiter that gets it looks at this. Release, with unused().
   used_.store(true, std::memory_order_release);
   if (register_in_kernel(epoll_fd, EPOLL_CTL_ADD, item) != 0) {
     items_.bury(item);
     return -1;
   }
+  once_.forget(fd);
   if (item.told_kind == Kind::kSocket) has_sockets_.store(true, std::memory_order_relaxed);
   if (item.told_kind == Kind::kEpoll) has_sets_.store(true, std::memory_order_relaxed);
   if (item.told_awaiting) {
@@ -99,8 +84,7 @@ int EpollSet::add(int epoll_fd, int fd, const epoll_event& event, const Referenc
 // all the time. So it is left as it is, also when the program takes it out, which many do to put it
 // in again: no system call. A thread that sleeps there must see the change, though.
 int EpollSet::change_carried(int epoll_fd, Item& item, const epoll_event& event) {
-  const bool same =
-      item.told_kind == Kind::kConnection && ((item.events ^ event.events) & EPOLLPRI) == 0;
+  const bool same = item.told_kind == Kind::kConnection;
   const std::uint32_t before = std::exchange(item.events, event.events);
   if ((sleep_elsewhere() || !same) && register_in_kernel(epoll_fd, EPOLL_CTL_MOD, item) != 0) {
     item.events = before;
@@ -140,25 +124,35 @@ int EpollSet::remove(int epoll_fd, Item& item, epoll_event* event) {
   return real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, event);
 }
 
-// Of what leat knows nothing: counted before, as another thread may look meanwhile.
-int EpollSet::control_kernels(int epoll_fd, int operation, int fd, epoll_event* event) {
+// Of what leat knows nothing. `locked`: this thread may change what is known of such; if it may
+// not, that is not to be relied on any more.
+int EpollSet::control_kernels(int epoll_fd, int operation, int fd, epoll_event* event,
+                              bool locked) {
   const bool once = operation != EPOLL_CTL_DEL && event != nullptr &&
                     (event->events & (EPOLLET | EPOLLONESHOT)) != 0;
+  // Counted before, as another thread may look meanwhile.
   if (once) edges_.fetch_add(1, std::memory_order_relaxed);
   const int result = real().epoll_ctl(epoll_fd, operation, fd, event);
-  if (once && result != 0) edges_.fetch_sub(1, std::memory_order_relaxed);
+  bool known = result != 0;
+  if (!locked && result == 0) once_outdated_.store(true, std::memory_order_relaxed);
+  if (locked && result == 0 && !once) once_.forget(fd);
+  if (locked && result == 0 && once) known = once_.note(fd, *event);
+  if (once && known) edges_.fetch_sub(1, std::memory_order_relaxed);
   return result;
 }
 
 int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event,
                       const Reference& object) {
   const bool kernels = !object || object.is(Kind::kListener);
-  if (kernels && unused()) return control_kernels(epoll_fd, operation, fd, event);
-  const Hold hold(*this);
-  if (!hold) {  // a signal handler has interrupted this thread in the midst of it
-    errno = ENOMEM;
-    return -1;
+  if (kernels && unused()) {
+    const bool locked = lock_.try_lock();
+    const int result = control_kernels(epoll_fd, operation, fd, event, locked);
+    if (locked) unlock();
+    return result;
   }
+  const Hold hold(*this);
+  if (!hold)  // a signal handler has interrupted this thread in the midst of it
+    return fail(ENOMEM);
   items_.purge();
   Item* item = items_.of_number(fd);
   if (item != nullptr && item->object.get() != object.get()) {
@@ -169,10 +163,8 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event,
   const bool wants = event != nullptr && (operation == EPOLL_CTL_ADD || operation == EPOLL_CTL_MOD);
   const bool carried = object.is(Kind::kConnection);
   const bool removed = item != nullptr && item->state == Item::State::kRemoved;
-  if (wants && carried && bad_exclusive(operation, removed ? nullptr : item, *event)) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (wants && carried && Item::bad_exclusive(operation, removed ? nullptr : item, *event))
+    return fail(EINVAL);
   if (removed) {
     if (wants && carried && operation == EPOLL_CTL_ADD)
       return change_carried(epoll_fd, *item, *event);
@@ -187,7 +179,7 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event,
     return change_carried(epoll_fd, *item, *event);
   if (wants && item != nullptr) return change(epoll_fd, operation, *item, *event);
   if (operation == EPOLL_CTL_DEL && item != nullptr) return remove(epoll_fd, *item, event);
-  return control_kernels(epoll_fd, operation, fd, event);
+  return control_kernels(epoll_fd, operation, fd, event, true);
 }
 
 // Its own number does not mean it any more, or that of a copy by which it was reached.
@@ -225,10 +217,25 @@ void EpollSet::closed(int fd) noexcept {
     orphans_.push_back(item);
     return;
   }
-  // Of another process's copy we know nothing. A forked child must not take out what its parent
-  // still has.
-  if (!inherited_) real().epoll_ctl(number(), EPOLL_CTL_DEL, fd, nullptr);
+  // A forked child must not change what its parent still has.
+  if (!inherited_ && !give_back(*item)) real().epoll_ctl(number(), EPOLL_CTL_DEL, fd, nullptr);
   bury(*item);
+}
+
+// Another process may have a copy of what is about to be closed here: the kernel goes on to tell of
+// it, by itself from now on. False: what it says is not what the program would hear, or has heard.
+bool EpollSet::give_back(const Item& item) noexcept {
+  if (item.state != Item::State::kCurrent || item.told_awaiting ||
+      (item.told_kind != Kind::kSocket && item.told_kind != Kind::kListener) ||
+      item.object.is(Kind::kConnection))
+    return false;
+  // What has fired once says nothing more, as long as nobody changes it.
+  if (item.disabled) return true;
+  epoll_event event{.events = item.events, .data = item.data};
+  if ((event.events & EPOLLET) != 0 && item.rung_in != 0) return false;
+  if ((event.events & (EPOLLET | EPOLLONESHOT)) != 0)
+    edges_.fetch_add(1, std::memory_order_relaxed);
+  return real().epoll_ctl(number(), EPOLL_CTL_MOD, item.fd, &event) == 0;
 }
 
 // It is not a connection any more: only the kernel tells of it.

@@ -50,13 +50,13 @@ EpollItem* EpollItems::of_mark(epoll_data_t data) const noexcept {
   return meant ? item : nullptr;
 }
 
-EpollItem& EpollItems::place(int fd, const Reference& object, std::size_t index,
-                             std::uint32_t uses) {
+EpollItem& EpollItems::place(int fd, const Reference& object, std::size_t index, std::uint32_t uses,
+                             bool bound) {
   auto item = std::make_unique<EpollItem>();
   item->fd = item->alive = fd;
   object->references.fetch_add(1, std::memory_order_relaxed);  // the item's; the caller has one
   item->object = Reference(object.get());
-  const auto number = static_cast<std::size_t>(fd);
+  const auto number = static_cast<std::size_t>(bound ? fd : 0);
   if (by_number_.size() <= number) by_number_.resize(number + 1);
   while (places_.size() <= index) {
     places_.push_back(nullptr);
@@ -65,7 +65,8 @@ EpollItem& EpollItems::place(int fd, const Reference& object, std::size_t index,
       free_places_.push_back(static_cast<std::uint32_t>(places_.size() - 1));
   }
   item->place_ = static_cast<std::uint32_t>(index) | (uses << kPlaceBits);
-  places_[index] = by_number_[number] = item.release();
+  places_[index] = item.release();
+  if (bound) by_number_[number] = places_[index];
   return *places_[index];
 }
 
@@ -75,15 +76,15 @@ EpollItem& EpollItems::add(int fd, const Reference& object) {
     index = free_places_.back();
     free_places_.pop_back();
   }
-  return place(fd, object, index, uses_++);
+  return place(fd, object, index, uses_++, true);
 }
 
-EpollItem* EpollItems::add_marked(int fd, const Reference& object, epoll_data_t mark) {
+EpollItem* EpollItems::add_marked(int fd, const Reference& object, epoll_data_t mark, bool bound) {
   const auto wanted = static_cast<std::uint32_t>(mark.u64);
   const std::size_t index = wanted & kPlaceMask;
   if (index < places_.size() && places_[index] != nullptr) return nullptr;
   std::erase(free_places_, static_cast<std::uint32_t>(index));
-  return &place(fd, object, index, wanted >> kPlaceBits);
+  return &place(fd, object, index, wanted >> kPlaceBits, bound);
 }
 
 void EpollItems::unbind(EpollItem& item) noexcept {

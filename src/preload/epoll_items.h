@@ -8,11 +8,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "posix/epoll_interest.h"
 #include "preload/descriptors.h"
 
 namespace leat::preload {
 
-struct EpollItem {
+struct EpollItem : posix::EpollInterest {
   enum class State : std::uint8_t {
     kCurrent,  // the program has it in the set
     kRemoved,  // the program took it out; only the kernel's set still has it
@@ -32,18 +33,15 @@ struct EpollItem {
   // What the object was when the kernel was told last.
   Kind told_kind = Kind::kFree;
   bool told_awaiting = false;
-  std::uint32_t events = 0;  // as the program wants, with flags
-  epoll_data_t data{};
-  bool hot = false;       // looked at in every round, else only the bell tells
-  unsigned bells = 0;     // that are rung for it
-  unsigned idle = 0;      // how often it was slept at since it was ready
-  bool disabled = false;  // EPOLLONESHOT has fired
-  bool muted = false;     // when it was carried: the kernel does not know, and tells once more
-  std::uint64_t seen_arrivals = 0;
-  std::uint32_t seen_state = 0;
-  std::uint32_t seen_full = 0;
-  std::uint32_t reported = 0;
+  bool hot = false;    // looked at in every round, else only the bell tells
+  unsigned bells = 0;  // that are rung for it
+  unsigned idle = 0;   // how often it was slept at since it was ready
+  bool muted = false;  // when it was carried: the kernel does not know, and tells once more
   unsigned wakes = 0;
+  // Rounds of the set (EpollSet::round_): when its bell rang, and when it was told, and where.
+  std::uint64_t rung_in = 0;
+  std::uint64_t told_in = 0;
+  epoll_event* told = nullptr;
 
  private:
   friend class EpollItems;
@@ -81,8 +79,8 @@ class EpollItems {
     mark_ = upper_half;
     become_copy(seed);
   }
-  // Null: another has the mark.
-  EpollItem* add_marked(int fd, const Reference& object, epoll_data_t mark);
+  // Null: another has the mark. Not `bound`: the number does not mean it any more.
+  EpollItem* add_marked(int fd, const Reference& object, epoll_data_t mark, bool bound);
   // How many there can be until the next add().
   std::size_t room() const noexcept { return places_.capacity(); }
   // From now on its number does not mean it.
@@ -110,7 +108,8 @@ class EpollItems {
   static constexpr std::uint32_t kPlaceMask = (1U << kPlaceBits) - 1;
 
   void purge_dead() noexcept;
-  EpollItem& place(int fd, const Reference& object, std::size_t index, std::uint32_t uses);
+  EpollItem& place(int fd, const Reference& object, std::size_t index, std::uint32_t uses,
+                   bool bound);
 
   std::uint64_t mark_;
   std::vector<EpollItem*> places_;  // owns them

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "preload/epoll_set.h"
@@ -20,7 +21,7 @@
 namespace leat::preload {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x7465736c;
+constexpr std::uint32_t kEpollMagic = 0x7465736c;
 
 struct Header {
   std::uint32_t magic;
@@ -28,23 +29,35 @@ struct Header {
   std::uint32_t count;
   std::uint32_t edges;
   std::uint64_t mark;
+  EpollOnce once;
 };
 
 // As of EpollItem.
 struct Record {
   epoll_data_t mark;
-  epoll_data_t data;
-  std::uint64_t seen_arrivals;
+  posix::EpollInterest interest;
+  std::uint64_t file;  // of its object
   int fd;
-  std::uint32_t events;
-  std::uint32_t seen_state;
-  std::uint32_t seen_full;
-  std::uint32_t reported;
   EpollItem::State state;
   Kind told_kind;
-  bool disabled;
   bool muted;
 };
+
+// What has that number still, in a program that inherited the set.
+Reference of_number(int fd, std::uint64_t file) {
+  Reference object = find(fd);
+  if (!object && is_connectable(fd)) object = add(fd, Kind::kSocket);
+  return object && object->file == file ? std::move(object) : Reference();
+}
+
+// A descriptor that means what the number did that is gone, or -1. (Sets cannot be told apart so.)
+int copy_of(std::uint64_t file) {
+  int copy = -1;
+  for_each(0, highest_known(), [&](int fd, const Reference& object) {
+    if (object->file == file && !object.is(Kind::kOwn) && !object.is(Kind::kEpoll)) copy = fd;
+  });
+  return copy;
+}
 
 }  // namespace
 
@@ -56,25 +69,27 @@ int EpollSet::tell() noexcept {
   int memfd = -1;
   const std::size_t bytes = sizeof(Header) + count * sizeof(Record);
   void* memory = new_sealed_memory("leat-set", bytes, memfd);
+  std::optional<SpareNumbers> spare;
+  if (memory == nullptr) {  // the program may have used up its numbers
+    spare.emplace();
+    memory = new_sealed_memory("leat-set", bytes, memfd);
+  }
   if (memory == nullptr) return -1;
-  new (memory) Header{.magic = kMagic,
+  new (memory) Header{.magic = kEpollMagic,
                       .version = kMemoryVersion,
                       .count = count,
-                      .edges = edges_.load(std::memory_order_relaxed),
-                      .mark = items_.upper_half()};
+                      .edges = edges_.load(std::memory_order_relaxed) +
+                               (once_outdated_.load(std::memory_order_relaxed) ? 1U : 0U),
+                      .mark = items_.upper_half(),
+                      .once = once_};
   auto* record = reinterpret_cast<Record*>(static_cast<Header*>(memory) + 1);
   items_.for_each([&](const Item& item) {
     new (record++) Record{.mark = items_.mark(item),
-                          .data = item.data,
-                          .seen_arrivals = item.seen_arrivals,
+                          .interest = item,
+                          .file = item.object->file,
                           .fd = item.fd,
-                          .events = item.events,
-                          .seen_state = item.seen_state,
-                          .seen_full = item.seen_full,
-                          .reported = item.reported,
                           .state = item.state,
                           .told_kind = item.told_kind,
-                          .disabled = item.disabled,
                           .muted = item.muted};
   });
   munmap(memory, bytes);
@@ -88,32 +103,32 @@ void EpollSet::learn(const void* memory) {
   // Another process may have the set, too.
   inherited_ = true;
   edges_.store(header.edges, std::memory_order_relaxed);
+  once_ = header.once;
+  once_outdated_.store(header.edges != 0, std::memory_order_relaxed);
   items_.take_marks(header.mark, process_id());
-  used_.store(true, std::memory_order_release);
+  used_.store(header.count != 0, std::memory_order_release);
   for (const Record* record = records; record != records + header.count; ++record) {
-    // What was closed on exec has left the set by itself; and of what only its copies are left
-    // nobody knows any more.
-    if (record->state == Item::State::kOrphan || record->fd < 0) continue;
-    Reference object = find(record->fd);
-    if (!object && is_connectable(record->fd)) object = preload::add(record->fd, Kind::kSocket);
-    if (!object || items_.of_number(record->fd) != nullptr) continue;
-    Item* item = items_.add_marked(record->fd, object, record->mark);
+    // What was closed on exec has left the set by itself, unless a copy is open.
+    Reference object;
+    if (record->state != Item::State::kOrphan) object = of_number(record->fd, record->file);
+    const int copy = object || record->state == Item::State::kRemoved ? -1 : copy_of(record->file);
+    if (copy >= 0) object = find(copy);
+    if (!object || (copy < 0 && items_.of_number(record->fd) != nullptr)) continue;
+    Item* item = items_.add_marked(record->fd, object, record->mark, copy < 0);
     if (item == nullptr) continue;
     for (std::vector<Item*>* list : {&hot_, &orphans_, &waiting_}) list->reserve(items_.room());
-    item->data = record->data;
-    item->events = record->events;
-    item->seen_arrivals = record->seen_arrivals;
-    item->seen_state = record->seen_state;
-    item->seen_full = record->seen_full;
-    item->reported = record->reported;
-    item->state = record->state;
+    static_cast<posix::EpollInterest&>(*item) = record->interest;
+    item->state = copy < 0 ? record->state : Item::State::kOrphan;
+    if (copy >= 0) {
+      item->alive = copy;
+      orphans_.push_back(item);
+    }
     item->told_kind = record->told_kind;
-    item->disabled = record->disabled;
     item->muted = record->muted;
     if (object.is(Kind::kEpoll)) has_sets_.store(true, std::memory_order_relaxed);
     if (object.is(Kind::kSocket)) has_sockets_.store(true, std::memory_order_relaxed);
     if (item->told_kind != object.kind()) decided(*item);
-    if (item->state == Item::State::kCurrent) heat(*item);
+    if (item->state != Item::State::kRemoved) heat(*item);
   }
 }
 
@@ -147,7 +162,7 @@ void take_over_set(int fd, int hidden) {
   if (memory == MAP_FAILED) return;
   const auto& header = *static_cast<const Header*>(memory);
   const Reference object = find(fd);
-  if (object.is(Kind::kEpoll) && header.magic == kMagic && header.version == kMemoryVersion &&
+  if (object.is(Kind::kEpoll) && header.magic == kEpollMagic && header.version == kMemoryVersion &&
       header.count == (bytes - sizeof(Header)) / sizeof(Record))
     object->set->learn(memory);
   munmap(memory, bytes);

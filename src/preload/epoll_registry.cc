@@ -18,7 +18,7 @@ std::atomic<unsigned> retired_sets{0};
 // Counts what could not be told to a set whose lock was not to be had, and forks. Every set looks
 // at these when it is locked and after it is unlocked.
 std::atomic<std::uint32_t> missed{0};
-std::atomic<std::uint32_t> forks{0};
+std::atomic<std::uint32_t> fork_count{0};
 
 // For a walk over all sets that must not wait for ever.
 class Walk {
@@ -44,7 +44,7 @@ EpollSet::EpollSet(Object& holder, int fd)
     : holder_(&holder),
       fd_(fd),
       caught_up_(missed.load(std::memory_order_relaxed)),
-      forks_(forks.load(std::memory_order_relaxed)) {
+      forks_(fork_count.load(std::memory_order_relaxed)) {
   // Also if a handler makes it that interrupted the owner.
   const Locked locked(registry_lock);
   next_ = first_set.load(std::memory_order_relaxed);
@@ -71,7 +71,7 @@ Reference EpollSet::hold() const noexcept {
 // A descriptor that means it, or -1.
 int EpollSet::number() noexcept {
   const int known = fd_.load(std::memory_order_relaxed);
-  if (descriptor_entry(known).load(std::memory_order_relaxed) == holder_) return known;
+  if (means(known, *holder_)) return known;
   const int other = another(*holder_, -1);
   if (other >= 0) fd_.store(other, std::memory_order_relaxed);
   return other;
@@ -108,7 +108,7 @@ void EpollSet::unlock() noexcept {
 
 // In a child whose parent has the set too.
 void EpollSet::inherit() noexcept {
-  const std::uint32_t now = forks.load(std::memory_order_relaxed);
+  const std::uint32_t now = fork_count.load(std::memory_order_relaxed);
   if (forks_.exchange(now, std::memory_order_relaxed) == now) return;
   inherited_ = true;
   items_.become_copy(process_id());
@@ -121,10 +121,7 @@ void EpollSet::catch_up() noexcept {
   caught_up_.store(missed.load(std::memory_order_acquire), std::memory_order_relaxed);
   inherit();
   items_.for_each([this](Item& item) {
-    const auto means_it = [&item](int fd) {
-      return descriptor_entry(fd).load(std::memory_order_relaxed) == item.object.get();
-    };
-    if (!means_it(item.state == Item::State::kOrphan ? item.alive : item.fd)) {
+    if (!means(item.state == Item::State::kOrphan ? item.alive : item.fd, *item.object)) {
       number_is_gone(item);
     } else if (item.state == Item::State::kCurrent &&
                (item.told_kind != item.object.kind() ||
@@ -248,7 +245,7 @@ void EpollSet::let_go_after_fork() noexcept {
 }
 
 void EpollSet::note_forked() noexcept {
-  forks.fetch_add(1, std::memory_order_relaxed);
+  fork_count.fetch_add(1, std::memory_order_relaxed);
   note_missed();
 }
 

@@ -6,20 +6,18 @@
 #include <cerrno>
 #include <chrono>
 #include <optional>
-#include <utility>
 
+#include "posix/times.h"
 #include "preload/real.h"
 #include "preload/waiting.h"
 
 namespace leat::preload {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::nanoseconds;
+using posix::Clock;
+using posix::Deadline;
+using posix::kNoDeadline;
 
-constexpr std::uint32_t kAlways = EPOLLERR | EPOLLHUP;
-// An item that wants none of these hears of no bytes that arrive.
-constexpr std::uint32_t kArrival = EPOLLIN | EPOLLRDNORM | EPOLLRDBAND | EPOLLPRI;
 // How long what is found without the kernel may hide what only that knows.
 constexpr auto kWithoutKernel = std::chrono::microseconds(20);
 // How many wakings by the bell pass until its rings are taken off the kernel's socket. The kernel
@@ -33,83 +31,68 @@ bool is_readable(int fd) {
   return real().poll(&answer, 1, 0) > 0;
 }
 
-// What a signal handler gets that has interrupted this thread in the midst of the same set.
-int interrupted() {
-  errno = EINTR;
-  return -1;
-}
-
 }  // namespace
 
-std::uint32_t EpollSet::take_ready(Item& item, bool consume) {
-  if (item.disabled) return 0;
+std::uint32_t EpollSet::take_ready(Item& item, bool consume) const {
+  const bool told = consume && item.told_in == round_;
+  if (item.disabled && !told) return 0;
   if (item.object.is(Kind::kEpoll)) {
-    const bool inside = item.object->set->ready();
-    if (inside && consume && (item.events & EPOLLONESHOT) != 0) item.disabled = true;
+    const bool inside = item.object->set->ready() && means(item.alive, *item.object);
+    if (inside && consume) item.fire();
     return inside ? (item.events & EPOLLIN) : 0;
   }
   if (!item.object.is(Kind::kConnection)) return 0;
   Connection& connection = item.object->connection;
   const std::uint32_t mask = connection.poll_mask(item.alive);
-  const std::uint64_t arrivals = connection.arrival_mark();
-  const std::uint32_t state = connection.state_mark();
-  const std::uint32_t full = connection.full_mark();
-  const std::uint32_t ready = mask & ((item.events & ~kFlags) | kAlways);
-  if (ready == 0) {
-    item.reported = 0;
-    return 0;
-  }
-  if ((item.events & EPOLLET) != 0) {
-    const bool edge = (ready & ~item.reported) != 0 || state != item.seen_state ||
-                      (arrivals != item.seen_arrivals && (item.events & kArrival) != 0) ||
-                      (full != item.seen_full && (ready & EPOLLOUT) != 0);
-    if (!edge) return 0;
-  }
-  // The program may have closed it out of our sight: then it must not hear of it any more.
-  if (!is_current(item.alive, *item.object)) [[unlikely]] {
-    forget_lost(item.alive, *item.object);
-    return 0;
-  }
+  const posix::EdgeMarks marks = connection.edge_marks();
+  const std::uint32_t ready = item.news(mask, marks, told);
+  if (ready == 0) return 0;
+  // The program may have closed it out of our sight: then it must not hear of it any more, unless a
+  // copy is open. What becomes of the item then, catch_up() sees.
+  for (int fd = item.alive; !told && !is_current(fd, *item.object);) [[unlikely]] {
+      forget_lost(fd, *item.object);
+      fd = another(*item.object, -1);
+      if (fd < 0) return 0;
+    }
   if (consume) {
     item.idle = 0;
-    item.reported = ready;
-    item.seen_arrivals = arrivals;
-    item.seen_state = state;
-    item.seen_full = full;
-    if ((item.events & EPOLLONESHOT) != 0) item.disabled = true;
+    item.tell(ready, marks);
   }
   return ready;
 }
 
+// Adds what is ready to a collection. Of an item that is in it already, what is new there.
+int EpollSet::tell(Item& item, epoll_event* to) {
+  const bool told = item.told_in == round_;
+  const std::uint32_t ready = take_ready(item, true);
+  if (told) item.told->events |= ready;
+  if (told || ready == 0) return 0;
+  to->events = ready;
+  to->data = item.data;
+  item.told = to;
+  item.told_in = round_;
+  return 1;
+}
+
 int EpollSet::collect(epoll_event* events, int most) {
-  looked_at_ = hot_.size();
   int count = 0;
   while (count < most && !kept_.empty()) {
     events[count++] = kept_.back().event;
     kept_.pop_back();
   }
   const std::size_t items = hot_.size();
-  for (std::size_t i = 0; i < items && count < most; ++i) {
-    Item& item = *hot_[(next_hot_ + i) % items];
-    const std::uint32_t ready = take_ready(item, true);
-    if (ready == 0) continue;
-    events[count].events = ready;
-    events[count++].data = item.data;
-  }
+  for (std::size_t i = 0; i < items && count < most; ++i)
+    count += tell(*hot_[(next_hot_ + i) % items], events + count);
   if (items != 0) next_hot_ = (next_hot_ + 1) % items;
   return count;
 }
 
-// As collect(), but if that was done already only for those that became hot since.
-int EpollSet::collect_new(epoll_event* events, int most, bool collected) {
-  if (!collected) return collect(events, most);
+// As collect(), of those whose bell rang since that began.
+int EpollSet::collect_rung(epoll_event* events, int most) {
   int count = 0;
-  for (std::size_t i = looked_at_; i < hot_.size() && count < most; ++i) {
-    Item& item = *hot_[i];
-    const std::uint32_t ready = take_ready(item, true);
-    if (ready == 0) continue;
-    events[count].events = ready;
-    events[count++].data = item.data;
+  for (Item* item : hot_) {
+    if (item->rung_in == round_ && (count < most || item->told_in == round_))
+      count += tell(*item, events + count);
   }
   return count;
 }
@@ -119,22 +102,21 @@ int EpollSet::collect_new(epoll_event* events, int most, bool collected) {
 void EpollSet::pass(Item& item, std::uint32_t got, epoll_event& to) {
   to.events = got;
   to.data = item.data;
-  if ((item.events & EPOLLONESHOT) != 0) item.disabled = true;
-  if ((got & (EPOLLHUP | EPOLLERR)) != 0) return;  // of a socket that is not connected yet
-  item.reported = got;
-  item.seen_arrivals = 0;
-  item.seen_state = 0;
-  item.seen_full = 0;
+  if ((got & (EPOLLHUP | EPOLLERR)) != 0) return item.fire();  // it is not connected yet
+  item.tell(got, {});
 }
 
 // The bell of a connection. True if there is urgent data, of which the kernel alone knows.
-bool EpollSet::ring(Item& item, std::uint32_t got) {
+bool EpollSet::ring(Item& item, std::uint32_t got) const {
   Connection& connection = item.object->connection;
   if ((got & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || ++item.wakes % kWakesPerDrain == 0)
     connection.look_at_kernel(item.alive);
   if ((got & EPOLLRDHUP) != 0) connection.look_at_kernel(item.alive);  // bytes, then the end
-  if (item.disabled || (got & EPOLLPRI & item.events) == 0) return false;
-  if ((item.events & EPOLLONESHOT) != 0) item.disabled = true;
+  // An urgent byte that came is an edge as any other is.
+  if ((got & EPOLLPRI) != 0) item.seen.arrivals = ~std::uint64_t{0};
+  const bool disabled = item.disabled && item.told_in != round_;
+  if (disabled || (got & EPOLLPRI & item.events) == 0) return false;
+  item.fire();
   return true;
 }
 
@@ -151,15 +133,22 @@ int EpollSet::from_kernel(int epoll_fd, epoll_event* events, int count) {
     if (item == nullptr) continue;
     if (item->state == Item::State::kRemoved) {
       // The program does not put it in again soon.
-      if (descriptor_entry(item->fd).load(std::memory_order_relaxed) == item->object.get())
+      if (means(item->fd, *item->object))
         real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, item->fd, nullptr);
       bury(*item);
       continue;
     }
     heat(*item);
+    item->rung_in = round_;
     if (item->muted) continue;
     if (item->object.is(Kind::kConnection)) {
       if (!ring(*item, got)) continue;
+      if (item->told_in == round_) {
+        item->told->events |= EPOLLPRI;
+        continue;
+      }
+      item->told_in = round_;
+      item->told = &events[kept];
       events[kept].events = EPOLLPRI;
       events[kept++].data = item->data;
     } else if (!item->object.is(Kind::kEpoll) && !item->object.awaits_offer()) {
@@ -176,32 +165,50 @@ bool EpollSet::any_mark(const epoll_event* events, int count) const {
 
 bool EpollSet::asked_just_now() const { return Clock::now() - asked_ < kWithoutKernel; }
 
-// Whether the kernel says at the next look what it says under these data now, if it still is so.
-bool EpollSet::tells_again(epoll_data_t data) const {
-  if (!items_.is_mark(data)) return edges_.load(std::memory_order_relaxed) == 0;
-  const Item* item = items_.of_mark(data);
-  return item == nullptr ||
-         (!item->object.is(Kind::kConnection) && (item->events & (EPOLLET | EPOLLONESHOT)) == 0);
+// Has the kernel say at the next look what it says under these data now, if it still is so. False:
+// it may be that it does not.
+bool EpollSet::tell_again(int epoll_fd, epoll_data_t data) {
+  if (!items_.is_mark(data)) {
+    if (once_outdated_.load(std::memory_order_relaxed)) return false;
+    const auto arm = [epoll_fd](int fd, epoll_event& event) {
+      return real().epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event) == 0;
+    };
+    std::uint32_t lost = 0;
+    const bool again = once_.told(data, arm, lost);
+    if (lost != 0) edges_.fetch_add(lost, std::memory_order_relaxed);
+    return again || edges_.load(std::memory_order_relaxed) == 0;
+  }
+  Item* item = items_.of_mark(data);
+  if (item == nullptr || item->state == Item::State::kRemoved || item->muted ||
+      item->object.is(Kind::kConnection) || item->object.is(Kind::kEpoll) ||
+      item->object.awaits_offer())
+    return false;
+  return (item->events & (EPOLLET | EPOLLONESHOT)) == 0 ||
+         (item->state == Item::State::kCurrent &&
+          register_in_kernel(epoll_fd, EPOLL_CTL_MOD, *item) == 0);
 }
 
-// For one that only asks: takes the rings of bells, and keeps what the kernel tells but once. Of
-// what is the kernel's alone a second look tells what that is.
+// For one that only asks: takes the rings of bells, and keeps what the kernel does not tell again.
+// Of what is the kernel's alone a second look tells whether it does.
 bool EpollSet::look_in_kernel(int epoll_fd) {
   constexpr int kMost = 16;
   bool any = false;
   bool unsure = true;
   for (int looks = 0; looks < 2 && unsure; ++looks) {
     unsure = false;
+    ++round_;
     epoll_event events[kMost];
     const int got = real().epoll_wait(epoll_fd, events, kMost, 0);
-    // Closed out of our sight, and the number means something else.
-    if (got < 0) return is_readable(epoll_fd);
+    if (got < 0) {
+      forget_number(epoll_fd);
+      return is_readable(epoll_fd);
+    }
     for (int i = 0; i < got; ++i) {
       const epoll_data_t data = events[i].data;
-      const bool again = tells_again(data);
-      if (from_kernel(epoll_fd, &events[i], 1) == 0) continue;
+      const bool again = tell_again(epoll_fd, data);
+      any |= again;
+      if (again || from_kernel(epoll_fd, &events[i], 1) == 0) continue;
       any = true;
-      if (again) continue;
       const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
         return one.given.u64 == data.u64 && one.event.events == events[i].events;
       });
@@ -216,6 +223,14 @@ bool EpollSet::look_in_kernel(int epoll_fd) {
   return any;
 }
 
+// After a refusal of the kernel's: the program closed the number out of our sight, and it means
+// what is no set of epoll.
+void EpollSet::forget_number(int epoll_fd) const noexcept {
+  const int error = errno;
+  if (error == EINVAL || error == EBADF) forget_lost(epoll_fd, *holder_);
+  errno = error;
+}
+
 bool EpollSet::ready() {
   const int epoll_fd = number();
   if (epoll_fd < 0) return false;
@@ -228,11 +243,12 @@ bool EpollSet::ready() {
                      [this](Item* item) { return take_ready(*item, false) != 0; });
 }
 
-int EpollSet::spin(int epoll_fd, epoll_event* events, int most, Clock::time_point deadline) {
+int EpollSet::spin(int epoll_fd, epoll_event* events, int most, Deadline deadline) {
   Spin spin;
   while (spin.again()) {
     const Hold hold(*this);
     if (!hold || hot_.empty()) return 0;
+    ++round_;
     if (const int count = collect(events, most); count != 0) {
       spin.found();
       hand_over(epoll_fd);
@@ -242,15 +258,17 @@ int EpollSet::spin(int epoll_fd, epoll_event* events, int most, Clock::time_poin
       if (Clock::now() >= deadline) break;
       const int got = real().epoll_wait(epoll_fd, events, most, 0);
       asked_ = Clock::now();
-      if (const int count = from_kernel(epoll_fd, events, got); count > 0) {
+      int count = from_kernel(epoll_fd, events, got);
+      if (count > 0) {
+        // With what the kernel told besides, of connections.
+        count += collect_rung(events + count, most - count);
         hand_over(epoll_fd);
         return count;
       }
     }
   }
   if (spin.signal() == SignalWatch::Came::kNothing) return 0;
-  errno = EINTR;
-  return -1;
+  return fail(EINTR);
 }
 
 // After a sleep in the kernel: what of `got` events the program gets, and what else is there.
@@ -259,8 +277,9 @@ int EpollSet::woken(int epoll_fd, epoll_event* events, int got, int most) {
   // A connect() may have ended: then it is decided before the program hears of it.
   settle(events, got);
   const Hold hold(*this);
-  if (!hold) return interrupted();
+  if (!hold) return fail(EINTR);  // a signal handler that interrupted this thread at the set
   awake();
+  ++round_;
   asked_ = Clock::now();
   if (got <= 0) {
     errno = kept_errno;
@@ -274,10 +293,8 @@ int EpollSet::woken(int epoll_fd, epoll_event* events, int got, int most) {
 
 int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* timeout,
                    const sigset_t* mask) {
-  auto deadline = Clock::time_point::max();
-  const bool at_once = timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_nsec == 0;
-  if (timeout != nullptr && timeout->tv_sec < 1'000'000'000)
-    deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
+  const Deadline deadline = posix::deadline_of(timeout);
+  const bool at_once = posix::is_zero(timeout);
   if (unused()) {
     int got = 0;
     {
@@ -298,8 +315,9 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
     int count = 0;
     {
       const Hold hold(*this);
-      if (!hold) return interrupted();
+      if (!hold) return fail(EINTR);
       items_.purge();
+      ++round_;
       count = collect(events, most);
       if (count != 0 && (count == most || asked_just_now())) {
         hand_over(epoll_fd);
@@ -308,10 +326,12 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
       if (count != 0 || at_once) {
         const int got = real().epoll_wait(epoll_fd, events + count, most - count, 0);
         asked_ = Clock::now();
-        if (got < 0) return count != 0 ? count : -1;
+        if (got < 0) {
+          forget_number(epoll_fd);
+          return -1;
+        }
         int all = count + from_kernel(epoll_fd, events + count, got);
-        // Those whose bell rang; what was collected before is not asked again.
-        if (got > 0 && all < most) all += collect_new(events + all, most - all, count != 0);
+        if (got > 0) all += collect_rung(events + all, most - all);
         hand_over(epoll_fd);
         return all;
       }
@@ -325,15 +345,11 @@ int EpollSet::wait(int epoll_fd, epoll_event* events, int most, const timespec* 
       continue;
     }
     if (!armed) continue;
-    auto until = deadline;
+    Deadline until = deadline;
     if (waiting) until = std::min(deadline, Clock::now() + std::chrono::milliseconds(kDecisionNap));
-    timespec left{};
-    if (until != Clock::time_point::max()) {
-      const auto rest = std::max(nanoseconds(0), nanoseconds(until - Clock::now()));
-      left = {.tv_sec = rest.count() / 1'000'000'000, .tv_nsec = rest.count() % 1'000'000'000};
-    }
-    const int got = wait_in_kernel(epoll_fd, events, most,
-                                   until == Clock::time_point::max() ? nullptr : &left, mask);
+    const timespec left = posix::time_left(until);
+    const int got =
+        wait_in_kernel(epoll_fd, events, most, until == kNoDeadline ? nullptr : &left, mask);
     asleep.reset();
     count = woken(epoll_fd, events, got, most);
     // Nothing of what came was for the program, and its time may be over by now.

@@ -17,6 +17,7 @@
 
 #include "preload/descriptors.h"
 #include "preload/epoll_items.h"
+#include "preload/epoll_once.h"
 #include "preload/signal_safe_lock.h"
 
 namespace leat::preload {
@@ -55,7 +56,7 @@ class EpollSet {
   // handlers too: waits for no lock for long, and neither allocates nor frees memory. False: some
   // set could not be told, so call note_missed() once the descriptor is forgotten.
   static bool descriptor_is_closed(int fd) noexcept;
-  // Whoever uses a set next, or does so just now, looks for what it has missed.
+  // The next user of a set, or one of now, looks for what it has missed.
   static void note_missed() noexcept;
 
   // For a program that is executed: a hidden descriptor of memory that says what this is, or -1.
@@ -78,9 +79,6 @@ class EpollSet {
   using Item = EpollItem;
   class Hold;
 
-  // Of an item's events, those that are not asked for but say how.
-  static constexpr std::uint32_t kFlags = EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP;
-
   ~EpollSet() = default;
   bool lock() noexcept;
   bool lock_soon() noexcept;
@@ -93,6 +91,7 @@ class EpollSet {
   static bool for_each_used(const Visit& visit);
 
   void closed(int fd) noexcept;
+  bool give_back(const Item& item) noexcept;
   void number_is_gone(Item& item) noexcept;
   void decided(Item& item) noexcept;
   void dissolved(Item& item, const Reference& socket) noexcept;
@@ -100,22 +99,23 @@ class EpollSet {
   void drop_kept(const Item& item) noexcept;
 
   int register_in_kernel(int epoll_fd, int operation, Item& item) const noexcept;
-  static bool bad_exclusive(int operation, const Item* item, const epoll_event& event);
   static void want(Item& item, const epoll_event& event);
   int add(int epoll_fd, int fd, const epoll_event& event, const Reference& object);
   int change(int epoll_fd, int operation, Item& item, const epoll_event& event);
   int change_carried(int epoll_fd, Item& item, const epoll_event& event);
   int remove(int epoll_fd, Item& item, epoll_event* event);
-  int control_kernels(int epoll_fd, int operation, int fd, epoll_event* event);
+  int control_kernels(int epoll_fd, int operation, int fd, epoll_event* event, bool locked);
   void heat(Item& item) noexcept;
-  std::uint32_t take_ready(Item& item, bool consume);
+  std::uint32_t take_ready(Item& item, bool consume) const;
+  int tell(Item& item, epoll_event* to);
   int collect(epoll_event* events, int most);
-  int collect_new(epoll_event* events, int most, bool collected);
+  int collect_rung(epoll_event* events, int most);
   int from_kernel(int epoll_fd, epoll_event* events, int count);
-  bool tells_again(epoll_data_t data) const;
+  bool tell_again(int epoll_fd, epoll_data_t data);
   bool look_in_kernel(int epoll_fd);
+  void forget_number(int epoll_fd) const noexcept;
   static void pass(Item& item, std::uint32_t got, epoll_event& to);
-  static bool ring(Item& item, std::uint32_t got);
+  bool ring(Item& item, std::uint32_t got) const;
   void arm(Item& item) const;
   bool asked_just_now() const;
   bool arm_hot();
@@ -151,16 +151,20 @@ class EpollSet {
   std::vector<Item*> orphans_;
   std::vector<Item*> waiting_;  // accepted sockets whose offers have not come
   std::atomic<bool> any_waiting_{false};
-  // Of the kernel's, found by ready(); by what the kernel gave with it, a mark if it is ours.
+  // Found by ready() and not to be had told again; by what the kernel gave with it, a mark if it is
+  // ours.
   struct Kept {
     epoll_event event;
     epoll_data_t given;
   };
   std::vector<Kept> kept_;
-  // How much was put in the kernel's own hands that is told but once, so that ready() must keep it.
+  // What was put in the kernel's own hands that is told but once, and how much more of that there
+  // is than is known.
+  EpollOnce once_;
+  std::atomic<bool> once_outdated_{false};
   std::atomic<std::uint32_t> edges_{0};
   std::chrono::steady_clock::time_point asked_;  // the kernel, last
-  std::size_t looked_at_ = 0;                    // how many were hot at the last collect()
+  std::uint64_t round_ = 1;   // of collecting for the program, or of asking the kernel
   std::size_t next_hot_ = 0;  // where collect() begins, so that all get their turn
 };
 

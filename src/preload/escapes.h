@@ -7,7 +7,7 @@
 
 namespace leat::preload {
 
-// The kernel gave this number anew, so if it is still known it was closed out of sight.
+// The kernel has given out this number: if it is still known, it was closed out of sight.
 void report_reuse(int fd) noexcept;
 // What came from there over the kernel's connection is no ring.
 void report_strange_bytes(const std::string& peer) noexcept;

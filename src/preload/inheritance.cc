@@ -29,7 +29,7 @@ using ActionKind = SpawnAction::Kind;
 char nothing_there[] = "/dev/null";
 
 // A look without a reference, which costs more than all else here and most descriptors do not need:
-// who takes one looks again, so relaxed.
+// a caller that takes one looks again, so relaxed.
 bool may_be_passed(int fd) {
   const Object* object = descriptor_entry(fd).load(std::memory_order_acquire);
   if (object == nullptr) return false;
@@ -156,7 +156,6 @@ bool Inheritance::collect(Call call, const SpawnActions& actions) noexcept {
     if (flags < 0 || (closes && (call == Call::kExec || !actions.duplicates(fd)))) continue;
     Reference object = find_current(fd);
     if (!object || object.is(Kind::kOwn)) continue;
-    if (object.is(Kind::kEpoll) && object->set->unused()) continue;
     heirs_.push(fd, fd, closes, false, false, -1, std::move(object));
     --count;
   }
@@ -213,9 +212,15 @@ bool Inheritance::choose_passed() noexcept {
   for (const Heir& heir : heirs_) {
     if (heir.fd < 0 || !heir.object.is(Kind::kEpoll)) continue;
     const int told = heir.object->set->tell();
-    if (told < 0) continue;
+    if (told < 0 && heir.object->set->unused()) continue;
+    if (told < 0) return false;  // it would hear marks
     const auto number = static_cast<unsigned>(heir.fd);
-    passed_.push(nullptr, told, Inherited{.kind = 's', .hidden = told, .detail = number}, false);
+    passed_.push(nullptr, told,
+                 Inherited{.kind = 's',
+                           .cookie = reinterpret_cast<std::uintptr_t>(heir.object.get()),
+                           .hidden = told,
+                           .detail = number},
+                 false);
   }
   for (Heir& heir : heirs_) {
     if (heir.fd < 0 || heir.refused || heir.object.is(Kind::kEpoll)) continue;

@@ -127,12 +127,22 @@ void inherit() noexcept {
     return EndHold{};
   };
   std::vector<std::pair<int, int>> sets;
+  std::vector<std::pair<std::uint64_t, int>> first_numbers;
   for (const Inherited& one : list) {
     const int hidden = hidden_again(one);
     if (hidden < 0) continue;
     if (one.kind == 's') {
       const auto set = static_cast<int>(one.detail);
+      const auto same =
+          std::find_if(first_numbers.begin(), first_numbers.end(),
+                       [&one](const auto& known) { return known.first == one.cookie; });
+      if (same != first_numbers.end()) {
+        if (!find(set) && is_set(set)) add_duplicate(same->second, set);
+        close_hidden(hidden);
+        continue;
+      }
       if (!find(set) && is_set(set)) add_set(set);
+      first_numbers.emplace_back(one.cookie, set);
       sets.emplace_back(set, hidden);
       continue;
     }

@@ -15,10 +15,10 @@ inline constexpr std::size_t kMostInheritedText = 96;
 inline constexpr std::size_t kMostVariable = 100'000;
 
 struct Inherited {
-  char kind = 0;  // c connection, l listener, e the state of ends, s set of epoll
-  std::uint64_t cookie = 0;
-  int hidden = -1;      // memory or meeting place
-  unsigned detail = 0;  // side, code or the number of the set
+  char kind = 0;             // c connection, l listener, e the state of ends, s set of epoll
+  std::uint64_t cookie = 0;  // of a socket; of a set what all its numbers have in common
+  int hidden = -1;           // memory or meeting place
+  unsigned detail = 0;       // side, code or the number of the set
   unsigned owner = 0;
   unsigned port = 0;
   unsigned in_sight = 0;  // the hidden descriptor's number is among the program's own

@@ -1,4 +1,4 @@
-// Who of all that use one end of a connection hears the doorbell.
+// Which of all the threads that use one end of a connection hears the doorbell.
 #pragma once
 
 #include <linux/futex.h>
@@ -22,7 +22,7 @@ class Listening {
   Listening() noexcept = default;
   explicit Listening(EndState* end) noexcept : end_(end) {
     if (end_ == nullptr) return;
-    // Before the look at who listens: that one changes it after it has let go.
+    // Before the look at the listener: a listener changes it after it has let go.
     turn_ = end_->turn.load(std::memory_order_seq_cst);
     ours_ = end_->listener.try_lock();
   }

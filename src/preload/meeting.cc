@@ -52,16 +52,12 @@ constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
 void prepare_doorbell(int fd, Object& object) {
   // Rings of the bell must not wait for each other's acknowledgement (Nagle).
   if (option(fd, IPPROTO_TCP, TCP_NODELAY) > 0)
-    object.connection.own().flags.fetch_or(kNoDelay, std::memory_order_relaxed);
+    object.connection.own().tcp.flags.fetch_or(kNoDelay, std::memory_order_relaxed);
   if (option(fd, IPPROTO_TCP, TCP_CORK) > 0) {
-    object.connection.own().flags.fetch_or(kCork, std::memory_order_relaxed);
+    object.connection.own().tcp.flags.fetch_or(kCork, std::memory_order_relaxed);
     set_option(fd, IPPROTO_TCP, TCP_CORK, 0);
   }
-  linger value{};
-  socklen_t bytes = sizeof(value);
-  if (real().getsockopt(fd, SOL_SOCKET, SO_LINGER, &value, &bytes) == 0 && value.l_onoff != 0 &&
-      value.l_linger == 0)
-    object.connection.shown().aborts.store(1, std::memory_order_relaxed);
+  if (resets_at_close(fd)) object.connection.shown().aborts.store(1, std::memory_order_relaxed);
   object.connection.is_in_table();
   const Buffers buffers = program_buffers(fd);
   object.connection.set_buffers(buffers.send, buffers.receive);
@@ -133,7 +129,7 @@ bool hear(const Object& listener, int fd, unsigned code, Offer& offer, int& memf
   ucred sender{};
   socklen_t bytes = sizeof(sender);
   if (real().getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &sender, &bytes) != 0) return false;
-  const bool trusted = sender.uid == listener.owner || sender.uid == 0 || sender.uid == geteuid();
+  const bool trusted = is_trusted(sender.uid, listener.owner) || is_trusted(sender.uid, geteuid());
   if (!trusted && user_code(sender.uid) != code) return false;
   return receive_offer(fd, offer, memfd) && (trusted || offer.refused != 0);
 }
@@ -234,19 +230,22 @@ std::atomic<int> awaiting{0};
 // until it has: their handlers may use the socket, and would wait for what they interrupt.
 class Deciding {
  public:
-  explicit Deciding(Object& object) noexcept
-      : flag_(object.deciding), ours_(!flag_.exchange(true, std::memory_order_acq_rel)) {}
+  explicit Deciding(Object& object) noexcept : process_(object.deciding) {
+    std::uint32_t before = process_.load(std::memory_order_relaxed);
+    ours_ = before != process_id() &&
+            process_.compare_exchange_strong(before, process_id(), std::memory_order_acq_rel);
+  }
   ~Deciding() {
-    if (ours_) flag_.store(false, std::memory_order_release);
+    if (ours_) process_.store(0, std::memory_order_release);
   }
   Deciding(const Deciding&) = delete;
   Deciding& operator=(const Deciding&) = delete;
   bool ours() const noexcept { return ours_; }
 
  private:
-  const SignalWatch watch_;  // begins before the flag is set and ends after
-  std::atomic<bool>& flag_;
-  bool ours_;
+  const SignalWatch watch_;  // begins before the process is set and ends after
+  std::atomic<std::uint32_t>& process_;
+  bool ours_ = false;
 };
 
 // What the program did meanwhile to a socket that is decided now.
@@ -370,7 +369,7 @@ void decide(int fd, Reference& socket) noexcept {
   const int place = std::exchange(socket->meeting_fd, -1);
   const int code = info.tcpi_state == TCP_CLOSE ? -1 : listener_code(info);
   const char* why = "the peer is not under leat-run";
-  // Who accepted shuts nothing down before it has the offer, so then nobody is there any more.
+  // The acceptor shuts nothing down before it has the offer, so then nobody is there any more.
   const bool closed = info.tcpi_state == TCP_CLOSE_WAIT;
   if (closed) why = "the peer has closed it";
   auto offered = Offered::kNothing;

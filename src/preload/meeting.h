@@ -6,7 +6,7 @@
 // SYN to one that says "I shall offer, as this user". So when connect() or accept() returns both
 // ends know what the other is, whichever process accepts. The connecting side then leaves its offer
 // (a memfd and the two addresses) in the unix socket's queue, before its connect() returns, or says
-// there that it stays with TCP; who accepts takes it from there by the addresses. An offer that is
+// there that it stays with TCP; the acceptor takes it from there by the addresses. An offer that is
 // late (connect() did not block, and the program has not come back to it) holds up nobody: until it
 // comes the accepted socket is one on which nothing has arrived yet and nothing can be sent. After
 // its offer the connecting side sends one byte over TCP, which wakes an acceptor that waits, and

@@ -116,7 +116,11 @@ bool receive_offer(int fd, Offer& offer, int& memfd) noexcept {
   message.msg_controllen = sizeof(control);
   const auto take = [&] { return real().recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); };
   ssize_t got = take();
-  if (got < 0 && errno == EAGAIN && comes(fd)) got = take();
+  if (got < 0 && errno == EAGAIN) {
+    // From here on its sender hears that it is not taken; what it sent before is here.
+    if (!comes(fd)) real().shutdown(fd, SHUT_RD);
+    got = take();
+  }
   // The kernel looks for a message first and for the sender's end then: between the two both may
   // have come.
   if (got == 0) got = take();

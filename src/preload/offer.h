@@ -1,4 +1,4 @@
-// What the connecting side leaves for who accepts, and where: see meeting.h.
+// What the connecting side leaves for the acceptor, and where: see meeting.h.
 #pragma once
 
 #include <sys/socket.h>

@@ -76,16 +76,17 @@ Offered deliver(int place, Offer offer, Object& object, int& memfd, unsigned cod
     const bool gone = errno == ECONNREFUSED;
     why = gone ? "the listener has no meeting place any more"
                : "the listener's queue of offers is full";
-    // Who waits for an offer keeps the place.
+    // A waiter for an offer keeps the place.
     return gone ? Offered::kNothing : Offered::kUndelivered;
   }
   ucred listener{};
   socklen_t bytes = sizeof(listener);
   real().getsockopt(place, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
-  const bool trusted = listener.uid == geteuid() || geteuid() == 0;
+  const bool trusted = is_trusted(geteuid(), listener.uid);
   if (!trusted) {
-    why = "the listener belongs to another user";
-    // Who accepts sees that from the SYN, and waits for no word of ours.
+    why = listener.uid == geteuid() ? "this user namespace does not map our user"
+                                    : "the listener belongs to another user";
+    // The acceptor sees that from the SYN, and waits for no word of ours.
     if (user_code(listener.uid) != user_code(geteuid())) return Offered::kNothing;
   }
   if (why == nullptr) memfd = prepare_memory(object, offer, listener.uid, why);
@@ -105,7 +106,7 @@ Offered offer_memory(int fd, Object& object, int place, unsigned code, const cha
   int memfd = -1;
   Offered result = deliver(place, offer, object, memfd, code, why);
   if (result == Offered::kUndelivered && (errno == EPIPE || errno == ECONNRESET)) {
-    // Who takes offers has left, or has not waited for this one any longer.
+    // The taker of offers has left, or has not waited for this one any longer.
     const int again = unix_socket();
     if (again >= 0) {
       result = deliver(again, offer, object, memfd, code, why);

@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include "base/user_namespace.h"
 #include "preload/descriptors.h"
+#include "preload/real.h"
 
 namespace leat::preload {
 
@@ -11,17 +13,23 @@ namespace leat::preload {
 inline constexpr unsigned kUserCodes = 256;
 inline unsigned user_code(uid_t user) noexcept { return (user ^ (user >> 8)) % kUserCodes; }
 
+// Whether `other`, as the kernel tells it, is root or the user `owner`, and neither is one of the
+// many whom a user namespace does not map.
+inline bool is_trusted(uid_t other, uid_t owner) noexcept {
+  return other == 0 || (other == owner && detail::is_one_user(other, real().syscall));
+}
+
 enum class Offered {
   kMemory,       // the object's connection has it
-  kNothing,      // it is TCP, and who accepts knows
-  kUndelivered,  // who accepts may wait for it
+  kNothing,      // it is TCP, and the acceptor knows
+  kUndelivered,  // the acceptor may wait for it
 };
 
 // Leaves an offer of new memory by the unix socket `place`, or the word that there is none, and
 // says why.
 Offered offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) noexcept;
 
-// The size that would tell the code was cut on its way, so it may be that who accepts waits: says
+// The size that would tell the code was cut on its way, so the acceptor may wait: says
 // to all who take offers at that port that there is none.
 void refuse_everywhere(int fd, unsigned codes) noexcept;
 

@@ -19,6 +19,7 @@
 #include "preload/inherited.h"
 #include "preload/listener.h"
 #include "preload/offer.h"
+#include "preload/offering.h"
 #include "preload/socket_facts.h"
 #include "preload/undisturbed.h"
 
@@ -147,7 +148,7 @@ class CameWith {
     ucred sender{};
     socklen_t bytes = sizeof(sender);
     trusted_ = real().getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &sender, &bytes) == 0 &&
-               (sender.uid == geteuid() || sender.uid == 0);
+               is_trusted(sender.uid, geteuid());
   }
 
   // Takes the descriptor over.
@@ -228,10 +229,8 @@ ssize_t send_with_rights(int fd, const msghdr* message, int flags) {
   std::size_t count = 0;
   alignas(cmsghdr) std::array<std::byte, kControlBytes> control{};
   if (!companions(*message, hidden, count) ||
-      CMSG_ALIGN(message->msg_controllen) + CMSG_SPACE(count * sizeof(int)) > control.size()) {
-    errno = EMFILE;
-    return -1;
-  }
+      CMSG_ALIGN(message->msg_controllen) + CMSG_SPACE(count * sizeof(int)) > control.size())
+    return fail(EMFILE);
   msghdr more = *message;
   more.msg_control = control.data();
   std::memcpy(control.data(), message->msg_control, message->msg_controllen);

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <vector>
 
-#include "base/select_sets.h"
+#include "posix/select_sets.h"
+#include "posix/times.h"
+#include "preload/epoll_passing.h"
 #include "preload/epoll_set.h"
 #include "preload/listening.h"
 #include "preload/meeting.h"
@@ -15,15 +17,12 @@
 namespace leat::preload {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::nanoseconds;
+using posix::Clock;
+using posix::Deadline;
+using posix::kNoDeadline;
+using posix::to_timespec;
 
-constexpr auto kNap = std::chrono::milliseconds(10);
 constexpr unsigned kAlways = POLLERR | POLLHUP | POLLNVAL;
-
-timespec to_timespec(nanoseconds time) {
-  return {.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
-}
 
 // Those of the caller's descriptors that the kernel cannot answer for.
 struct Ours {
@@ -35,10 +34,18 @@ struct Ours {
 
 class Poll {
  public:
-  Poll(pollfd* fds, nfds_t count) : fds_(fds), count_(count) {
+  // `selects`: for select(), which takes what is closed while it waits for ready.
+  Poll(pollfd* fds, nfds_t count, bool selects) : fds_(fds), count_(count), selects_(selects) {
     for (nfds_t i = 0; i < count; ++i) {
       Reference object = find_current(fds[i].fd);
       if (object.is_undecided()) decide(fds[i].fd, object);
+      // Of several numbers of a set one may mean another file without a name; the kernel refuses to
+      // wait there only if it is the one that is asked by.
+      if (object.is(Kind::kEpoll) && object->numbers.load(std::memory_order_relaxed) > 1 &&
+          !is_set(fds[i].fd)) {
+        forget_lost(fds[i].fd, *object);
+        continue;
+      }
       if (object.is(Kind::kConnection) || object.is(Kind::kSocket) || object.is(Kind::kEpoll))
         ours_.push_back({i, std::move(object), fds[i].events});
     }
@@ -62,12 +69,14 @@ class Poll {
   short answer(const Ours& one) const;
   int ready_now();
   bool all_answered_here() const;
+  bool is_kernel_due() const;
   void ask_kernel_for_rings(std::vector<pollfd>& asked) const;
   int sleep(const timespec* left, const sigset_t* mask);
-  bool spin(Clock::time_point deadline);
+  bool spin(Deadline deadline);
 
   pollfd* fds_;
   nfds_t count_;
+  bool selects_;
   std::vector<Ours> ours_;
   bool interrupted_ = false;
   bool waiting_ = false;  // a set of epoll waits for an offer
@@ -75,8 +84,10 @@ class Poll {
 
 short Poll::answer(const Ours& one) const {
   unsigned mask = 0;
-  if (one.object.is(Kind::kConnection)) mask = one.object->connection.poll_mask(fds_[one.index].fd);
-  if (one.object.is(Kind::kEpoll) && one.object->set->ready()) mask = POLLIN | POLLRDNORM;
+  const int fd = fds_[one.index].fd;
+  if (one.object.is(Kind::kConnection)) mask = one.object->connection.poll_mask(fd);
+  if (one.object.is(Kind::kEpoll) && one.object->set->ready() && means(fd, *one.object))
+    mask = POLLIN | POLLRDNORM;
   return static_cast<short>(mask & (static_cast<unsigned short>(one.events) | kAlways));
 }
 
@@ -97,7 +108,15 @@ bool Poll::all_answered_here() const {
   });
 }
 
-bool Poll::spin(Clock::time_point deadline) {
+// Whether it must be asked even so: of some ends it alone knows.
+bool Poll::is_kernel_due() const {
+  bool due = false;
+  for (const Ours& one : ours_)
+    due |= one.object.is(Kind::kConnection) && one.object->connection.is_to_be_asked();
+  return due;
+}
+
+bool Poll::spin(Deadline deadline) {
   const bool any = std::any_of(ours_.begin(), ours_.end(),
                                [](const Ours& one) { return one.object.is(Kind::kConnection); });
   Spin spin;
@@ -141,7 +160,7 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
   listening.reserve(ours_.size());
   asleep.reserve(ours_.size());
   bool alone = !waiting_;
-  bool at_once = left != nullptr && left->tv_sec == 0 && left->tv_nsec == 0;
+  bool at_once = posix::is_zero(left);
   for (const Ours& one : ours_) {
     if (one.object.is(Kind::kEpoll) && !at_once) one.object->set->arm_all();
     alone &= !one.object.awaits_offer();
@@ -158,8 +177,8 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
   if (ready_now() != 0) {
     time = {};
     limit = &time;
-  } else if (!alone &&
-             (left == nullptr || left->tv_sec > 0 || left->tv_nsec > nanoseconds(kNap).count())) {
+  } else if (!alone && (left == nullptr || left->tv_sec > 0 ||
+                        left->tv_nsec > std::chrono::nanoseconds(kNap).count())) {
     // Another hears the bell of one of these, or nobody does, or an offer is to come.
     time = to_timespec(kNap);
     limit = &time;
@@ -171,6 +190,11 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
     Ours& one = ours_[i];
     const int fd = fds_[one.index].fd;
     const short rung = asked[one.index].revents;
+    if ((rung & POLLNVAL) != 0) {
+      // Another thread has closed it.
+      fds_[one.index].revents = selects_ ? one.events : POLLNVAL;
+      continue;
+    }
     if (one.object.is(Kind::kSocket)) {
       // The handshake ended while we slept: decide before the program hears of it.
       if (one.object.awaits_offer() || (rung != 0 && one.object.is_undecided()))
@@ -187,10 +211,13 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
       }
       one.quiet |= one.object->connection.is_peer_gone();
     }
-    // What no set of epoll is: closed out of our sight, its number means another of the kernel's
-    // files without a name.
-    const int only_kernel = one.object.is(Kind::kEpoll) ? ~(POLLIN | POLLRDNORM) : POLLPRI;
-    fds_[one.index].revents = static_cast<short>(answer(one) | (rung & one.events & only_kernel));
+    const short answered = answer(one);
+    // What no set of epoll says, as its number may mean another of the kernel's files without a
+    // name: it was closed out of our sight. If that is known by now, the kernel's answer is whole.
+    int only_kernel = POLLPRI;
+    if (one.object.is(Kind::kEpoll))
+      only_kernel = means(fd, *one.object) ? ~(POLLIN | POLLRDNORM) : ~0;
+    fds_[one.index].revents = static_cast<short>(answered | (rung & one.events & only_kernel));
   }
   int ready = 0;
   for (nfds_t i = 0; i < count_; ++i) ready += fds_[i].revents != 0 ? 1 : 0;
@@ -198,25 +225,19 @@ int Poll::sleep(const timespec* left, const sigset_t* mask) {
 }
 
 int Poll::run(const timespec* timeout, const sigset_t* mask) {
-  auto deadline = Clock::time_point::max();
-  if (timeout != nullptr && timeout->tv_sec < 1'000'000'000)
-    deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
-  const bool at_once = timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_nsec == 0;
+  const Deadline deadline = posix::deadline_of(timeout);
+  const bool at_once = posix::is_zero(timeout);
   bool found = !at_once && ready_now() != 0;
   if (!at_once && !found && mask == nullptr) found = spin(deadline);
-  if (interrupted_) {
-    errno = EINTR;
-    return -1;
-  }
+  if (interrupted_) return fail(EINTR);
   for (;;) {
     for (const Ours& one : ours_) {
       if (one.object.is(Kind::kEpoll)) waiting_ |= one.object->set->settle_waiting();
     }
-    if (found && ours_.size() == count_ && all_answered_here()) return ready_now();
-    timespec left{};
-    if (deadline != Clock::time_point::max() && !found)
-      left = to_timespec(std::max(nanoseconds(0), nanoseconds(deadline - Clock::now())));
-    const int ready = sleep(found || deadline != Clock::time_point::max() ? &left : nullptr, mask);
+    if (found && ours_.size() == count_ && all_answered_here() && !is_kernel_due())
+      return ready_now();
+    const timespec left = found ? timespec{} : posix::time_left(deadline);
+    const int ready = sleep(found || deadline != kNoDeadline ? &left : nullptr, mask);
     if (ready != 0 || at_once) return ready;
     if (!found && Clock::now() >= deadline) return 0;
     found = false;
@@ -225,54 +246,33 @@ int Poll::run(const timespec* timeout, const sigset_t* mask) {
 
 }  // namespace
 
-bool is_bad_time(const timespec* time) noexcept {
-  return time != nullptr &&
-         (time->tv_sec < 0 || time->tv_nsec < 0 || time->tv_nsec >= 1'000'000'000);
-}
-
-int poll_all(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  if (is_bad_time(timeout)) {
-    errno = EINVAL;
-    return -1;
-  }
+int poll_all(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask,
+             bool selects) {
+  if (!posix::is_time(timeout)) return fail(EINVAL);
   if (highest_known() < 0) return real().ppoll(fds, count, timeout, mask);
-  Poll poll(fds, count);
+  Poll poll(fds, count, selects);
   if (poll.nothing_ours()) return real().ppoll(fds, count, timeout, mask);
   if (!poll.kernel_answers()) return poll.run(timeout, mask);
   poll.expect_to_be_woken();
-  const auto start = Clock::now();
+  const Deadline deadline = posix::deadline_of(timeout);
   const int ready = real().ppoll(fds, count, timeout, mask);
   if (ready <= 0 || poll.kernel_answers()) return ready;
   // Something of ours was added: the kernel does not know whether that is ready.
-  if (timeout == nullptr || timeout->tv_sec >= 1'000'000'000) return poll.run(nullptr, mask);
-  const nanoseconds whole = std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
-  const timespec left = to_timespec(std::max(nanoseconds(0), whole - (Clock::now() - start)));
-  return poll.run(&left, mask);
+  const timespec left = posix::time_left(deadline);
+  return poll.run(deadline != kNoDeadline ? &left : nullptr, mask);
 }
 
 int select_all(int count, fd_set* reads, fd_set* writes, fd_set* excepts, timespec* timeout,
                const sigset_t* mask) {
-  const auto start = Clock::now();
-  const auto whole = timeout == nullptr
-                         ? nanoseconds(0)
-                         : std::chrono::seconds(timeout->tv_sec) + nanoseconds(timeout->tv_nsec);
-  detail::SelectSets sets(count, reads, writes, excepts);
-  int ready = 0;
-  int bits = 0;
-  do {
-    ready = poll_all(sets.fds().data(), sets.fds().size(), timeout, mask);
+  const bool ends = timeout != nullptr && posix::is_time(timeout);
+  const Deadline deadline = ends ? posix::deadline_of(timeout) : kNoDeadline;
+  posix::SelectSets sets(count, reads, writes, excepts);
+  return static_cast<int>(result_of(sets.select([&](std::span<pollfd> fds) {
+    const int ready = poll_all(fds.data(), fds.size(), timeout, mask, true);
     // Also where a signal ended it: programs go on with what is left.
-    if (timeout != nullptr && !is_bad_time(timeout))
-      *timeout = to_timespec(std::max(nanoseconds(0), nanoseconds(whole - (Clock::now() - start))));
-    if (ready < 0) return -1;
-    bits = sets.count();
-  } while (bits == 0 && ready > 0);
-  if (bits < 0) {
-    errno = -bits;
-    return -1;
-  }
-  sets.answer();
-  return bits;
+    if (deadline != kNoDeadline) *timeout = posix::time_left(deadline);
+    return ready < 0 ? -errno : ready;
+  })));
 }
 
 }  // namespace leat::preload

@@ -9,10 +9,9 @@
 
 namespace leat::preload {
 
-// One that the kernel refuses (EINVAL).
-bool is_bad_time(const timespec* time) noexcept;
 // As ppoll(2); null for no timeout. Cancellation points.
-int poll_all(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask);
+int poll_all(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask,
+             bool selects = false);
 // As pselect(2); `timeout` becomes what is left of it, as Linux does for select().
 int select_all(int count, fd_set* reads, fd_set* writes, fd_set* excepts, timespec* timeout,
                const sigset_t* mask);

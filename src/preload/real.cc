@@ -10,7 +10,7 @@
 namespace leat::preload {
 namespace {
 
-std::atomic<const Real*> found{nullptr};
+std::atomic<const Real*> found_calls{nullptr};
 
 template <typename Function>
 void look_up(Function& function, const char* name) noexcept {
@@ -18,7 +18,7 @@ void look_up(Function& function, const char* name) noexcept {
 }
 
 // Threads that come first together each look up their own, and one is kept. Neither a lock nor
-// malloc: dlsym or a signal handler may come here again, and malloc may be who calls.
+// malloc: dlsym or a signal handler may come here again, and the caller may be malloc.
 const Real& find() noexcept {
   void* memory =
       mmap(nullptr, sizeof(Real), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -31,10 +31,10 @@ const Real& find() noexcept {
   look_up(mine->ioctl, "ioctl");
   look_up(mine->longjmp, "siglongjmp");
   look_up(mine->longjmp_checked, "__longjmp_chk");
-  // Release: who sees the pointer sees what it points to. Acquire, if another was first.
+  // Release: a thread that sees the pointer sees what it points to. Acquire, if another was first.
   const Real* first = nullptr;
-  if (found.compare_exchange_strong(first, mine, std::memory_order_release,
-                                    std::memory_order_acquire))
+  if (found_calls.compare_exchange_strong(first, mine, std::memory_order_release,
+                                          std::memory_order_acquire))
     return *mine;
   munmap(memory, sizeof(Real));
   return *first;
@@ -43,7 +43,7 @@ const Real& find() noexcept {
 }  // namespace
 
 const Real& real() noexcept {
-  const Real* known = found.load(std::memory_order_acquire);
+  const Real* known = found_calls.load(std::memory_order_acquire);
   return known != nullptr ? *known : find();
 }
 

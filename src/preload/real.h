@@ -15,6 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csetjmp>
 #include <csignal>
 
@@ -58,6 +59,15 @@ const Real& real() noexcept;
 template <typename... Arguments>
 long system_call(long number, Arguments... arguments) noexcept {
   return real().syscall(number, arguments...);
+}
+
+// As a call of the C library fails; and what it gives where ours give -errno.
+inline int fail(int error) noexcept {
+  errno = error;
+  return -1;
+}
+inline long result_of(long result) noexcept {
+  return result >= 0 ? result : fail(static_cast<int>(-result));
 }
 
 }  // namespace leat::preload

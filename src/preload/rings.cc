@@ -19,7 +19,7 @@ namespace {
 // anything follows.
 constexpr int kFreeInARow = 4;
 
-std::atomic<bool> found{false};
+std::atomic<bool> found_ring{false};
 
 bool is_ring(int fd) {
   char path[32];
@@ -34,7 +34,7 @@ bool is_ring(int fd) {
 
 bool has_ring() noexcept {
   // Relaxed: once true it stays so, and nothing else goes with it.
-  if (found.load(std::memory_order_relaxed)) return true;
+  if (found_ring.load(std::memory_order_relaxed)) return true;
   const Undisturbed undisturbed;
   for (int fd = 0, free = 0; fd < kMostDescriptors && free < kFreeInARow; ++fd) {
     if (descriptor_entry(fd).load(std::memory_order_relaxed) != nullptr) {
@@ -46,7 +46,7 @@ bool has_ring() noexcept {
     if (free != 0) continue;
     // Only what the kernel makes without a name has no type.
     if ((status.st_mode & S_IFMT) != 0 || !is_ring(fd)) continue;
-    found.store(true, std::memory_order_relaxed);
+    found_ring.store(true, std::memory_order_relaxed);
     log(Level::kInfo, "descriptor %d is an io_uring: new connections of this process stay with TCP",
         fd);
     return true;

@@ -7,24 +7,13 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/memfd.h"
 #include "preload/real.h"
 
 namespace leat::preload {
 
-namespace {
-
-// Nobody executes it, and where vm.memfd_noexec is 2 the kernel wants to hear that.
-int new_memfd(const char* name) {
-  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  constexpr unsigned kNoExecution = 8;  // MFD_NOEXEC_SEAL, which Linux knows from 6.3 on
-  const int memfd = memfd_create(name, kFlags | kNoExecution);
-  return memfd >= 0 || errno != EINVAL ? memfd : memfd_create(name, kFlags);
-}
-
-}  // namespace
-
 void* new_sealed_memory(const char* name, std::size_t bytes, int& memfd) noexcept {
-  memfd = new_memfd(name);
+  memfd = leat::detail::new_memfd(name);
   if (memfd < 0) return nullptr;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): fcntl's argument
   void* const seals = reinterpret_cast<void*>(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);

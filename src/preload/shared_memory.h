@@ -13,7 +13,7 @@
 namespace leat::preload {
 
 inline constexpr std::uint32_t kMemoryMagic = 0x7461656c;
-inline constexpr std::uint32_t kMemoryVersion = 5;
+inline constexpr std::uint32_t kMemoryVersion = 6;
 inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMemoryBytes = kHeaderBytes + 2 * kRingBytes;
@@ -27,8 +27,8 @@ inline constexpr std::uint32_t kSleeper = 2;
 
 // One direction. Positions count bytes since the beginning and only grow.
 struct Direction {
-  // The producer's line. tail: release by the producer, acquire by the consumer, who then sees the
-  // bytes before it. head_seen is the producer's own: the head as last looked at.
+  // The producer's line. tail: release by the producer, acquire by the consumer, which then sees
+  // the bytes before it. head_seen is the producer's own: the head as last looked at.
   alignas(64) std::atomic<std::uint64_t> tail;
   std::atomic<std::uint64_t> head_seen;
   std::atomic<std::uint32_t> ended;  // nothing follows; release after the last tail
@@ -38,11 +38,11 @@ struct Direction {
   alignas(64) std::atomic<std::uint64_t> head;
   std::atomic<std::uint64_t> tail_seen;
 
-  // Who goes to sleep counts itself in and takes kRung off, full barrier, looks once more. Who
-  // publishes passes a full barrier, and if somebody sleeps for whom it was not rung yet, rings:
-  // one byte on TCP. So either the sleeper sees what was published, or the publisher sees the
-  // sleeper. Who has woken takes itself off again, and no bell is rung for nobody. One that was
-  // killed stays counted, which costs bells and nothing else.
+  // A sleeper first counts itself in and takes kRung off, passes a full barrier, and looks once
+  // more. The publisher passes a full barrier after it has published; if a sleeper has not been
+  // rung for yet, it rings: one byte on TCP. So either the sleeper sees what was published, or the
+  // publisher sees the sleeper. A thread that has woken takes itself off again, so no bell rings
+  // for nobody. A sleeper that was killed stays counted, which costs bells and nothing else.
   alignas(64) std::atomic<std::uint32_t> data_bell;  // consumers sleep
   std::atomic<std::uint32_t>
       room_bell;  // producers; at rest kRung, and also without it if put() found no room
@@ -75,7 +75,7 @@ struct Side {
   std::atomic<std::uint64_t> stalls;  // a send found no room
   std::atomic<std::uint64_t> sleeps;
   std::atomic<std::uint64_t> rings;  // of the peer's bell
-  std::atomic<std::uint32_t> pid;    // who used it last
+  std::atomic<std::uint32_t> pid;    // the process that used it last
 };
 
 struct SharedMemory {
@@ -93,7 +93,7 @@ struct SharedMemory {
   Address connector;
   Address acceptor;
   // The sizes of buffers that the program of each side has set, as the kernel tells them; 0: none.
-  // Relaxed: whoever finds less room than there is now waits, and is woken as for room.
+  // Relaxed: a sender that finds less room than there is now waits, and is woken as for room.
   std::atomic<std::uint32_t> send_buffer[2];
   std::atomic<std::uint32_t> receive_buffer[2];
   Side sides[2];            // 0 connected, 1 accepted

@@ -22,6 +22,13 @@ void set_option(int fd, int level, int name, int value) noexcept {
   real().setsockopt(fd, level, name, &value, sizeof(value));
 }
 
+bool resets_at_close(int fd) noexcept {
+  linger value{};
+  socklen_t bytes = sizeof(value);
+  return real().getsockopt(fd, SOL_SOCKET, SO_LINGER, &value, &bytes) == 0 && value.l_onoff != 0 &&
+         value.l_linger == 0;
+}
+
 Buffers program_buffers(int fd) noexcept {
   const int locks = option(fd, SOL_SOCKET, SO_BUF_LOCK);
   const auto size = [&](int lock, int name) {

@@ -38,4 +38,7 @@ bool has_urgent(int fd) noexcept;
 // Names a socket whatever its descriptors are; 0 if there is none.
 std::uint64_t cookie_of(int fd) noexcept;
 
+// SO_LINGER with a time of 0: the close is a reset.
+bool resets_at_close(int fd) noexcept;
+
 }  // namespace leat::preload

@@ -13,7 +13,7 @@ FILE* open_stream(int fd, const char* mode);
 // The descriptor of such a stream, or -1.
 int stream_descriptor(const FILE* file);
 // For stdin, stdout and stderr once their descriptor is a carried connection. The C library's own
-// object is left as it is; who kept a pointer to it does not notice.
+// object is left as it is; a holder of a pointer to it does not notice.
 void replace_standard_stream(int fd);
 // To be held across a fork.
 SignalSafeLock& lock_of_streams() noexcept;

@@ -4,16 +4,12 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <climits>
-#include <csignal>
 #include <optional>
 
 #include "preload/configuration.h"
@@ -23,33 +19,18 @@
 namespace leat::preload {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using posix::Clock;
+using posix::Deadline;
+using posix::kNoDeadline;
 using std::chrono::nanoseconds;
 
-constexpr unsigned kRoundsPerLookAtClock = 32;
-constexpr unsigned kRoundsPerLookAtSignals = 8 * kRoundsPerLookAtClock;
-constexpr auto kLeastSpin = std::chrono::microseconds(2);
-// Who is not the one that listens to the bell looks for itself so often, should that one be killed.
-constexpr auto kNap = std::chrono::milliseconds(10);
-
-// Who is woken may find itself on the core of one that spins, and must not wait until the kernel
-// ends that. A pause longer than kCoreWasTaken, as when the offer was taken, means that the core is
-// needed for something else. Then sleeping at once is better for a while: who sleeps is woken
-// before others.
-constexpr auto kOffersCore = std::chrono::microseconds(5);
-constexpr auto kCoreWasTaken = std::chrono::microseconds(15);
-// One that comes earlier might as well have come before the call.
+// Between two looks at what takes a system call.
+constexpr auto kLookFurther = std::chrono::microseconds(5);
+// A signal that comes earlier might as well have come before the call.
 constexpr auto kWatchSignals = std::chrono::microseconds(50);
-constexpr auto kLeaveCore = std::chrono::milliseconds(5);
+constexpr auto kLookAtSignals = std::chrono::microseconds(10);
 
-thread_local nanoseconds spin_limit{-1};
-thread_local Clock::time_point spin_again_at{};
-
-void pause() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
+constinit thread_local detail::SpinBudget learnt;
 
 bool ready(Connection& connection, Want want, std::size_t bytes) {
   if (want == Want::kData)
@@ -94,21 +75,20 @@ int sleep_in_receive(int fd, Connection& connection, Want want) {
   if (got < 0 && errno == EINTR) return EINTR;
   if (got < 0 && errno == EAGAIN) return want == Want::kData ? EAGAIN : 0;
   if (got < 0 && errno == EBADF) return EBADF;
+  // As newer kernels tell a sleeper while another thread connects the socket to no address.
+  const std::uint32_t flags = connection.own().tcp.flags.load(std::memory_order_acquire);
+  if (got < 0 && errno == EPIPE && (flags & kDissolved) != 0) return EPIPE;
   // Our own shutdown, after which the kernel sleeps no more, or the end.
   if (got == 0 && !connection.bell_rings()) return 0;
   connection.peer_gone(got < 0 ? errno : 0);
   return 0;
 }
 
-int sleep_in_poll(int fd, Connection& connection, Clock::time_point deadline) {
-  const bool ends = deadline != Clock::time_point::max();
-  const auto left =
-      ends ? std::max(nanoseconds(0), nanoseconds(deadline - Clock::now())) : nanoseconds(1);
-  if (left == nanoseconds(0)) return EAGAIN;
-  const timespec time{.tv_sec = left.count() / 1'000'000'000,
-                      .tv_nsec = left.count() % 1'000'000'000};
+int sleep_in_poll(int fd, Connection& connection, Deadline deadline) {
+  const timespec left = posix::time_left(deadline);
+  if (posix::is_zero(&left)) return EAGAIN;
   pollfd wait{.fd = fd, .events = POLLIN};
-  const int woken = real().ppoll(&wait, 1, ends ? &time : nullptr, nullptr);
+  const int woken = real().ppoll(&wait, 1, deadline != kNoDeadline ? &left : nullptr, nullptr);
   if (woken < 0) return errno;
   if (woken == 0) return EAGAIN;
   connection.look_at_kernel(fd, true);
@@ -117,41 +97,24 @@ int sleep_in_poll(int fd, Connection& connection, Clock::time_point deadline) {
 
 }  // namespace
 
-Spin::Spin() noexcept {
-  const nanoseconds most = spin_time();
-  if (spin_limit < nanoseconds(0)) spin_limit = most;
-  limit_ = spin_limit;
-  if (limit_ == nanoseconds(0)) return;
-  start_ = looked_ = offered_ = Clock::now();
-  if (start_ < spin_again_at) limit_ = nanoseconds(0);
-}
+Spin::Spin() noexcept
+    : spin_(learnt, spin_time()), next_further_(kLookFurther), next_watch_(kWatchSignals) {}
 
 bool Spin::again() noexcept {
-  if (limit_ == nanoseconds(0)) return false;
-  ++rounds_;
   further_ = false;
-  pause();
-  if (rounds_ % kRoundsPerLookAtClock != 0) return true;
-  auto now = Clock::now();
-  if (now - offered_ >= kOffersCore) {
-    sched_yield();
-    offered_ = now = Clock::now();
+  if (!spin_.again()) return false;
+  if (!spin_.looked()) [[likely]]
+    return true;
+  const nanoseconds took = spin_.took();
+  if (took >= next_further_) {
     further_ = true;
+    next_further_ = took + kLookFurther;
   }
-  const bool taken = now - looked_ > kCoreWasTaken && spin_time() < std::chrono::seconds(1);
-  looked_ = now;
-  if (taken) {
-    spin_again_at = now + kLeaveCore;
-    return false;
-  }
-  if (now - start_ < limit_) {
-    if (now - start_ < kWatchSignals) return true;
-    if (!watch_) watch_.emplace();
-    signal_ = rounds_ % kRoundsPerLookAtSignals == 0 ? watch_->look() : signal_;
-    if (signal_ == SignalWatch::Came::kNothing) return true;
-  }
-  spin_limit = std::max(limit_ / 2, std::min<nanoseconds>(kLeastSpin, spin_time()));
-  return false;
+  if (took < next_watch_) return true;
+  next_watch_ = took + kLookAtSignals;
+  if (!watch_) watch_.emplace();
+  signal_ = watch_->look();
+  return signal_ == SignalWatch::Came::kNothing;
 }
 
 SignalWatch::Came Spin::signal() noexcept {
@@ -159,18 +122,12 @@ SignalWatch::Came Spin::signal() noexcept {
   return signal_;
 }
 
-void Spin::found() noexcept {
-  const nanoseconds most = spin_time();
-  spin_limit = limit_ >= most / 4 ? most : limit_ * 4;
-}
-
-Clock::time_point socket_deadline(int fd, int option, Clock::time_point start) noexcept {
+Deadline socket_deadline(int fd, int option, Deadline start) noexcept {
   timeval time{};
   socklen_t bytes = sizeof(time);
-  if (real().getsockopt(fd, SOL_SOCKET, option, &time, &bytes) != 0 ||
-      (time.tv_sec == 0 && time.tv_usec == 0))
-    return Clock::time_point::max();
-  return start + std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+  if (real().getsockopt(fd, SOL_SOCKET, option, &time, &bytes) != 0) return kNoDeadline;
+  const timespec whole = posix::to_timespec(time);
+  return posix::is_zero(&whole) ? kNoDeadline : posix::deadline_of(&whole, start);
 }
 
 bool Patience::begin() noexcept {
@@ -179,7 +136,7 @@ bool Patience::begin() noexcept {
   return true;
 }
 
-Clock::time_point Patience::end() noexcept {
+Deadline Patience::end() noexcept {
   if (!end_)
     end_ = socket_deadline(fd_, want_ == Want::kData ? SO_RCVTIMEO : SO_SNDTIMEO,
                            start_ ? *start_ : Clock::now());
@@ -192,7 +149,6 @@ bool is_nonblocking(int fd) noexcept {
 }
 
 int wait_for(int fd, Connection& connection, Patience& patience, std::size_t bytes, bool some) {
-  if (is_nonblocking(fd)) return EAGAIN;
   const bool first = patience.begin();
   const Want want = patience.want();
   Spin spin;
@@ -211,7 +167,7 @@ int wait_for(int fd, Connection& connection, Patience& patience, std::size_t byt
   sleeps.store(sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   std::optional<Counted> sending;
   if (want == Want::kRoom) sending.emplace(own.senders_asleep);
-  // Who sleeps in the kernel's recv() need not know its timeout.
+  // A sleeper in the kernel's recv() need not know its timeout.
   if (came != SignalWatch::Came::kNothing && interrupts(came, !some && !patience.ends()))
     return EINTR;
   for (;;) {

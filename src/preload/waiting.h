@@ -5,21 +5,24 @@
 #include <chrono>
 #include <optional>
 
+#include "base/spin_budget.h"
+#include "posix/times.h"
 #include "preload/connection.h"
 #include "preload/signal_watch.h"
 
 namespace leat::preload {
 
-// Looks for what a caller waits for until its time is over. The time adapts within LEAT_SPIN_US: it
-// shrinks where looking was in vain. Now and then the core is offered to others, and where they
-// take it the time is nothing for a while. So idle threads, and more threads than cores, do not
-// burn them.
+// A sleeper that does not listen to the bell itself looks so often, in case the listener is killed.
+inline constexpr auto kNap = std::chrono::milliseconds(10);
+
+// Looks for what a caller waits for within LEAT_SPIN_US, for as long as this thread has learnt that
+// it pays, and minds signals that come meanwhile.
 class Spin {
  public:
   Spin() noexcept;
-  // Whether to look once more.
+  // Before each look: whether to look.
   bool again() noexcept;
-  void found() noexcept;
+  void found() noexcept { spin_.found(); }
   // Whether it is time to look also at what takes a system call.
   bool look_further() const noexcept { return further_; }
   // Whether it took so long by now that timeouts count.
@@ -28,11 +31,9 @@ class Spin {
   SignalWatch::Came signal() noexcept;
 
  private:
-  std::chrono::steady_clock::time_point start_;
-  std::chrono::steady_clock::time_point looked_;   // at the clock
-  std::chrono::steady_clock::time_point offered_;  // the core
-  std::chrono::nanoseconds limit_;
-  unsigned rounds_ = 0;
+  detail::Spin spin_;
+  std::chrono::nanoseconds next_further_;
+  std::chrono::nanoseconds next_watch_;
   bool further_ = false;
   std::optional<SignalWatch> watch_;  // once it takes long
   SignalWatch::Came signal_ = SignalWatch::Came::kNothing;
@@ -52,11 +53,9 @@ class Counted {
   std::atomic<std::uint32_t>& count_;
 };
 
-// When a socket timeout (SO_RCVTIMEO, SO_SNDTIMEO) that runs from `start` passes;
-// time_point::max(): never.
-std::chrono::steady_clock::time_point socket_deadline(
-    int fd, int option,
-    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now()) noexcept;
+// When a socket timeout (SO_RCVTIMEO, SO_SNDTIMEO) that runs from `start` passes.
+posix::Deadline socket_deadline(int fd, int option,
+                                posix::Deadline start = posix::Clock::now()) noexcept;
 
 enum class Want { kData, kRoom };
 
@@ -68,23 +67,23 @@ class Patience {
   // Before each wait. True: it is the first, which the kernel's own recv() times as it should.
   bool begin() noexcept;
   // When the socket's timeout passes. Asks the kernel, once.
-  std::chrono::steady_clock::time_point end() noexcept;
-  bool ends() noexcept { return end() != std::chrono::steady_clock::time_point::max(); }
+  posix::Deadline end() noexcept;
+  bool ends() noexcept { return end() != posix::kNoDeadline; }
 
  private:
   const int fd_;
   const Want want_;
-  std::optional<std::chrono::steady_clock::time_point> start_;
-  std::optional<std::chrono::steady_clock::time_point> end_;
+  std::optional<posix::Deadline> start_;
+  std::optional<posix::Deadline> end_;
 };
 
 // Blocks until there may be `bytes` of data, or room for them (or part). Returns 0: look again; or
-// an errno: EINTR, EAGAIN (the descriptor does not block, or its timeout has passed). A signal
+// an errno: EINTR, EAGAIN (the timeout of the descriptor, which blocks, has passed). A signal
 // whose handler wants calls to go on (SA_RESTART) does not end it, unless the call has `some` bytes
 // already, or a timeout. A cancellation point.
 int wait_for(int fd, Connection& connection, Patience& patience, std::size_t bytes, bool some);
 
-// Milliseconds after which who waits for an offer looks again.
+// Milliseconds after which a waiter for an offer looks again.
 inline constexpr int kDecisionNap = 5;
 
 bool is_nonblocking(int fd) noexcept;

@@ -38,7 +38,7 @@ std::vector<Flow> truncation_flows(unsigned parties) {
   return {{3, 0}, {0, 2}};
 }
 
-// To those who hold the last additive share, what they lack.
+// To the holders of the last additive share: what they lack.
 std::vector<Flow> share_flows(unsigned parties) {
   if (parties == 2) return {{0, 1}};
   return ring(parties - 1);

@@ -1,5 +1,5 @@
-// The message arrays of one operation, put together from the building blocks that docs/scml.md
-// lists with their sources.
+// Assembles the message arrays of one operation from the building blocks that docs/scml.md lists
+// with their sources.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct MatrixProduct {
 struct TripleDemand {
   std::optional<MatrixProduct> matrix;
   std::uint64_t scalars = 0;
-  std::uint64_t words = 0;  // of 32 bit triples each
+  std::uint64_t words = 0;  // each of 32 bit triples
 
   bool empty() const { return !matrix && scalars == 0 && words == 0; }
 };
@@ -38,29 +38,29 @@ class ArrayBuilder {
 
   std::uint64_t product(std::initializer_list<std::uint64_t> factors) const;
 
-  // Secret sharing, arithmetic: products of numbers, of matrices, and bringing fixed-point products
-  // back to scale (no messages between two parties).
+  // Arithmetic secret sharing: products of numbers and of matrices, and the rescaling of
+  // fixed-point products (no messages between two parties).
   void multiply(const Rounds& rounds);
   void multiply_matrices(const MatrixProduct& matrices);
   void truncate(const Rounds& rounds);
 
-  // Secret sharing of bits: ANDs of 32-bit words, the greater of two (with its selection), and a
-  // sum of as many words as there are parties.
+  // Secret sharing of bits: ANDs of 32-bit words, the greater of two words (with its selection),
+  // and a sum of as many words as there are parties.
   void and_words(const Rounds& rounds);
   void add_words(std::uint64_t elements);
-  // `comparisons` of each level of a tournament.
+  // `comparisons` at each level of a tournament.
   void select_greater(const Rounds& comparisons);
-  // The result of add_words, to the holders of one additive share.
+  // Passes the result of add_words to the holders of one additive share.
   void open_to_share(std::uint64_t elements);
 
-  // Shared bits as shared numbers.
+  // Converts shared bits to shared numbers.
   void convert_bits(std::uint64_t bits);
 
   // Garbled circuits: party 0 garbles, party 1 evaluates.
   void garble(std::uint64_t circuits, std::uint64_t gates, std::uint64_t other_bytes);
   void garbled_choices(std::uint64_t elements);
 
-  // Oblivious transfer and homomorphic encryption, for matrices and for their triples.
+  // Oblivious transfer and homomorphic encryption, for matrices and their triples.
   void transfer(std::uint64_t operands, std::uint64_t words);
   void encrypt(const MatrixProduct& matrices);
   void transfer_bits(std::uint64_t words);
@@ -73,7 +73,7 @@ class ArrayBuilder {
               std::vector<Flow> flows);
   std::uint64_t sum(const Rounds& rounds) const;
   Rounds adder_rounds(std::uint64_t elements, unsigned words) const;
-  // What each product or AND of words sends.
+  // The messages of products, or of ANDs of words.
   void append_products(const char* content, const Rounds& rounds);
 
   const ParseOptions& options_;

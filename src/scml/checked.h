@@ -1,4 +1,4 @@
-// Arithmetic on sizes from outside, which may not wrap.
+// Arithmetic on sizes from outside, which must not wrap.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace leat::scml::detail {
 
-// Sums of a few products still fit 64 bits.
+// Leaves room for sums of a few products in 64 bits.
 inline constexpr std::uint64_t kMaxProduct = std::numeric_limits<std::int64_t>::max() / 64;
 
-// `what` names the layer and what is counted, for the error.
+// `what` names the layer and the counted quantity, for the error.
 inline std::uint64_t checked_product(std::initializer_list<std::uint64_t> factors,
                                      const std::string& what) {
   std::uint64_t result = 1;

@@ -8,8 +8,8 @@
 
 namespace leat::scml::detail {
 
-// SHA-256 of every field but the digest itself, in the order of their declaration: numbers as 64
-// bits little-endian, texts and arrays with their length before them.
+// SHA-256 of every field except the digest, in the order of declaration: numbers as 64 bits
+// little-endian, texts and arrays preceded by their length.
 std::array<std::uint8_t, 32> digest_of(const Plan& plan);
 
 }  // namespace leat::scml::detail

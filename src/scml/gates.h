@@ -1,4 +1,4 @@
-// Sizes of the circuits and of what oblivious transfer and garbling send for them.
+// Sizes of circuits, and of what oblivious transfer and garbling send for them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ inline constexpr std::uint64_t kWordBits = 32;
 
 // A Kogge-Stone adder of 32 bits on whole words (Kogge and Stone 1973): the ANDs of each round.
 // First generate = a & b; then five levels of generate |= propagate & (generate << s) and propagate
-// &= propagate << s, where the last has no use for propagate.
+// &= propagate << s, where the last level does not need propagate.
 inline constexpr std::uint64_t kAdderGates[] = {1, 2, 2, 2, 2, 1};
 
 // Labels of 128 bits, XOR free (Kolesnikov and Schneider 2008), two ciphertexts per AND (half

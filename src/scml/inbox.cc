@@ -14,7 +14,7 @@
 namespace leat::scml::detail {
 namespace {
 
-constexpr std::uint64_t kWordBits = 64;
+constexpr std::uint64_t kBitsPerWord = 64;
 // What a message takes of a ring beside its own bytes, at most: a header's place, and rounding.
 constexpr std::uint64_t kRingCost = 128;
 
@@ -49,7 +49,7 @@ void Inbox::open(const leat::MessageArray& array) {
   ++epoch_;
   arrived_count_ = 0;
   kept_bytes_ = 0;
-  bits_.assign((array.count + kWordBits - 1) / kWordBits, 0);
+  bits_.assign((array.count + kBitsPerWord - 1) / kBitsPerWord, 0);
 }
 
 void Inbox::close() {
@@ -80,9 +80,9 @@ std::uint64_t Inbox::count_of(unsigned context, std::uint64_t bytes) const {
 bool Inbox::arrived(std::uint64_t index, std::uint64_t count) const {
   const std::uint64_t end = index + count;
   while (index < end) {
-    const std::uint64_t rest = kWordBits - index % kWordBits;
-    const auto here =
-        static_cast<std::uint64_t>(std::countr_one(bits_[index / kWordBits] >> index % kWordBits));
+    const std::uint64_t rest = kBitsPerWord - index % kBitsPerWord;
+    const auto here = static_cast<std::uint64_t>(
+        std::countr_one(bits_[index / kBitsPerWord] >> index % kBitsPerWord));
     index += here;
     if (here < rest) break;
   }
@@ -97,12 +97,13 @@ void Inbox::arrive(std::uint64_t index, std::span<const std::byte> bytes, Messag
     not_due(index, std::max<std::uint64_t>(count, 1), "which are not in the array");
   if (count > missing()) not_due(index, count, "although fewer are to come");
   for (std::uint64_t i = index; i < index + count;) {
-    const std::uint64_t bit = i % kWordBits;
-    const std::uint64_t n = std::min(kWordBits - bit, index + count - i);
-    const std::uint64_t mask = (n == kWordBits ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1)
+    const std::uint64_t bit = i % kBitsPerWord;
+    const std::uint64_t n = std::min(kBitsPerWord - bit, index + count - i);
+    const std::uint64_t mask = (n == kBitsPerWord ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1)
                                << bit;
-    if ((bits_[i / kWordBits] & mask) != 0) not_due(index, count, "of which some had come before");
-    bits_[i / kWordBits] |= mask;
+    if ((bits_[i / kBitsPerWord] & mask) != 0)
+      not_due(index, count, "of which some had come before");
+    bits_[i / kBitsPerWord] |= mask;
     i += n;
   }
   arrived_count_ += count;

@@ -1,5 +1,4 @@
-// Where the messages of one sender are put together on carriers that do not bring them to their
-// place.
+// Reassembles the messages of one sender, for carriers that do not deliver them to their places.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace leat::scml::detail {
 
-// Memory that is taken from the system when it is first used.
+// Memory that is taken from the system at its first use.
 class LandingMemory {
  public:
   explicit LandingMemory(std::uint64_t bytes);
@@ -28,9 +27,8 @@ class LandingMemory {
   std::uint64_t bytes_;
 };
 
-// The arrivals of one context: one bit for each message, and its bytes either at its place in
-// `memory` or still in the channel's. Pure but for that. Calls with wrong arguments throw
-// leat::Error.
+// The arrivals of one context: a bit for each message, and its bytes, either in place in `memory`
+// or still in the channel's memory. Otherwise pure. Calls with wrong arguments throw leat::Error.
 class Inbox {
  public:
   bool is_open() const noexcept { return open_; }
@@ -41,18 +39,18 @@ class Inbox {
   void open(const leat::MessageArray& array);
   void close();
 
-  // Throws kInvalidArgument unless all are in the array, and it is open.
+  // Throws kInvalidArgument unless the array is open and contains all of these messages.
   void check(unsigned context, std::uint64_t index, std::uint64_t count) const;
-  // How many messages that many bytes are. Throws kInvalidArgument.
+  // The number of messages in so many bytes. Throws kInvalidArgument.
   std::uint64_t count_of(unsigned context, std::uint64_t bytes) const;
 
-  // Messages from `index` on came. They are copied to their place; or `message`, which they fill,
-  // is kept if `ring_bytes` of its ring still take all that is to come. Throws kProtocol if they
-  // were not due.
+  // Takes in messages from `index` on. Copies them to their places; or keeps `message`, which they
+  // fill, if its ring of `ring_bytes` still has room for everything to come. Throws kProtocol if
+  // they were not due.
   void arrive(std::uint64_t index, std::span<const std::byte> bytes, Message* message,
               std::uint64_t ring_bytes, std::byte* memory);
   bool arrived(std::uint64_t index, std::uint64_t count) const;
-  // Of messages that have arrived.
+  // The bytes of messages that have arrived.
   std::span<const std::byte> view(std::uint64_t index, std::uint64_t count, std::byte* memory);
 
  private:
@@ -66,7 +64,7 @@ class Inbox {
   bool open_ = false;
   std::uint32_t epoch_ = 0;
   std::uint64_t arrived_count_ = 0;
-  std::uint64_t kept_bytes_ = 0;  // of the ring, from the first message that was kept on
+  std::uint64_t kept_bytes_ = 0;  // of the ring, from the first kept message on
   std::vector<std::uint64_t> bits_;
   std::map<std::uint64_t, Kept> kept_;  // by index
 };

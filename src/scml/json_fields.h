@@ -1,4 +1,4 @@
-// The fields of one JSON object, taken one by one; what nobody takes is an error.
+// Reads the fields of a JSON object one by one; a field that is not read is an error.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace leat::scml::detail {
 
-// Text from a file within messages: in double quotes, printable, on one line, not long.
+// Text from a file, made fit for messages: in double quotes, printable, on one line, not long.
 std::string in_quotes(std::string_view text);
 
-// kInvalidArgument: "<where>, field '<field>': <problem>".
+// Throws kInvalidArgument: "<where>, field '<field>': <problem>".
 [[noreturn]] void bad_field(const std::string& where, const std::string& field,
                             const std::string& problem, const std::string& advice = {});
 
-// Borrows the object. Every error is one of bad_field's.
+// Borrows the object. Every error is one of bad_field().
 class Fields {
  public:
   Fields(const nlohmann::json& object, std::string where);
@@ -25,7 +25,7 @@ class Fields {
   void set_where(std::string where) { where_ = std::move(where); }
   bool has(const char* field) const { return object_.contains(field); }
 
-  // The field, which must be there.
+  // A field that must exist.
   const nlohmann::json& take(const char* field);
   // A whole number from `least` to kMaxDimension.
   std::uint64_t number(const char* field, std::uint64_t least = 1);
@@ -36,7 +36,7 @@ class Fields {
   HeightWidth height_width(const char* field);
   // Printable ASCII, 1 to 64 characters.
   std::string text(const char* field);
-  // Throws if there is a field that was not taken.
+  // Throws if a field was not taken.
   void finish() const;
 
  private:

@@ -8,20 +8,20 @@
 
 namespace leat::scml::detail {
 
-// `samples`: the batch. Layers that are computed locally add nothing.
+// `samples`: the batch. A layer that is computed locally adds nothing.
 void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples,
                     ArrayBuilder& arrays);
 
-// From what `from` leaves to what `to` takes; both among kSs, kBoolean and kGc.
+// Converts the output of `from` to the input of `to`; both are kSs, kBoolean or kGc.
 void conversion_arrays(Protocol from, Protocol to, std::uint64_t elements, ArrayBuilder& arrays);
 
-// The gradient for the weights, and that for the layer's input given that for its output.
+// The gradient of the weights, and that of the layer's input, given that of its output.
 void weight_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples,
                             ArrayBuilder& arrays);
 void input_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples,
                            ArrayBuilder& arrays);
 
-// The bits by which a relu or maxpool layer chose, from shared bits to shared numbers.
+// Converts the bits by which a relu or maxpool layer chose, from shared bits to shared numbers.
 void choice_bit_arrays(const Layer& layer, std::uint64_t samples, ArrayBuilder& arrays);
 
 inline bool has_weights(LayerKind kind) {
@@ -31,7 +31,7 @@ inline bool chooses(LayerKind kind) {
   return kind == LayerKind::kRelu || kind == LayerKind::kMaxPool;
 }
 
-// The comparisons of a max-pooling layer as a tournament: how many at each level, the first first.
+// The comparisons of a max-pooling layer as a tournament: their number at each level, in order.
 Rounds tournament(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays);
 
 // A layer as a product of matrices: convolutions lowered by im2col.

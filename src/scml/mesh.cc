@@ -31,10 +31,10 @@ Mesh::Mesh(Mesh&&) noexcept = default;
 Mesh& Mesh::operator=(Mesh&&) noexcept = default;
 Mesh::~Mesh() = default;
 
-unsigned Mesh::self() const noexcept { return core_->self(); }
-unsigned Mesh::parties() const noexcept { return core_->parties(); }
-unsigned Mesh::thread() const noexcept { return core_->thread(); }
-Carrier Mesh::carrier() const noexcept { return core_->carrier(); }
+unsigned Mesh::self() const { return core_->self(); }
+unsigned Mesh::parties() const { return core_->parties(); }
+unsigned Mesh::thread() const { return core_->thread(); }
+Carrier Mesh::carrier() const { return core_->carrier(); }
 
 void Mesh::open(const Placement& placement) {
   const MessageArray& messages = placement.messages;
@@ -52,7 +52,7 @@ void Mesh::open(unsigned context, const leat::MessageArray& array, std::span<con
   core_->open(context, array, flows);
 }
 void Mesh::close(unsigned context) { core_->close(context); }
-bool Mesh::is_open(unsigned context) const noexcept { return core_->is_open(context); }
+bool Mesh::is_open(unsigned context) const { return core_->is_open(context); }
 void Mesh::select(unsigned context) { core_->select(context); }
 
 void Mesh::send(unsigned peer, std::uint64_t index, std::span<const std::byte> bytes) {

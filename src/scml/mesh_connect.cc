@@ -20,12 +20,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kConnectTimeout{10'000};
-constexpr std::chrono::milliseconds kHelloTimeout{5'000};  // for a newcomer to say who it is
+constexpr std::chrono::milliseconds kHelloTimeout{5'000};  // limit for a newcomer's hello
 constexpr std::chrono::milliseconds kNap{1};
 constexpr std::uint64_t kRegionBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kMaxNewcomers = 64;
 
-// The first message of whoever connects. The answer is empty, or says why it is turned away.
+// The first message of a connecting party. The answer is empty, or says why it is turned away.
 struct Hello {
   std::array<char, 8> magic{'l', 'e', 'a', 't', 'm', 'e', 's', 'h'};
   std::uint32_t version = 1;
@@ -43,10 +43,6 @@ std::string plan_name(const Hello& hello) {
   return hello.has_plan != 0 ? digest_text(hello.digest) : "no plan";
 }
 
-Error invalid(const std::string& failure, const std::string& advice = {}) {
-  return {ErrorCode::kInvalidArgument, failure, advice};
-}
-
 // "host:port" with `thread` added to the port.
 std::string address_of(const std::string& address, unsigned thread) {
   const std::size_t colon = address.rfind(':');
@@ -55,7 +51,7 @@ std::string address_of(const std::string& address, unsigned thread) {
   if (colon == std::string::npos || colon == 0 ||
       std::from_chars(address.data() + colon + 1, end, port).ptr != end ||
       colon + 1 == address.size() || port == 0 || port > 65535)
-    throw invalid("'" + address + "' is no address of a party", "Give each as host:port.");
+    throw invalid("'" + address + "' is not the address of a party", "Give each as host:port.");
   if (thread > 65535 - port)
     throw invalid("port " + std::to_string(port) + " of " + address + " and thread " +
                   std::to_string(thread) + " give no port");
@@ -129,7 +125,7 @@ Meeting::Meeting(const MeshOptions& options) : self_(options.self), options_(opt
 
   options_.connect_retry = true;
   options_.planned_bytes.reset();
-  options_.plan_digest.reset();
+  options_.planned_digest.reset();
   switch (options.carrier) {
     case Carrier::kTcp:
       options_.transport = "tcp";
@@ -141,7 +137,7 @@ Meeting::Meeting(const MeshOptions& options) : self_(options.self), options_(opt
     case Carrier::kPlanned:
       options_.transport = "planned";
       options_.planned_bytes = hello_.region_bytes;
-      if (options.plan != nullptr) options_.plan_digest = digest_text(hello_.digest);
+      if (options.plan != nullptr) options_.planned_digest = digest_text(hello_.digest);
       break;
   }
   deadline_ = Clock::now() + options_.connect_timeout.value_or(kConnectTimeout);
@@ -226,7 +222,7 @@ bool Meeting::admit(Newcomer& newcomer) {
   Hello hello;
   if (message->size() == sizeof hello) std::memcpy(&hello, message->data(), sizeof hello);
   if (message->size() != sizeof hello || hello.magic != Hello{}.magic) {
-    turned_away_ = newcomer.channel.peer_address() + ", which is no party of a mesh";
+    turned_away_ = newcomer.channel.peer_address() + ", which is not a party of a mesh";
     return true;
   }
   const std::string why = objection(hello);

@@ -17,10 +17,6 @@ constexpr auto kBlameTime = std::chrono::milliseconds(300);
 
 constexpr std::uint32_t bit(unsigned party) { return std::uint32_t{1} << party; }
 
-Error invalid(const std::string& failure, const std::string& advice = {}) {
-  return {ErrorCode::kInvalidArgument, failure, advice};
-}
-
 std::string in_context(unsigned context) { return " of context " + std::to_string(context); }
 
 }  // namespace
@@ -74,7 +70,7 @@ void MeshCore::wait(WaitFor wait_for, unsigned peer, const char* what, Try&& try
       owners[live] = party;
       channels[live++] = &links_[party]->channel();
     }
-    // Whoever is waited for has not ended, or done() throws.
+    // The awaited party has not ended, or done() throws.
     if (live == 0 && done()) return;
     Channel* gone = nullptr;
     try {
@@ -164,8 +160,9 @@ std::string MeshCore::name_of(unsigned peer) const {
 
 void MeshCore::check_array(unsigned context, const leat::MessageArray& array) const {
   if (context < kFirstContext || context >= kContextLimit)
-    throw invalid("open: there is no context " + std::to_string(context) + " for messages",
-                  "Contexts are 1 to 15.");
+    throw invalid(
+        "open: there is no context " + std::to_string(static_cast<int>(context)) + " for messages",
+        "Contexts are 1 to 15.");
   if (contexts_[context].open)
     throw invalid("open: context " + std::to_string(context) + " is open", "Close it first.");
   if (array.message_bytes == 0 || array.count == 0 || array.count > leat::MessageArray::kMaxCount ||

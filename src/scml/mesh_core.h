@@ -1,4 +1,4 @@
-// What a Mesh does.
+// The implementation of a Mesh.
 #pragma once
 
 #include <array>
@@ -19,6 +19,7 @@ namespace leat::scml::detail {
 // Contract and threads as for Mesh.
 class MeshCore {
  public:
+  static constexpr const char* kWhenEmpty = "this mesh was moved from";
   explicit MeshCore(const MeshOptions& options);
 
   unsigned self() const noexcept { return self_; }
@@ -47,7 +48,7 @@ class MeshCore {
   Stats stats() const;
 
  private:
-  using Parties = std::uint32_t;  // bit p: party p
+  using Parties = std::uint32_t;  // bit p stands for party p
 
   struct Context {
     leat::MessageArray array;
@@ -62,22 +63,22 @@ class MeshCore {
   void check_usable() const;
   void check_array(unsigned context, const leat::MessageArray& array) const;
   Context& selected();
-  // The link to a peer with which the selected context has a flow that way.
+  // The link to a peer with which the selected context has a flow in that direction.
   Link& link_to(unsigned peer, Parties allowed, const char* what);
 
-  // Calls something of the link to `peer`; what it throws gets that party's name, and unless it is
-  // kInvalidArgument ends the mesh.
+  // Calls `call` with the link to `peer`. An error gets that party's name and, unless it is
+  // kInvalidArgument, ends the mesh.
   template <typename Call>
   auto of_party(unsigned peer, Call&& call);
-  // Until `try_once` returns true, while taking in what arrives from all. `peer`: whom it is waited
-  // for.
+  // Waits for `peer` until `try_once` returns true, and takes in what arrives from all parties
+  // meanwhile.
   template <typename Try>
   void wait(WaitFor wait_for, unsigned peer, const char* what, Try&& try_once);
   void progress(unsigned peer);
   void progress_all();
   void post_pending();
   [[noreturn]] void fail(const Error& error);
-  // That party ended, or died, while it was waited for.
+  // That party ended or died while this one waited for it.
   [[noreturn]] void fail_ended(unsigned peer);
   std::string name_of(unsigned peer) const;
 

@@ -1,4 +1,4 @@
-// Puts a model's layers together and checks that they fit.
+// Assembles a model's layers and checks that they match.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace leat::scml::detail {
 
-// A residual stage as ResNet has it: blocks of convolutions and normalisations around a shortcut.
+// A residual stage as in ResNet: blocks of convolutions and normalisations around a shortcut.
 struct Stage {
   std::uint64_t in_planes = 0;
   std::uint64_t out_planes = 0;
   std::uint64_t blocks = 0;
   std::uint64_t stride = 1;     // of the first block
-  std::uint64_t expansion = 1;  // 1: basic blocks; above: bottleneck blocks, widened by it
+  std::uint64_t expansion = 1;  // 1: basic blocks; above: bottleneck blocks, widened by this factor
 };
 
-// Layers are added in order. Each call checks shapes and names, and throws bad_field's errors,
-// which say the layer (`where`), the field of the file, and what does not fit.
+// Layers are added in order. Each call checks shapes and names. It throws errors of bad_field(),
+// which name the layer (`where`), the field of the file, and what does not match.
 class Network {
  public:
   explicit Network(std::uint64_t input_size);
@@ -30,8 +30,8 @@ class Network {
   std::size_t find(const std::string& name, const std::string& where) const;
   std::size_t last() const { return layers_.empty() ? kModelInput : layers_.size() - 1; }
 
-  // For all of these `layer` has kind, name, number, protocol and inputs.
-  // Windowed layers: `input` is set as the file says, and checked. `out_channels` of a convolution.
+  // All of these take kind, name, number, protocol and inputs from `layer`. For windowed layers
+  // also `input`, as the file has it, which is checked. `out_channels`: of a convolution.
   void add_windowed(Layer layer, std::uint64_t out_channels, const std::string& where);
   // kRelu, kLn.
   void add_elementwise(Layer layer, std::uint64_t input_dim, const std::string& where);
@@ -42,7 +42,7 @@ class Network {
   // `layer.name` is the name of the stage's last layer.
   void add_stage(const Layer& layer, const Stage& stage, const std::string& where);
 
-  // Checks what only the end shows, and hands out the layers.
+  // Makes the final checks, and returns the layers.
   std::vector<Layer> finish(std::uint64_t num_classes);
 
  private:

@@ -1,5 +1,5 @@
-// First-fit placement in a region of memory, and of open contexts in slots. Pure arithmetic:
-// parties that ask the same get the same.
+// First-fit placement in a region of memory, and of open contexts in slots. Pure arithmetic: equal
+// requests at all parties have equal results.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace leat::scml::detail {
 
-// Blocks begin at multiples of kAlignmentBytes, and take whole multiples of it.
+// Blocks begin at multiples of kAlignmentBytes and are multiples of it in size.
 class Region {
  public:
   Region(std::uint64_t begin_bytes, std::uint64_t end_bytes);
 
-  // The lowest place that holds `bytes`; nothing if no gap does. `bytes` > 0.
+  // The lowest place with room for `bytes` (> 0); no value if no gap has room.
   std::optional<std::uint64_t> place(std::uint64_t bytes);
   void free(std::uint64_t base_bytes);
 
-  // By how much the region is too short for `bytes`, given that no gap holds them.
+  // How many bytes the region lacks for `bytes`, if no gap has room for them.
   std::uint64_t missing(std::uint64_t bytes) const;
   std::uint64_t peak_end_bytes() const { return peak_end_bytes_; }
 

@@ -13,8 +13,8 @@ namespace leat::scml::detail {
 namespace {
 
 constexpr unsigned kAllContexts = leat::kContexts;
-// Messages up to this size go together with their header, as one; larger ones follow it, so that
-// they are copied once less.
+// Messages up to this size, if the channel takes that, go together with their header, as one;
+// larger ones follow it, so that they are copied once less.
 constexpr std::size_t kTogetherBytes = 4096;
 
 // Messages in streams: all in context 0 of the channel, which then must be sorted (kUnified), or
@@ -25,7 +25,10 @@ class StreamLink final : public Link {
       : channel_(std::move(channel)),
         unified_(carrier == Carrier::kUnified),
         keeps_(carrier == Carrier::kContexts),
-        memory_(region_bytes) {}
+        memory_(region_bytes),
+        together_bytes_(std::min(kTogetherBytes,
+                                 channel_.max_message_bytes() -
+                                     std::min(channel_.max_message_bytes(), sizeof(LinkHeader)))) {}
 
   Channel& channel() override { return channel_; }
   void open(unsigned context, const leat::MessageArray& array) override;
@@ -76,6 +79,7 @@ class StreamLink final : public Link {
   const bool unified_;
   const bool keeps_;
   LandingMemory memory_;
+  const std::size_t together_bytes_;  // with their header, as one message
   std::array<Inbox, kAllContexts> inboxes_;
   // By stream: a header whose messages follow, on the way out and in.
   std::array<bool, kAllContexts> header_sent_{};
@@ -122,7 +126,7 @@ std::uint64_t StreamLink::try_send(unsigned context, std::uint64_t index,
 
 bool StreamLink::put(const LinkHeader& header, std::span<const std::byte> bytes) {
   const unsigned stream = stream_of(header.context);
-  if (bytes.size() <= kTogetherBytes) {
+  if (bytes.size() <= together_bytes_) {
     std::array<std::byte, kTogetherBytes + sizeof header> together;
     std::memcpy(together.data(), &header, sizeof header);
     std::memcpy(together.data() + sizeof header, bytes.data(), bytes.size());
@@ -187,7 +191,7 @@ void StreamLink::take_in(unsigned stream) {
     if (message->size() >= sizeof header) std::memcpy(&header, message->data(), sizeof header);
     if (message->size() < sizeof header || header.context >= kAllContexts ||
         stream_of(header.context) != stream)
-      throw Error(ErrorCode::kProtocol, "the peer sent what is no message of a mesh");
+      throw Error(ErrorCode::kProtocol, "the peer sent what is not a message of a mesh");
     if (header.context == 0)
       hear(*message);
     else if (message->size() == sizeof header)

@@ -13,12 +13,12 @@
 #include "base/asymmetric_barrier.h"
 #include "base/settings.h"
 #include "base/uri.h"
-#include "conn/choice.h"
-#include "conn/link.h"
-#include "conn/tcp.h"
+#include "handshake/choice.h"
+#include "handshake/connection.h"
 #include "leat/error.h"
+#include "net/tcp.h"
 #include "tools/verbs_ports.h"
-#include "verbs/device_table.h"
+#include "verbs/table.h"
 
 namespace leat::tools {
 namespace {
@@ -26,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 using detail::DeviceInfo;
-using detail::DeviceKind;
 using detail::DeviceList;
+using detail::DeviceRow;
 using detail::Settings;
 
 constexpr const char* kInfiniband = "/dev/infiniband";
@@ -152,7 +152,7 @@ Check check_wish(const Settings& settings, const std::vector<DeviceInfo>& device
   const DeviceList allowed(settings.device);
   detail::check_choice(settings, allowed);
   std::string unusable;
-  const auto takes = [&](DeviceKind kind) {
+  const auto takes = [&](const DeviceRow& kind) {
     return settings.transport == "auto" ||
            detail::transport_on(kind, settings.transport) == settings.transport;
   };
@@ -161,12 +161,12 @@ Check check_wish(const Settings& settings, const std::vector<DeviceInfo>& device
     return check;
   };
   for (const DeviceInfo& device : devices) {
-    const DeviceKind kind = device.name == "shm" ? DeviceKind::kShm : DeviceKind::kIb;
-    if (!allowed.allows(device.name) || !takes(kind)) continue;
+    if (!allowed.allows(device.name) || !takes(*detail::find_device_row(device.name))) continue;
     if (device.usable) return found(device.name);
     unusable += (unusable.empty() ? "" : " ") + device.name + ": " + device.why_not;
   }
-  if (allowed.allows(DeviceKind::kTcp) && takes(DeviceKind::kTcp)) return found("tcp");
+  for (const DeviceRow& kind : detail::device_rows())
+    if (!kind.rdma() && allowed.allows(kind) && takes(kind)) return found(kind.kind);
   check.verdict = Verdict::kFailed;
   check.finding = asked + ": no device of this machine can be used";
   check.advice = unusable.empty()
@@ -189,9 +189,11 @@ Check check_host(const std::string& host, const Settings& settings) {
     const auto socket =
         detail::connect_tcp(uri, detail::deadline_after(settings.connect_timeout), false);
     check.finding = "a TCP connection to " + detail::peer_address(socket.get()) + " works";
-    std::string why_not;
-    const std::string routed = detail::ib_device_for_route(
-        detail::local_host(socket.get()), detail::peer_host(socket.get()), why_not);
+    std::string routed;
+    for (const DeviceRow& kind : detail::device_rows())
+      if (routed.empty() && kind.find != nullptr)
+        routed =
+            kind.find({detail::local_host(socket.get()), detail::peer_host(socket.get())}).name;
     check.finding +=
         routed.empty() ? "; no RDMA device routes there" : "; " + routed + " routes there";
   } catch (const Error& error) {

@@ -1,4 +1,4 @@
-// What leat-info --check looks at: whether leat can run here, as the user asks.
+// The checks of leat-info --check: whether leat can run here as the user wants.
 #pragma once
 
 #include <string>

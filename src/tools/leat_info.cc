@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "conn/choice.h"
 #include "leat/error.h"
 #include "leat/version.h"
 #include "tools/checks.h"
-#include "verbs/device_table.h"
+#include "transport/table.h"
+#include "verbs/table.h"
 
 namespace leat::tools {
 namespace {
@@ -57,7 +57,7 @@ ordered_json gather_devices() {
 
 ordered_json gather_transports() {
   ordered_json transports = ordered_json::array();
-  for (const detail::TransportRule& transport : detail::kTransports) {
+  for (const detail::TransportDescription& transport : detail::describe_transports()) {
     transports.push_back(
         {{"name", transport.name}, {"needs_device", transport.rdma}, {"help", transport.help}});
   }
@@ -123,7 +123,7 @@ void print_transports(const ordered_json& transports) {
 }
 
 void print_settings(const ordered_json& settings) {
-  std::puts("Settings: in force here, unless a program or a URI sets them");
+  std::puts("Settings in force here, unless a program or a URI overrides them");
   for (const ordered_json& setting : settings) {
     const std::string value = text(setting, "value");
     std::printf("  %s=%s\n", text(setting, "variable").c_str(), value.c_str());
@@ -198,10 +198,11 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("-v,--version", std::string("leat ") + leat::version());
   Arguments arguments;
-  app.add_flag("-d,--devices", arguments.devices, "Devices: usable or why not, and their limits");
+  app.add_flag("-d,--devices", arguments.devices,
+               "Devices: whether they can be used or why not, and their limits");
   app.add_flag("-l,--transports", arguments.transports, "Transports");
   app.add_flag("-c,--settings", arguments.settings,
-               "Every setting with value, default, help and who set it");
+               "Every setting with value, default, help and origin");
   CLI::Option* check =
       app.add_option("--check", arguments.wish.host,
                      "Check whether leat can run here and, if given, reach that host")
@@ -215,7 +216,7 @@ int run(int argc, char** argv) {
       ->needs(check)
       ->type_name("NAME");
   app.add_flag("--json", arguments.json,
-               "Print one JSON object (with nothing else named: all but checks)");
+               "Print one JSON object (without other options: everything but checks)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/allowed.h"
 #include "leat/error.h"
 #include "leat/scml/planner.h"
 #include "leat/version.h"
-#include "tools/allowed.h"
 #include "tools/plan_svg.h"
 
 namespace leat::tools {
@@ -196,7 +196,7 @@ void write_file(const std::string& path, const std::string& text) {
   file.close();
   if (!file)
     throw Error(ErrorCode::kSystem, path + ": cannot be written",
-                "Name a file in a folder of yours.");
+                "Name a file in a folder that you may write to.");
 }
 
 int show(const Arguments& arguments) {
@@ -220,8 +220,8 @@ int show(const Arguments& arguments) {
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Prints which messages a secure machine learning task exchanges, and the memory and protocol "
-      "contexts that they get.",
+      "Prints the messages that a secure machine learning task exchanges, with their memory and "
+      "protocol contexts.",
       "leat-plan");
   app.footer(kFooter);
   app.set_version_flag("-v,--version", std::string("leat ") + leat::version());
@@ -244,14 +244,14 @@ int run(int argc, char** argv) {
   const std::map<std::string, scml::Form> forms{{"matrix", scml::Form::kMatrix},
                                                 {"inner", scml::Form::kInnerProducts}};
   app.add_option("--form", arguments.task.form,
-                 "Products of whole matrices (default), or each product of two numbers by itself")
+                 "Multiply whole matrices (default), or each pair of numbers by itself")
       ->transform(one_of(forms))
       ->type_name("matrix|inner");
   const std::map<std::string, scml::Triples> sources{
       {"none", scml::Triples::kNone}, {"ot", scml::Triples::kOt}, {"he", scml::Triples::kHe}};
   app.add_option("--triples", arguments.task.triples,
-                 "How two parties make Beaver triples first: not (default), by oblivious transfer, "
-                 "by homomorphic encryption")
+                 "How two parties make Beaver triples beforehand: not at all (default), by "
+                 "oblivious transfer, or by homomorphic encryption")
       ->transform(one_of(sources))
       ->type_name("none|ot|he");
   app.add_option("--memory", arguments.plan.memory_bytes,
@@ -259,10 +259,11 @@ int run(int argc, char** argv) {
       ->transform(size_between(0))
       ->type_name("BYTES");
   app.add_option("--offline-memory", arguments.plan.offline_bytes,
-                 "At most this much of it for making triples (default: 64MiB)")
+                 "The part of it for making triples, at most (default: 64MiB)")
       ->transform(size_between(0))
       ->type_name("BYTES");
-  app.add_option("--svg", arguments.svg_path, "Draw memory over steps into this file")
+  app.add_option("--svg", arguments.svg_path,
+                 "Draw the use of memory over the steps into this file")
       ->type_name("FILE");
   app.add_flag("--time", arguments.time, "Say how long planning takes (median of 21)");
   app.add_flag("--json", arguments.json, "Print one JSON object");

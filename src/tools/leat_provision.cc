@@ -35,7 +35,7 @@ must be the one of the plan, and hands it the keys. docs/remote_attestation.md w
 
 Exit code: 0; 1 if something was refused or failed; 2 for wrong arguments.)";
 
-// Secrets go neither into core dumps nor to whoever traces processes.
+// Keeps secrets from core dumps and from processes that trace others.
 void keep_secrets() {
   prctl(PR_SET_DUMPABLE, 0);
   const rlimit none{0, 0};
@@ -103,7 +103,7 @@ class CommandLine {
     init->add_option("--name", ca_init_.name, "Its name")->capture_default_str();
     CLI::App* device = add(ca, "device", "Make a device: its secret and certificate", ca_device_);
     add_folder(device, ca_device_.folder, "The manufacturer's folder");
-    device->add_option("device_folder", ca_device_.device_folder, "New folder of the device")
+    device->add_option("device_folder", ca_device_.device_folder, "New folder for the device")
         ->required()
         ->type_name("DEVICE_FOLDER");
     device->add_option("--device", ca_device_.device, "Its number")
@@ -111,7 +111,7 @@ class CommandLine {
         ->check(CLI::Range(std::uint32_t{1}, UINT32_MAX).description(""))
         ->type_name("N");
     CLI::App* firmware =
-        add(ca, "firmware", "Encrypt what a device boots: a controller and its vendor's key",
+        add(ca, "firmware", "Encrypt the firmware of a device: a controller and its vendor's key",
             ca_firmware_);
     add_folder(firmware, ca_firmware_.device_folder, "The device's folder");
     firmware->add_option("--vendor-key", ca_firmware_.vendor_key, "The vendor's vendor.pub")
@@ -127,14 +127,15 @@ class CommandLine {
   }
 
   void add_vendor() {
-    CLI::App* vendor = group(app_, "vendor", "Who trusts devices with keys");
+    CLI::App* vendor = group(app_, "vendor", "The party that gives devices their keys");
     CLI::App* init = add(vendor, "init", "Make a vendor", vendor_init_);
     add_folder(init, vendor_init_.folder, "New folder");
     CLI::App* allow = add(vendor, "allow", "Allow a controller", vendor_allow_);
     add_folder(allow, vendor_allow_.folder, "The vendor's");
     add_program(allow, vendor_allow_.program);
     add_version(allow, vendor_allow_.version);
-    allow->add_flag("--only", vendor_allow_.only, "And no other, nor any older firmware");
+    allow->add_flag("--only", vendor_allow_.only,
+                    "Allow no other controller and no older firmware");
     CLI::App* run = add(vendor, "run", "Attest and provision all devices of a plan", vendor_run_);
     add_folder(run, vendor_run_.folder, "The vendor's");
     run->add_option("--ca", vendor_run_.ca_folder,
@@ -146,20 +147,21 @@ class CommandLine {
         ->type_name("PLAN.json");
     run->add_option_function<unsigned>(
            "--timeout", [this](unsigned s) { vendor_run_.timeout = std::chrono::seconds(s); },
-           "For all of it (default: 30)")
+           "Limit of the whole run (default: 30)")
         ->check(CLI::Range(1, 3600))
         ->type_name("SECONDS");
   }
 
   void add_device() {
-    CLI::App* device =
-        add(&app_, "device", "Boot a device: loader, and controller until the kernel is enabled",
-            device_run_);
+    CLI::App* device = add(&app_, "device",
+                           "Boot a device: run the loader, then the controller until the "
+                           "attestation kernel is enabled",
+                           device_run_);
     add_folder(device, device_run_.folder, "The device's");
     device->add_option("--vendor-key", device_run_.vendor_key, "The vendor's vendor.pub")
         ->required()
         ->type_name("FILE");
-    device->add_option("--listen", device_run_.listen, "Where the vendor comes to")
+    device->add_option("--listen", device_run_.listen, "Address at which the vendor connects")
         ->capture_default_str()
         ->type_name("HOST:PORT");
     add_program(device, device_run_.program);

@@ -29,21 +29,21 @@ Runs a program so that its TCP connections to programs on this host that also ru
 shared memory. All other connections are ordinary TCP.
 
 Options:
-  -m, --match RULES   carry only these: [^]ADDRESS[/BITS][:PORT[-PORT]], separated by commas, the first that
-                      fits decides, ^ excludes (LEAT_PRELOAD_MATCH)
-  -s, --spin US       look for data so many microseconds before sleeping; 0 sleeps at once, inf never
+  -m, --match RULES   carry only matching connections: [^]ADDRESS[/BITS][:PORT[-PORT]], separated by commas; the
+                      first rule that matches decides, ^ excludes (LEAT_PRELOAD_MATCH)
+  -s, --spin US       look for data for at most US microseconds before sleeping; 0 sleeps at once, inf never
                       (LEAT_SPIN_US, default 50)
   -l, --log LEVEL     error, warn, info (one line per connection), debug (LEAT_LOG_LEVEL, default warn)
-  -a, --all           carry also connections that end too soon to be worth it (LEAT_PRELOAD_ALL=1)
-  -d, --debug         say which descriptors escape to the kernel, where leat cannot see what is done with them
+  -a, --all           also carry connections that are usually too short to gain from it (LEAT_PRELOAD_ALL=1)
+  -d, --debug         log which descriptors escape to the kernel, where leat cannot see how they are used
                       (LEAT_PRELOAD_DEBUG=1)
   -v, --version       print the version
   -h, --help          print this
 
 Examples:
   leat-run redis-server                       and   leat-run redis-benchmark
-  leat-run --log info iperf3 -s               says of each connection how it is carried, and if not why
-  leat-run --match 127.0.0.1:5432 psql        only what goes to that port
+  leat-run --log info iperf3 -s               logs how each connection is carried, or why it is not
+  leat-run --match 127.0.0.1:5432 psql        carries only connections to that port
 
 Statically linked and set-user-ID programs cannot be carried. See leat-run(1).)";
 

@@ -136,7 +136,7 @@ int run(int argc, char** argv) {
   const std::optional<ordered_json> list = connections_of(pid);
   if (!list) {
     std::cerr << "leat-stat: process " << pid
-              << " cannot be looked at: there is none, or it is another user's\n";
+              << " cannot be inspected: it does not exist, or belongs to another user\n";
     return kCannotLook;
   }
   if (json) {

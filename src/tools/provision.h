@@ -1,4 +1,4 @@
-// The roles of leat-provision. Each prints what came of it, as JSON if wished, and throws
+// The roles of leat-provision. Each prints its result, as JSON if requested, and throws
 // leat::Error.
 #pragma once
 

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/uri.h"
-#include "conn/link.h"
 #include "leat/error.h"
+#include "net/tcp.h"
 #include "tools/provision.h"
 #include "tools/provision_files.h"
 #include "trusted/remote/controller_service.h"

@@ -1,4 +1,4 @@
-// What the roles of leat-provision share: their folders and how they speak.
+// What the roles of leat-provision share: their folders and their output.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,10 +8,10 @@
 
 namespace leat::tools {
 
-// For its owner only; it must not exist.
+// For its owner only. It must not exist.
 void make_folder(const std::string& path);
 std::string hex_of(trusted::remote::View bytes);
-// The one line or object that a command ends with.
+// Prints the one line or object that ends a command.
 void print(const nlohmann::ordered_json& object, const std::string& text, bool json);
 
 }  // namespace leat::tools

@@ -5,8 +5,8 @@
 
 #include "base/quote.h"
 #include "base/uri.h"
-#include "conn/tcp.h"
 #include "leat/error.h"
+#include "net/tcp.h"
 #include "tools/provision.h"
 #include "tools/provision_files.h"
 #include "trusted/remote/exchange.h"
@@ -40,7 +40,7 @@ Allowed read_allowed(const std::string& path) {
     return allowed;
   } catch (const nlohmann::json::exception&) {
     throw Error(ErrorCode::kInvalidArgument,
-                leat::detail::quoted(path) + " is no list of allowed controllers",
+                leat::detail::quoted(path) + " is not a list of allowed controllers",
                 "leat-provision vendor allow writes it.");
   }
 }
@@ -59,7 +59,7 @@ Digest digest_of(const std::string& hex, const std::string& path) {
     digest[i] = static_cast<std::byte>(std::strtoul(hex.substr(2 * i, 2).c_str(), nullptr, 16));
   if (hex_of(digest) != hex) {
     throw Error(ErrorCode::kInvalidArgument,
-                leat::detail::quoted(path) + " has a measurement that is none");
+                leat::detail::quoted(path) + " has a value that is not a measurement");
   }
   return digest;
 }

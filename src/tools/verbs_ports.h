@@ -1,4 +1,4 @@
-// The ports of RDMA devices as the kernel shows them in /sys, also to users who may not open them.
+// The ports of RDMA devices as the kernel shows them in /sys, even to users that may not open them.
 #pragma once
 
 #include <string>

@@ -1,7 +1,9 @@
 // A transport moves messages, in order per protocol context, over one connection.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,12 +12,17 @@
 #include <vector>
 
 #include "leat/stats.h"
-#include "proto/context.h"
+#include "transport/parts/context.h"
 #include "verbs/device.h"
 
 namespace leat::detail {
 
+class AttestedTransport;
+class PlannedTransport;
 class RemoteReads;
+
+// Of Transport::setup().
+inline constexpr std::size_t kMaxSetupBytes = 1024;
 
 // A message handed out by Transport::try_receive. Its bytes are where the device put them; or in
 // `small`, a copy, for one of a few dozen bytes; or in `heap`, which `data` then points to.
@@ -31,10 +38,83 @@ struct Delivery {
   alignas(16) std::array<std::byte, kSmallBytes> small;
 };
 
+enum class SendResult {
+  kSent,    // accepted: the caller may reuse its memory
+  kNoRoom,  // would block; nothing has left
+  // Would block, and a part has left: that message is under way in its context. Call again with the
+  // same message, or abandon(); other contexts may be used in between.
+  kUnderWay,
+};
+
 enum class ReceiveResult {
   kMessage,
   kNothing,  // would block
   kEnd,      // the peer ended its side and everything it sent in this context was handed out
+};
+
+// What a transport does with the TCP connection beside it.
+enum class StreamUse {
+  kLifeline,  // nothing: a byte there breaks the protocol, its end is the peer's death
+  kResuming,  // looks after what comes there itself, to replace what has failed underneath
+  // Its messages are the bytes there. It notices the end by itself; what the kernel has not taken
+  // yet goes by later calls.
+  kMessages,
+};
+
+// What a transport is; the same from start() on.
+struct Facts {
+  std::size_t max_message_bytes = 0;
+  // Of context 0 and of each other one: what can be reserved, and up to which size a message goes
+  // whole or not at all, so that it is never under way.
+  std::array<std::size_t, 2> max_in_place_bytes{};
+  std::array<std::size_t, 2> max_at_once_bytes{};
+  StreamUse stream = StreamUse::kLifeline;
+  bool reserves_room = false;  // what try_reserve gives is room at the peer
+  bool takes_back = true;      // abandon() takes back any message that is under way
+  // Readable when it may be worth while to look again, after arm(); as in QueuePair.
+  int send_event_fd = -1;
+  int receive_event_fd = -1;
+  // An event stays until a look finds what it tells of: then none is needed between arm() and
+  // sleep.
+  bool events_stay = false;
+  // Set while it replaces what has failed underneath; null: it never does. Until it is over, which
+  // an event tells, calls say that they would block, although messages may wait here; a peer that
+  // has gone ends it soon. Acquire: a thread that sees the end of it sees what it left.
+  const std::atomic<bool>* resuming = nullptr;
+  // What goes beside messages; null: nothing of that kind.
+  RemoteReads* reads = nullptr;
+  PlannedTransport* arrays = nullptr;
+  AttestedTransport* records = nullptr;
+};
+
+constexpr bool sent(SendResult result) { return result == SendResult::kSent; }
+constexpr SendResult whole_or_not(bool sent) {
+  return sent ? SendResult::kSent : SendResult::kNoRoom;
+}
+
+// A thorough look at the receive side asks each context; a brief one costs next to nothing.
+enum class Look { kBrief, kThorough };
+
+// What a thread that is about to wait on a side should know.
+struct Outlook {
+  // How what it waits for comes: with an event; with one once there is much of it, so that to look
+  // now and then is only for what is little; or without (a counter written by the peer, or
+  // something that the peer must get before it goes on found no room in the send queue), so sleep
+  // only for short whiles and look again.
+  enum class Comes { kWithEvent, kMuchWithEvent, kSilently };
+  Comes comes = Comes::kWithEvent;
+  // Send side: there will be more room soon for the message that the last try_send has begun, so
+  // that to spin is worth while. Receive side, from a thorough look: messages of any context wait
+  // here, taken off the device already, or may come without an event.
+  bool soon = false;
+  // Receive side: what it ever found by looking, without an event. If there was much since the last
+  // time, then what comes next too is had more cheaply by another look after a short while than by
+  // arm() and an event.
+  struct Found {
+    std::uint64_t messages = 0;
+    std::uint64_t eighths = 0;  // of all room for messages, which they took
+  };
+  Found found;
 };
 
 // No call blocks; blocking, deadlines and waiting are the channel's. Would-block is a value.
@@ -54,76 +134,81 @@ class Transport {
   virtual void start(std::span<const std::byte> peer_setup) = 0;
 
   // --- send side
-  // True: the message is accepted, the caller may reuse its memory. False: no room. For a message
-  // larger than `max_in_place_bytes` (transport chunked: kLeastChunkBytes) some pieces may be on
-  // their way already: call again with the same message until true; other contexts may be used in
-  // between. Throws kTooLarge above max_message_bytes.
-  virtual bool try_send(std::span<const std::byte> message, Context context) = 0;
-  // Whether the last try_send took part of a large message though it returned false.
-  virtual bool took_part() const { return false; }
-  // Whether there will be more room for the rest soon, so that to spin is worth while.
-  virtual bool room_soon() const { return took_part(); }
+  // Throws kTooLarge above max_message_bytes.
+  virtual SendResult try_send(std::span<const std::byte> message, Context context) = 0;
   // Room for a message of exactly `bytes`, at most max_in_place_bytes, to be filled by the caller
-  // before commit; data() is null if there is no room now. One reservation at a time. abandon gives
-  // an uncommitted one back.
+  // before commit; data() is null if there is no room now. One reservation at a time.
   virtual std::span<std::byte> try_reserve(std::size_t bytes, Context context) = 0;
-  // Sends the first `bytes` (at most what was reserved). False: would block, call again.
-  virtual bool try_commit(std::size_t bytes) = 0;
-  virtual void abandon() = 0;
-  // Says the peer that nothing more comes. True once that is accepted.
+  // Sends the first `bytes` (at most what was reserved).
+  virtual SendResult try_commit(std::size_t bytes) = 0;
+  // Gives up what that context has begun, if anything: a reservation, or the message that is under
+  // way, before anything else of which the peer is told to drop its part. A transport that cannot
+  // take a message back (attested+X) refuses all others of the context by kInvalidArgument.
+  virtual void abandon(Context context) noexcept = 0;
+  // Tells the peer that nothing more comes: of a message that is under way it drops its part. True
+  // once that is accepted.
   virtual bool try_end() = 0;
-  // True once everything accepted is in the peer's memory (tcp: in the kernel's hands).
+  // True once everything accepted is in the peer's memory (StreamUse::kMessages: in the kernel's
+  // hands).
   virtual bool try_flush() = 0;
-  // True once the connection can be dropped without losing anything accepted. Poll it.
-  virtual bool try_drain() = 0;
 
   // --- receive side
   // kMessage fills `delivery`. The bytes stay until release.
   virtual ReceiveResult try_receive(Context context, Delivery& delivery) = 0;
-  // Whether messages of any context wait here, taken off the device already, or may come without an
-  // event. Receive side.
-  virtual bool pending() const = 0;
   // Gives back a delivery that says must_release. Any order. Never throws: a failure shows at the
   // next call.
   virtual void release(Delivery& delivery) noexcept = 0;
 
-  // Whether it replaces what has failed underneath. Until it is over, which an event tells, calls
-  // say that they would block, although messages may wait here; a peer that has gone ends it soon.
-  // Any thread.
-  virtual bool resuming() const { return false; }
-
-  // Null: no reads of the peer's memory go beside this transport's messages.
-  virtual RemoteReads* remote_reads() { return nullptr; }
-
-  // --- waiting: as in QueuePair
+  // --- waiting
+  // As in QueuePair.
   virtual void arm(Side side) = 0;
-  virtual int event_fd(Side side) const = 0;
-  // How what is waited for comes: with an event; with one once there is much of it, so that to look
-  // now and then is only for what is little; or without (a counter written by the peer), so sleep
-  // only for short whiles and look again.
-  enum class Comes { kWithEvent, kMuchWithEvent, kSilently };
-  // Room, for a sender that is blocked.
-  virtual Comes room_comes() const = 0;
-  // Something that the peer must get before it goes on found no room in the send queue, or a
-  // message may come without an event: a receiver too sleeps only for short whiles and looks again.
-  // Receive side.
-  virtual bool receiving_waits_for_room() const { return false; }
-  // Who receives is about to sleep. What it ever found by looking, without an event: if there was
-  // much since the last time, then what comes next too is had more cheaply by another look after a
-  // short while than by arm() and an event. Receive side.
-  struct Found {
-    std::uint64_t messages = 0;
-    std::uint64_t eighths = 0;  // of all room for messages, which they took
-  };
-  virtual Found found_by_looking() const { return {}; }
+  // Of that side's thread.
+  virtual Outlook outlook(Side side, Look look) const = 0;
 
-  virtual std::size_t max_in_place_bytes(Context context) const = 0;
-  virtual std::size_t max_message_bytes() const = 0;
+  const Facts& facts() const { return facts_; }
+  std::size_t max_in_place_bytes(Context context) const {
+    return facts_.max_in_place_bytes[context != 0];
+  }
+  std::size_t max_at_once_bytes(Context context) const {
+    return facts_.max_at_once_bytes[context != 0];
+  }
+  std::size_t max_message_bytes() const { return facts_.max_message_bytes; }
+  int event_fd(Side side) const {
+    return side == Side::kSend ? facts_.send_event_fd : facts_.receive_event_fd;
+  }
+  // Any thread.
+  bool resuming() const {
+    return facts_.resuming != nullptr && facts_.resuming->load(std::memory_order_acquire);
+  }
 
   // "ring on shm", with addresses; for logs and errors.
   virtual std::string describe() const = 0;
   // Adds what only the transport counts (credit waits, inline sends, RNR retries).
   virtual void add_stats(Stats& stats) const = 0;
+
+ protected:
+  Transport() = default;
+  explicit Transport(std::size_t max_message_bytes) {
+    facts_.max_message_bytes = max_message_bytes;
+  }
+  // Of both sides' limits the smaller one holds.
+  void agree_with(std::uint64_t peers_max_message_bytes) {
+    facts_.max_message_bytes =
+        std::min<std::uint64_t>(facts_.max_message_bytes, peers_max_message_bytes);
+  }
+  // What goes in place goes at once, unless a transport says otherwise afterwards.
+  void set_in_place(std::size_t of_context0, std::size_t of_others) {
+    facts_.max_in_place_bytes = {std::min(of_context0, max_message_bytes()),
+                                 std::min(of_others, max_message_bytes())};
+    facts_.max_at_once_bytes = facts_.max_in_place_bytes;
+  }
+
+  void set_event_fds(const QueuePair& queue_pair) {
+    facts_.send_event_fd = queue_pair.event_fd(Side::kSend);
+    facts_.receive_event_fd = queue_pair.event_fd(Side::kReceive);
+  }
+
+  Facts facts_;
 };
 
 }  // namespace leat::detail

@@ -15,14 +15,14 @@
 #include <thread>
 #include <vector>
 
+#include "attest/kernel_connection.h"
 #include "attestd/daemon.h"
 #include "attestd/session.h"
+#include "leat/attest/isolated_kernel.h"
 #include "leat/channel.h"
 #include "leat/listener.h"
-#include "leat/trusted/isolated_kernel.h"
 #include "support/errors.h"
 #include "support/peer_pair.h"
-#include "trusted/kernel_connection.h"
 
 namespace leat::attestd {
 namespace {

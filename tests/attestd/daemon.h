@@ -13,16 +13,16 @@
 #include <utility>
 #include <vector>
 
+#include "attest/kernel_ring.h"
 #include "base/mapped_memory.h"
 #include "base/system_error.h"
 #include "base/unix_socket.h"
-#include "conn/stream.h"
 #include "leat/options.h"
+#include "net/stream.h"
 #include "support/channel_side.h"
 #include "support/program.h"
 #include "support/scale.h"
 #include "support/scratch.h"
-#include "trusted/kernel_ring.h"
 
 namespace leat::attestd {
 
@@ -40,7 +40,7 @@ class Daemon {
     start();
   }
 
-  // Killed, and started anew at the same place.
+  // Killed, and started again at the same place.
   void kill() {
     program_->kill();
     program_->wait();

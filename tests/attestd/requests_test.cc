@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include "attest/kernel_ring.h"
 #include "attestd/requests.h"
-#include "trusted/kernel_ring.h"
 
 namespace leat::attestd {
 namespace {

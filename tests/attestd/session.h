@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "attest/channel_session.h"
 #include "attestd/daemon.h"
-#include "leat/trusted/attestation.h"
-#include "trusted/channel_session.h"
+#include "leat/attest/attestation.h"
 
 namespace leat::attestd {
 

@@ -12,11 +12,11 @@
 namespace leat::detail {
 namespace {
 
-constexpr int kFlags = 4;
+constexpr int kWords = 4;
 
 struct Round {
-  alignas(64) std::atomic<int> armed[kFlags];
-  alignas(64) std::atomic<int> published[kFlags];
+  alignas(64) std::atomic<int> armed[kWords];
+  alignas(64) std::atomic<int> published[kWords];
 };
 
 // One barrier for what several sleepers' flags need; nobody may be missed by it.
@@ -26,12 +26,12 @@ TEST(AsymmetricBarrier, JoinedToOneIsStillPassedBetweenStoresAndLoads) {
   std::atomic<int> begun{0};
   std::atomic<int> done{0};
   Round round{};
-  bool seen[kFlags] = {};
+  bool seen[kWords] = {};
   std::thread waker([&] {
     for (int i = 1; i <= rounds; ++i) {
       for (int spins = 0; begun.load(std::memory_order_acquire) != i; ++spins)
         if (spins > 1000) std::this_thread::yield();
-      for (int k = 0; k < kFlags; ++k) {
+      for (int k = 0; k < kWords; ++k) {
         round.published[k].store(i, std::memory_order_relaxed);
         light_barrier(asymmetric);
         seen[k] = round.armed[k].load(std::memory_order_relaxed) == i;
@@ -46,17 +46,17 @@ TEST(AsymmetricBarrier, JoinedToOneIsStillPassedBetweenStoresAndLoads) {
     for (int k = i % 64; k > 0; --k) pause();
     {
       const JoinedBarriers barrier;
-      for (int k = 0; k < kFlags; ++k) {
+      for (int k = 0; k < kWords; ++k) {
         const JoinedBarriers inner;  // a caller's caller may have joined them, too
         round.armed[k].store(i, std::memory_order_relaxed);
         heavy_barrier(asymmetric);
       }
     }
-    bool found[kFlags];
-    for (int k = 0; k < kFlags; ++k)
+    bool found[kWords];
+    for (int k = 0; k < kWords; ++k)
       found[k] = round.published[k].load(std::memory_order_relaxed) == i;
     while (done.load(std::memory_order_acquire) != i) std::this_thread::yield();
-    for (int k = 0; k < kFlags; ++k) missed += !found[k] && !seen[k] ? 1 : 0;
+    for (int k = 0; k < kWords; ++k) missed += !found[k] && !seen[k] ? 1 : 0;
   }
   waker.join();
   EXPECT_EQ(missed, 0);

@@ -110,6 +110,10 @@ TEST_F(SettingsTest, EverySettingIsSetByItsVariableItsParameterAndItsOption) {
       {"handshake_timeout_ms", "0",
        [](const Settings& s) { return s.handshake_timeout == milliseconds(0); },
        [](Options& o) { o.handshake_timeout = milliseconds(0); }},
+      {"backlog", "7", [](const Settings& s) { return s.backlog == 7; },
+       [](Options& o) { o.backlog = 7; }},
+      {"tls_check_names", "no", [](const Settings& s) { return !s.tls_check_names; },
+       [](Options& o) { o.tls_check_names = false; }},
       {"timeout_ms", "250", [](const Settings& s) { return s.timeout == milliseconds(250); },
        [](Options& o) { o.timeout = milliseconds(250); }},
       {"linger_ms", "inf", [](const Settings& s) { return s.linger < milliseconds(0); },
@@ -118,26 +122,30 @@ TEST_F(SettingsTest, EverySettingIsSetByItsVariableItsParameterAndItsOption) {
        [](Options& o) { o.connect_retry = true; }},
       {"ring_bytes", "64K", [](const Settings& s) { return s.ring_bytes == 65536; },
        [](Options& o) { o.ring_bytes = 65536; }},
-      {"context_ring_bytes", "3M",
-       [](const Settings& s) { return s.context_ring_bytes == 3U << 20; },
-       [](Options& o) { o.context_ring_bytes = 3U << 20; }},
+      {"ring_context_bytes", "3M",
+       [](const Settings& s) { return s.ring_context_bytes == 3U << 20; },
+       [](Options& o) { o.ring_context_bytes = 3U << 20; }},
       {"max_message_bytes", "5G",
        [](const Settings& s) { return s.max_message_bytes == std::size_t{5} << 30; },
        [](Options& o) { o.max_message_bytes = std::size_t{5} << 30; }},
-      {"mode", "header", [](const Settings& s) { return s.mode == ChunkMode::kHeader; },
-       [](Options& o) { o.mode = "header"; }},
-      {"chunk_bytes", "64K", [](const Settings& s) { return s.chunk_bytes == 64U << 10; },
-       [](Options& o) { o.chunk_bytes = 64U << 10; }},
-      {"window", "3", [](const Settings& s) { return s.window == 3; },
-       [](Options& o) { o.window = "3"; }},
-      {"link_enable", "on", [](const Settings& s) { return s.link_enable == LinkEnable::kOn; },
-       [](Options& o) { o.link_enable = "on"; }},
-      {"region_bytes", "1G", [](const Settings& s) { return s.region_bytes == 1U << 30; },
-       [](Options& o) { o.region_bytes = 1U << 30; }},
-      {"region_count", "2", [](const Settings& s) { return s.region_count == 2; },
-       [](Options& o) { o.region_count = 2; }},
-      {"verify", "yes", [](const Settings& s) { return s.verify; },
-       [](Options& o) { o.verify = true; }},
+      {"chunked_mode", "header",
+       [](const Settings& s) { return s.chunked_mode == ChunkMode::kHeader; },
+       [](Options& o) { o.chunked_mode = "header"; }},
+      {"chunked_chunk_bytes", "64K",
+       [](const Settings& s) { return s.chunked_chunk_bytes == 64U << 10; },
+       [](Options& o) { o.chunked_chunk_bytes = 64U << 10; }},
+      {"chunked_window", "3", [](const Settings& s) { return s.chunked_window == 3; },
+       [](Options& o) { o.chunked_window = "3"; }},
+      {"chunked_link_enable", "on",
+       [](const Settings& s) { return s.chunked_link_enable == LinkEnable::kOn; },
+       [](Options& o) { o.chunked_link_enable = "on"; }},
+      {"chunked_region_bytes", "1G",
+       [](const Settings& s) { return s.chunked_region_bytes == 1U << 30; },
+       [](Options& o) { o.chunked_region_bytes = 1U << 30; }},
+      {"chunked_region_count", "2", [](const Settings& s) { return s.chunked_region_count == 2; },
+       [](Options& o) { o.chunked_region_count = 2; }},
+      {"chunked_verify", "yes", [](const Settings& s) { return s.chunked_verify; },
+       [](Options& o) { o.chunked_verify = true; }},
       {"attest_kernel", "/run/leat-attestd/socket",
        [](const Settings& s) { return s.attest_kernel == "/run/leat-attestd/socket"; },
        [](Options& o) { o.attest_kernel = "/run/leat-attestd/socket"; }},
@@ -149,19 +157,23 @@ TEST_F(SettingsTest, EverySettingIsSetByItsVariableItsParameterAndItsOption) {
       {"attest_algorithm", "aes256-gmac",
        [](const Settings& s) { return s.attest_algorithm == trusted::Algorithm::kAes256Gmac; },
        [](Options& o) { o.attest_algorithm = "aes256-gmac"; }},
-      {"resume_timeout_ms", "5000",
-       [](const Settings& s) { return s.resume_timeout == milliseconds(5000); },
-       [](Options& o) { o.resume_timeout = milliseconds(5000); }},
+      {"ib_peer_timeout_ms", "5000",
+       [](const Settings& s) { return s.ib_peer_timeout == milliseconds(5000); },
+       [](Options& o) { o.ib_peer_timeout = milliseconds(5000); }},
+      {"chunked_resume_timeout_ms", "5000",
+       [](const Settings& s) { return s.chunked_resume_timeout == milliseconds(5000); },
+       [](Options& o) { o.chunked_resume_timeout = milliseconds(5000); }},
       {"slot_bytes", "8K", [](const Settings& s) { return s.slot_bytes == 8192; },
        [](Options& o) { o.slot_bytes = 8192; }},
       {"slot_count", "64", [](const Settings& s) { return s.slot_count == 64; },
        [](Options& o) { o.slot_count = 64; }},
-      {"confirm_threshold", "7", [](const Settings& s) { return s.confirm_threshold == 7; },
-       [](Options& o) { o.confirm_threshold = 7; }},
+      {"batched_confirm_threshold", "7",
+       [](const Settings& s) { return s.batched_confirm_threshold == 7; },
+       [](Options& o) { o.batched_confirm_threshold = 7; }},
       {"planned_bytes", "8M", [](const Settings& s) { return s.planned_bytes == 8U << 20; },
        [](Options& o) { o.planned_bytes = 8U << 20; }},
-      {"plan_digest", "00ff", [](const Settings& s) { return s.plan_digest == "00ff"; },
-       [](Options& o) { o.plan_digest = "00FF"; }},
+      {"planned_digest", "00ff", [](const Settings& s) { return s.planned_digest == "00ff"; },
+       [](Options& o) { o.planned_digest = "00FF"; }},
       {"tls_psk_file", "/k", [](const Settings& s) { return s.tls_psk_file == "/k"; },
        [](Options& o) { o.tls_psk_file = "/k"; }},
       {"tls_cert_file", "/c", [](const Settings& s) { return s.tls_cert_file == "/c"; },
@@ -216,7 +228,6 @@ TEST_F(SettingsTest, BadValuesNameThePlaceAndWhatIsAllowed) {
     const char* allowed;
   } cases[] = {
       {"LEAT_SPIN_US", "fast", "microseconds from 0, or inf"},
-      {"LEAT_SPIN_US", "", "microseconds"},
       {"LEAT_SPIN_US", "5us", "microseconds"},
       {"LEAT_SPIN_US", " 5", "microseconds"},
       {"LEAT_SPIN_US", "-5", "microseconds"},
@@ -231,7 +242,6 @@ TEST_F(SettingsTest, BadValuesNameThePlaceAndWhatIsAllowed) {
       {"LEAT_RING_BYTES", "64k", "K, M or G"},
       {"LEAT_RING_BYTES", "99999999999G", "K, M or G"},
       {"LEAT_MAX_MESSAGE_BYTES", "0", "above 0"},
-      {"LEAT_DEVICE", "", "not empty"},
       {"LEAT_DEVICE", "sh\xc3\xb6m", "printable"},
       {"LEAT_LOG_LEVEL", "loud", "error, warn, info, debug, trace"},
   };
@@ -247,6 +257,19 @@ TEST_F(SettingsTest, BadValuesNameThePlaceAndWhatIsAllowed) {
   expect_error([&] { resolve_settings(options, {}); }, {"LEAT_SPIN_US", "'fast'"});
 }
 
+TEST_F(SettingsTest, EmptyVariablesCountAsUnset) {
+  set("LEAT_CONF_FILE", folder_.write("a.conf", "spin_us = 5\n"));
+  set("LEAT_SPIN_US", "");
+  set("LEAT_DEVICE", "");
+  set("LEAT_FALLBACK", "");
+  set("LEAT_NO_SUCH_THING", "");
+  const Settings settings = resolve_settings({}, {});
+  EXPECT_EQ(settings.spin, microseconds(5)) << "of the file";
+  EXPECT_EQ(settings.device, "auto");
+  EXPECT_EQ(describe("device").origin, "default");
+  EXPECT_EQ(describe("log_level").value, "warn");
+}
+
 TEST_F(SettingsTest, BadOptionsAndParametersAreNamed) {
   Options options;
   options.fallback = "perhaps";
@@ -257,9 +280,9 @@ TEST_F(SettingsTest, BadOptionsAndParametersAreNamed) {
   for (const std::string& digest : {std::string("abc"), std::string("xy"), std::string(66, '0')})
     expect_error(
         [&] {
-          resolve_settings({}, {{"plan_digest", digest}});
+          resolve_settings({}, {{"planned_digest", digest}});
         },
-        {"URI parameter plan_digest", "hexadecimal"});
+        {"URI parameter planned_digest", "hexadecimal"});
   expect_error([] { resolve_settings({}, {{"spin_us", "x"}}); }, {"URI parameter spin_us", "'x'"});
   expect_error(
       [] {

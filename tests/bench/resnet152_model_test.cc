@@ -1,5 +1,5 @@
 // The parameter tensors of ResNet-152 against what is published of it.
-#include "resnet152_model.h"
+#include "confirm/resnet152_model.h"
 
 #include <gtest/gtest.h>
 

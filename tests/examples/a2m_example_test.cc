@@ -43,7 +43,7 @@ TEST(A2mExample, HostAndVerifierOfTheirOwnWithFiles) {
   const ProgramResult again =
       run_program(kA2m, {"--listen", "127.0.0.1:0", "--folder", scratch.path() + "/log"});
   EXPECT_EQ(again.exit_code, 1);
-  EXPECT_THAT(again.err, HasSubstr("began anew"));
+  EXPECT_THAT(again.err, HasSubstr("started again"));
 }
 
 }  // namespace

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "model.h"
+#include "federated/model.h"
+#include "federated/words.h"
 #include "sha256.h"
 #include "support/program.h"
 #include "support/scratch.h"
-#include "words.h"
 
 namespace leat::detail {
 namespace {
@@ -24,14 +24,7 @@ using federated::Model;
 using federated::Word;
 using testing::HasSubstr;
 
-constexpr const char* kProgram = "examples/federated/federated";
-using Arguments = std::vector<std::string>;
-
-Arguments operator+(Arguments some, const Arguments& more) {
-  some.insert(some.end(), more.begin(), more.end());
-  return some;
-}
-
+constexpr const char* kFederated = "examples/federated/federated";
 // 18 tensors of 48 to 62k values.
 constexpr unsigned kScale = 32;
 Arguments tiny(const std::string& transport = "chunked") {
@@ -108,8 +101,8 @@ TEST_F(Federated, ResultIsThePlainMeanBitForBitOverEveryTransport) {
       averaged(values_of(Model::seeded(tiny_shapes(), 1)), 3, {{0, 3}, {1, 500'000'001}, {2, 7}});
   for (const char* transport : {"chunked", "ring", "batched", "tcp"}) {
     const ProgramResult run = run_program(
-        kProgram, tiny(transport) + Arguments{"--clients", "3", "--samples", "3,500000001,7",
-                                              "--output", output(), "--json"});
+        kFederated, tiny(transport) + Arguments{"--clients", "3", "--samples", "3,500000001,7",
+                                                "--output", output(), "--json"});
     ASSERT_EQ(run.exit_code, 0) << run.err;
     EXPECT_EQ(result(), expected) << transport;
     const nlohmann::json json = nlohmann::json::parse(run.out, nullptr, false);
@@ -131,16 +124,16 @@ TEST_F(Federated, OwnWeightsAreReadFromFilesOfTheStatedSizes) {
   model.save(path("mine"));
   const Arguments arguments{"--model",  path("mine"), "--output",  output(),
                             "--rounds", "1",          "--samples", "1"};
-  const ProgramResult run = run_program(kProgram, arguments);
+  const ProgramResult run = run_program(kFederated, arguments);
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(result(), averaged(values_of(model), 1, {{0, 1}, {1, 1}}));
 
   std::filesystem::resize_file(path("mine/b.f32"), 3);
-  const ProgramResult shorter = run_program(kProgram, arguments);
+  const ProgramResult shorter = run_program(kFederated, arguments);
   EXPECT_EQ(shorter.exit_code, 1);
   EXPECT_THAT(shorter.err, HasSubstr("b.f32 has 3 bytes, but its shape in tensors.txt means 4"));
   std::filesystem::remove(path("mine/b.f32"));
-  EXPECT_THAT(run_program(kProgram, arguments).err, HasSubstr("cannot open"));
+  EXPECT_THAT(run_program(kFederated, arguments).err, HasSubstr("cannot open"));
 }
 
 // --- clients that fail
@@ -198,10 +191,10 @@ class FederatedFailure : public Federated, public testing::WithParamInterface<Fa
  protected:
   // A server, a client 0 that is right, and one that is not. What the server said.
   ProgramResult run_with(const Arguments& more, ProgramResult& client_result) const {
-    Program server(kProgram,
+    Program server(kFederated,
                    tiny() + Arguments{"--listen", "127.0.0.1:0", "--output", output()} + more);
     const std::string address = server.wait_for("listening at ");
-    Program client(kProgram, {"--connect", address, "--rank", "0"});
+    Program client(kFederated, {"--connect", address, "--rank", "0"});
     OwnClient failing(address, 1);
     failing.receive_model();
     GetParam().act(failing);
@@ -269,10 +262,10 @@ INSTANTIATE_TEST_SUITE_P(Clients, FederatedFailure, testing::ValuesIn(failures()
                          [](const auto& failing) { return failing.param.name; });
 
 TEST_F(Federated, SilentClientIsLeftOutAfterTheTimeout) {
-  Program server(kProgram, tiny() + Arguments{"--listen", "127.0.0.1:0", "--min-clients", "1",
-                                              "--timeout", "1"});
+  Program server(kFederated, tiny() + Arguments{"--listen", "127.0.0.1:0", "--min-clients", "1",
+                                                "--timeout", "1"});
   const std::string address = server.wait_for("listening at ");
-  Program client(kProgram, {"--connect", address, "--rank", "0"});
+  Program client(kFederated, {"--connect", address, "--rank", "0"});
   OwnClient silent(address, 1);
   silent.receive_model();
   const ProgramResult result = server.wait();
@@ -285,7 +278,7 @@ TEST_F(Federated, ClientsNoticeAModelThatWasDamagedOnItsWay) {
   Options options;
   options.transport = "chunked";
   Listener listener("127.0.0.1:0", options);
-  Program client(kProgram, {"--connect", listener.address()});
+  Program client(kFederated, {"--connect", listener.address()});
   GroupMaster server = GroupMaster::accept(listener, 1);
   federated::Task task;
   task.shapes = federated::parse_shapes("a 5\n");
@@ -311,12 +304,12 @@ TEST_F(Federated, WrongArgumentsExitWithTwoAndTeach) {
                              {"--rate", "2"},
                              {"word"}};
   for (const Arguments& words : cases) {
-    const ProgramResult result = run_program(kProgram, words);
+    const ProgramResult result = run_program(kFederated, words);
     EXPECT_EQ(result.exit_code, 2) << testing::PrintToString(words);
     EXPECT_THAT(result.err, HasSubstr("--help"));
   }
-  EXPECT_THAT(run_program(kProgram, {"--help"}).out, HasSubstr("Examples"));
-  const ProgramResult unknown = run_program(kProgram, tiny("nosuch"));
+  EXPECT_THAT(run_program(kFederated, {"--help"}).out, HasSubstr("Examples"));
+  const ProgramResult unknown = run_program(kFederated, tiny("nosuch"));
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.err, HasSubstr("nosuch"));
 }

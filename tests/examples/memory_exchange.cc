@@ -1,4 +1,4 @@
-#include "memory_exchange.h"
+#include "examples/memory_exchange.h"
 
 #include <exception>
 #include <stdexcept>

@@ -10,9 +10,9 @@
 #include <mutex>
 #include <vector>
 
-#include "exchange.h"
-#include "multiplication.h"
-#include "session.h"
+#include "secure_training/exchange.h"
+#include "secure_training/multiplication.h"
+#include "secure_training/session.h"
 
 namespace training {
 

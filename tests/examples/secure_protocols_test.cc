@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <random>
 
-#include "bit_planes.h"
-#include "memory_exchange.h"
-#include "plain_engine.h"
+#include "examples/memory_exchange.h"
+#include "secure_training/bit_planes.h"
+#include "secure_training/plain_engine.h"
 
 namespace training {
 namespace {

@@ -16,14 +16,7 @@
 namespace leat::detail {
 namespace {
 
-constexpr const char* kProgram = "examples/secure_training/secure_training";
-using Arguments = std::vector<std::string>;
-
-Arguments operator+(Arguments some, const Arguments& more) {
-  some.insert(some.end(), more.begin(), more.end());
-  return some;
-}
-
+constexpr const char* kSecureTraining = "examples/secure_training/secure_training";
 // 12 pixels, of which the three of a digit's class are bright.
 std::string made_up_digits() {
   constexpr int kCount = 1000;
@@ -57,7 +50,7 @@ class SecureTraining : public testing::Test {
   }
   nlohmann::json run_local(const Arguments& arguments) const {
     const ProgramResult result =
-        run_program(kProgram, Arguments{"--local"} + with_digits() + arguments);
+        run_program(kSecureTraining, Arguments{"--local"} + with_digits() + arguments);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return nlohmann::json::parse(result.out, nullptr, false);
   }
@@ -113,8 +106,8 @@ TEST_F(SecureTraining, CountsWhatItSends) {
 
 TEST_F(SecureTraining, OtherSeedsGiveOtherWeights) {
   const auto digest = [&](const Arguments& seed) {
-    const ProgramResult result =
-        run_program(kProgram, Arguments{"--local", "--digits", digits_} + seed + tiny("planned"));
+    const ProgramResult result = run_program(
+        kSecureTraining, Arguments{"--local", "--digits", digits_} + seed + tiny("planned"));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return nlohmann::json::parse(result.out).at("weights_sha256").get<std::string>();
   };
@@ -125,9 +118,9 @@ TEST_F(SecureTraining, OtherSeedsGiveOtherWeights) {
 
 TEST_F(SecureTraining, RunsAsProcessesOfTheirOwn) {
   const Arguments common = tiny("planned") + Arguments{"--addresses", three_addresses()};
-  Program dealer(kProgram, Arguments{"--dealer"} + with_digits() + common);
-  Program second(kProgram, Arguments{"--party", "1"} + common);
-  Program first(kProgram, Arguments{"--party", "0"} + common);
+  Program dealer(kSecureTraining, Arguments{"--dealer"} + with_digits() + common);
+  Program second(kSecureTraining, Arguments{"--party", "1"} + common);
+  Program first(kSecureTraining, Arguments{"--party", "0"} + common);
   std::string digest;
   for (Program* program : {&first, &second, &dealer}) {
     const ProgramResult result = program->wait();
@@ -145,10 +138,12 @@ TEST_F(SecureTraining, EndsWithAnErrorWhenAPartyIsKilled) {
       const Arguments common =
           tiny(transport, "2", "10000") + Arguments{"--addresses", three_addresses()};
       std::vector<std::unique_ptr<Program>> programs;
-      programs.push_back(std::make_unique<Program>(kProgram, Arguments{"--party", "0"} + common));
-      programs.push_back(std::make_unique<Program>(kProgram, Arguments{"--party", "1"} + common));
       programs.push_back(
-          std::make_unique<Program>(kProgram, Arguments{"--dealer"} + with_digits() + common));
+          std::make_unique<Program>(kSecureTraining, Arguments{"--party", "0"} + common));
+      programs.push_back(
+          std::make_unique<Program>(kSecureTraining, Arguments{"--party", "1"} + common));
+      programs.push_back(std::make_unique<Program>(kSecureTraining,
+                                                   Arguments{"--dealer"} + with_digits() + common));
       programs[1]->wait_for("connected to");  // 0
       programs[1]->wait_for("accepted");      // 2
       programs[2]->wait_for("connected to");  // 0
@@ -166,8 +161,9 @@ TEST_F(SecureTraining, EndsWithAnErrorWhenAPartyIsKilled) {
 
 TEST_F(SecureTraining, PartiesThatWantOtherThingsRefuseEachOther) {
   const Arguments addresses{"--addresses", three_addresses()};
-  Program first(kProgram, Arguments{"--party", "0"} + addresses + tiny("planned"));
-  Program second(kProgram, Arguments{"--party", "1"} + addresses + tiny("planned", "2", "4"));
+  Program first(kSecureTraining, Arguments{"--party", "0"} + addresses + tiny("planned"));
+  Program second(kSecureTraining,
+                 Arguments{"--party", "1"} + addresses + tiny("planned", "2", "4"));
   const ProgramResult result = second.wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("plan"), std::string::npos) << result.err;
@@ -175,7 +171,8 @@ TEST_F(SecureTraining, PartiesThatWantOtherThingsRefuseEachOther) {
 
 TEST_F(SecureTraining, SaysWhatIsWrongWithTheDigits) {
   const auto complaint = [&](const Arguments& more) {
-    const ProgramResult result = run_program(kProgram, Arguments{"--local"} + with_digits() + more);
+    const ProgramResult result =
+        run_program(kSecureTraining, Arguments{"--local"} + with_digits() + more);
     EXPECT_EQ(result.exit_code, 1) << result.err;
     return result.err;
   };
@@ -190,7 +187,7 @@ TEST_F(SecureTraining, SaysWhatIsWrongWithTheDigits) {
       {"digits 1 0 12 4\n", "claims"},
       {good.substr(0, good.size() - 1), "ends after 999"},
       {good + "x", "goes on"},
-      {good.substr(0, good.size() - 1) + "\x04", "no class"},
+      {good.substr(0, good.size() - 1) + "\x04", "not a class"},
   };
   for (const auto& [text, expected] : bad) {
     write(text);
@@ -216,7 +213,7 @@ TEST_F(SecureTraining, ChecksItsArguments) {
            {"--local", "--digits", digits_, "--epochs", "0"},
            {"--local", "--digits", digits_, "--batch", "65536", "--rate-bits", "16"},
        }) {
-    const ProgramResult result = run_program(kProgram, arguments);
+    const ProgramResult result = run_program(kSecureTraining, arguments);
     EXPECT_EQ(result.exit_code, 2) << testing::PrintToString(arguments) << result.err;
     EXPECT_FALSE(result.err.empty());
   }

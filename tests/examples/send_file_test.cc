@@ -149,8 +149,8 @@ TEST_F(SendFile, DiskThatTakesNoMoreIsSaidAtBothEnds) {
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit small = before;
   small.rlim_cur = 16 << 20;
-  const ScratchVariable regions("LEAT_REGION_BYTES", "64K");  // shared memory is files too
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);         // the receiver inherits both
+  const ScratchVariable regions("LEAT_CHUNKED_REGION_BYTES", "64K");  // shared memory is files too
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);                 // the receiver inherits both
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   Program receiver(kSendFile, {"--listen", "--output", path("copy")});
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);

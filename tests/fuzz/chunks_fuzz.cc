@@ -12,7 +12,7 @@
 #include "fuzz/property.h"
 #include "leat/error.h"
 #include "support/scripted_device.h"
-#include "transport/chunked.h"
+#include "transport/chunked/chunked.h"
 
 namespace {
 
@@ -62,13 +62,14 @@ class Peer {
     if (lie == 3) header.count = input.next<std::uint32_t>();
     if (lie == 4) header.length = input.next<std::uint64_t>();
     if (lie == 5) header.total = input.next<std::uint64_t>();
+    if (lie == 6) header.count = ChunkHeader::kTakenBack;
     header.check = check_of(header);
     const std::uint64_t units =
         RegionShape::units_of(std::min<std::uint64_t>(header.length, kShape.part_bytes()));
     const std::uint64_t at = kShape.position(sender.used, units);
     sender.used = at + units;
     sender.last = header;
-    if (++sender.sequence >= header.count) {
+    if (header.count == ChunkHeader::kTakenBack || ++sender.sequence >= header.count) {
       sender.sequence = 0;
       ++sender.transfer;
     }

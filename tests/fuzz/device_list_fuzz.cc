@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "conn/device_list.h"
 #include "fuzz/property.h"
+#include "handshake/device_list.h"
 #include "leat/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -15,8 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const DeviceList list(text.substr(0, zero));
     if (list.allows(text.substr(std::min(zero + 1, text.size())))) {
-      const bool some = list.allows(DeviceKind::kShm) || list.allows(DeviceKind::kIb) ||
-                        list.allows(DeviceKind::kTcp);
+      const bool some = std::ranges::any_of(
+          device_rows(), [&](const DeviceRow& kind) { return list.allows(kind); });
       require(some, "an allowed device is of an allowed kind");
     }
   } catch (const leat::Error& error) {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "channel/group/hello.h"
 #include "fuzz/property.h"
-#include "socket/group_hello.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "conn/hello.h"
 #include "fuzz/property.h"
+#include "handshake/hello.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace leat::detail;

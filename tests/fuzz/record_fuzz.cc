@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "attest/record.h"
 #include "fuzz/property.h"
-#include "leat/trusted/attestation.h"
-#include "trusted/record.h"
+#include "leat/attest/attestation.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace leat::trusted;

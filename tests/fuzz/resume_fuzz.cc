@@ -1,15 +1,15 @@
-// What a peer says on the TCP connection while a queue pair is made anew. The first byte says which
-// side we are; the rest is all that the peer ever sends.
+// What a peer says on the TCP connection while a queue pair is re-established. The first byte says
+// which side we are; the rest is all that the peer ever sends.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 
-#include "conn/resume.h"
 #include "fuzz/property.h"
 #include "leat/error.h"
 #include "support/scripted_device.h"
+#include "transport/chunked/resumer.h"
 
 namespace {
 
@@ -28,6 +28,9 @@ class ScriptedStream final : public Stream {
     return bytes.size();
   }
   bool peer_closed() noexcept override { return input_.empty(); }
+  Lifeline look_as_lifeline() noexcept override {
+    return input_.empty() ? Lifeline::kClosed : Lifeline::kSpoke;
+  }
   int fd() const override { return -1; }
   bool encrypted() const override { return false; }
   void abort() noexcept override {}

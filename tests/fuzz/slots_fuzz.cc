@@ -9,8 +9,8 @@
 
 #include "fuzz/input.h"
 #include "fuzz/property.h"
-#include "proto/slot_bundle.h"
-#include "proto/slot_receiver.h"
+#include "transport/batched/bundle.h"
+#include "transport/batched/slot_receiver.h"
 
 namespace {
 

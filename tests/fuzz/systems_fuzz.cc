@@ -9,14 +9,14 @@
 
 #include "fuzz/property.h"
 #include "leat/error.h"
-#include "systems/configuration_messages.h"
-#include "systems/judge.h"
-#include "systems/ledger.h"
-#include "systems/messages.h"
-#include "systems/parties.h"
-#include "systems/peer_parties.h"
-#include "systems/peer_replay.h"
-#include "systems/quorum.h"
+#include "trusted/chain/configuration_messages.h"
+#include "trusted/parties.h"
+#include "trusted/parts/judge.h"
+#include "trusted/parts/ledger.h"
+#include "trusted/parts/messages.h"
+#include "trusted/parts/quorum.h"
+#include "trusted/peer_parties.h"
+#include "trusted/peer_review/replay.h"
 
 namespace {
 

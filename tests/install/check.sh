@@ -8,7 +8,7 @@ readonly source=$here/../..
 
 if (($# != 3)); then
   echo "Usage: check.sh CHECK BUILD WORK"
-  echo "CHECK: install, headers, symbols, find_package, pkg_config, add_subdirectory or without_ib. BUILD: where leat was built."
+  echo "CHECK: install, headers, symbols, examples, find_package, pkg_config, names, add_subdirectory or without_ib. BUILD: where leat was built."
   echo "WORK: a folder for what the checks make; install comes first. CC and CXX name the compilers."
   exit 2
 fi
@@ -56,21 +56,38 @@ check_install() {
   if [[ -x $prefix/bin/leat-plan ]]; then "$prefix/bin/leat-plan" "$prefix/share/leat/models/secureml.json"; fi
 }
 
-# Every header compiles by itself, without a warning; c.h as C too.
+# Every header compiles by itself, without a warning; c.h as any C since C90, and as any C++.
 check_headers() {
-  local header
+  local header text
   for header in "$prefix"/include/leat/{,*/}*.h; do
+    [[ $header != */names.h ]] || continue
     echo "$header"
     "$CXX" -std=c++20 -x c++ -fsyntax-only -Wall -Wextra -Wpedantic -Werror -I "$prefix/include" - <<<"#include \"$header\""
+    [[ $header != */c.h && $header != */export.h ]] || continue
+    # Without C++20 one sentence says so, and what follows from that is not told.
+    text=$("$CXX" -std=c++17 -x c++ -fsyntax-only -I "$prefix/include" - <<<"#include \"$header\"" 2>&1) \
+      && fail "$header compiles without C++20"
+    [[ $text == *"need C++20"* ]] || fail "$header does not say that it needs C++20: $text"
+    (($(grep -c 'error:' <<<"$text") <= 2)) || fail "$header says more than that it needs C++20: $text"
   done
-  "$CC" -std=c99 -D_POSIX_C_SOURCE=200809L -x c -fsyntax-only -Wall -Wextra -Wpedantic -Werror -I "$prefix/include" \
-    - <<<'#include <leat/c.h>'
+  for standard in c90 c99 c11; do
+    "$CC" -std=$standard -D_POSIX_C_SOURCE=200809L -x c -fsyntax-only -Wall -Wextra -pedantic-errors -Werror -I "$prefix/include" \
+      - <<<'#include <leat/c.h>'
+    "$CC" -std=$standard -D_GNU_SOURCE -x c -fsyntax-only -Wall -Wextra -pedantic-errors -Werror -I "$prefix/include" \
+      -include leat/names.h - <<<'#include <poll.h>'
+  done
+  for standard in c++98 c++11 c++17 c++20; do
+    "$CXX" -std=$standard -x c++ -fsyntax-only -Wall -Wextra -pedantic-errors -Werror -I "$prefix/include" - <<<'#include <leat/c.h>'
+  done
+  ! text=$("$CXX" -x c++ -fsyntax-only -I "$prefix/include" -include leat/names.h - <<<'' 2>&1) || fail "names.h compiles as C++"
+  [[ $text == *"is for C"* ]] || fail "names.h does not say that it is for C: $text"
 }
 
 # The shared libraries show leat's own names, and none that are private.
 check_symbols() {
-  shows_only libleat.so 'leat::version()' 'leat_|((typeinfo|typeinfo name|vtable) for )?leat::(?!detail::|scml::)'
+  shows_only libleat.so 'leat::version()' 'leat_|((typeinfo|typeinfo name|vtable) for )?leat::(?!detail::(?!log\(|system_error[(\[])|scml::)'
   # What is thrown across libraries is in each of them, and the loader makes it one.
+  shows_only libleat_trusted.so 'leat::trusted::Client' '((typeinfo|typeinfo name|vtable) for )?leat::trusted::(?!detail::)|(typeinfo|typeinfo name|vtable) for leat::Error@'
   shows_only libleat_scml.so 'leat::scml::load_model' 'leat::scml::(?!detail::)|(typeinfo|typeinfo name|vtable) for leat::Error@'
 }
 
@@ -81,6 +98,44 @@ shows_only() {
   grep -qF "$2" <<<"$shown" || fail "$1 does not show $2"
   strange=$(grep -Pv "^(LEAT_[0-9.]+\$|$3)" <<<"$shown" || true)
   [[ -z $strange ]] || fail "$1 shows: $strange"
+  # What lies inside of functions or of a class's private parts; and GNU_UNIQUE symbols, with which dlclose() does nothing.
+  strange=$(grep -E '\{lambda|::State(::|@|$)|::Key(::|@|$)' <<<"$shown" || true)
+  [[ -z $strange ]] || fail "$1 shows its inside: $strange"
+  strange=$(nm -DC --defined-only "$prefix"/lib*/"$1" | grep ' u ' || true)
+  [[ -z $strange ]] || fail "$1 shows what can never be unloaded: $strange"
+}
+
+# What is to be copied from is installed, and compiles where it lies.
+check_examples() {
+  local docs=$prefix/share/doc/leat file
+  for file in README.md CHANGELOG.md docs/README.md docs/sockets.md docs/integration.md docs/transports/README.md docs/performance/cores.md; do
+    [[ -s $docs/$file ]] || fail "$docs/$file is not installed"
+  done
+  for file in ping_pong.cc echo_server.cc gather.cc group.cc local_processes.cc send_file.cc trusted/{a2m,chain,counter}.cc; do
+    "$CXX" -std=c++20 -fsyntax-only -I "$prefix/include" -I "$docs/examples" "$docs/examples/$file"
+  done
+  for file in echo_client.c tcp_echo.c; do "$CC" -fsyntax-only -I "$prefix/include" "$docs/examples/$file"; done
+}
+
+# A C program becomes leat's by names in all of its files, or it does not link.
+check_names() {
+  local folder=$work/names flags text
+  rm -rf "$folder" && mkdir "$folder"
+  PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name leat.pc)")
+  export PKG_CONFIG_PATH
+  read -ra flags <<<"$(pkg-config --cflags leat-names)"
+  read -ra libraries <<<"$(pkg-config --libs leat-names)"
+  for level in -O0 "-O2 -D_FORTIFY_SOURCE=2"; do
+    # shellcheck disable=SC2086  # several words
+    "$CC" $level -Wall -Wextra -Werror -D_GNU_SOURCE "${flags[@]}" "$here"/consumer/names_{main,wait}.c "${libraries[@]}" -o "$folder/names"
+    LD_LIBRARY_PATH=$(pkg-config --variable=libdir leat) timeout 60 "$folder/names"
+    # shellcheck disable=SC2086
+    "$CC" $level -c "$here/consumer/names_wait.c" -o "$folder/forgotten.o"
+    # shellcheck disable=SC2086
+    ! text=$("$CC" $level -D_GNU_SOURCE "${flags[@]}" "$here/consumer/names_main.c" "$folder/forgotten.o" "${libraries[@]}" \
+      -o "$folder/broken" 2>&1) || fail "a program links in which one file was compiled without leat/names.h"
+    [[ $text == *__wrap_* ]] || fail "the linker says something else: $text"
+  done
 }
 
 check_find_package() {
@@ -90,7 +145,8 @@ check_find_package() {
 
 # Kept from one run to the next, because it compiles the library.
 check_add_subdirectory() {
-  run_consumer "$work/add_subdirectory" -DLEAT_SOURCE="$source"
+  # As a project may that compiles its files as one.
+  run_consumer "$work/add_subdirectory" -DLEAT_SOURCE="$source" -DCMAKE_UNITY_BUILD=ON
 }
 
 check_pkg_config() {
@@ -121,7 +177,8 @@ check_pkg_config() {
 # Without rdma-core the library still builds and works, and says what it lacks.
 check_without_ib() {
   local folder=$work/without_ib text
-  cmake -S "$source" -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DLEAT_WITH_IB=OFF \
+  # Each file by itself, with the warnings that the presets, which unite files, leave out.
+  cmake -S "$source" -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DLEAT_WERROR=ON -DLEAT_WITH_IB=OFF \
     -DLEAT_BUILD_TESTS=OFF -DLEAT_BUILD_BENCH=OFF -DLEAT_BUILD_EXAMPLES=OFF
   cmake --build "$folder" -j2 --target leat leat-info  # the rest has nothing to do with it
   ! readelf -d "$folder/src/libleat.so" | grep -E 'NEEDED.*(ibverbs|rdmacm)' || fail "libleat.so still needs rdma-core"

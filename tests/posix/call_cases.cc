@@ -352,6 +352,26 @@ Cases call_cases() {
          side.say_data("rest", recv_to_end(side, fd));
        }},
 
+      // Nothing to send, and no message.
+      {"call.nothing_after_shutdown",
+       [](Side& side) {
+         const int fd = side.connected();
+         char buffer[8];
+         const iovec empty[2] = {{buffer, 0}, {nullptr, 0}};
+         SAY(shutdown(fd, SHUT_WR));
+         SAY(writev(fd, empty, 2));
+         SAY(readv(fd, empty, 2));
+         SAY(sendmsg(fd, unknown<const msghdr*>(nullptr), MSG_NOSIGNAL));
+         SAY(recvmsg(fd, unknown<msghdr*>(nullptr), MSG_DONTWAIT));
+         SAY(send(fd, buffer, 0, MSG_NOSIGNAL));
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         SAY(close(fd));
+       }},
+
       {"call.bad_states",
        [](Side& side) {
          char buffer[8] = {};

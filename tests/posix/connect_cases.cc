@@ -1,10 +1,13 @@
 // Meeting: connect, listen and accept in every order, and what they refuse.
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <thread>
 
 #include "case.h"
 
@@ -307,6 +310,51 @@ Cases connect_cases() {
          SAY(status);
        },
        connect_late},
+
+      {"connect.late_and_fork_beside_accept",
+       [](Side& side) {
+         const int listener = side.listen_here(0);
+         side.hear();
+         close(accept(listener, nullptr, nullptr));
+         SAY(listen(listener, 16));
+         // The number that accept() will give.
+         const int fd = dup(listener);
+         close(fd);
+         std::thread accepts([=] { require(accept(listener, nullptr, nullptr) == fd, "accept"); });
+         while (fcntl(fd, F_GETFD) < 0) sched_yield();
+         sleep_ms(3);
+         const pid_t child = fork();
+         if (child == 0) {
+           side.say_data("received", recv_all(side, fd, 5));
+           SAY(send(fd, "welcome", 7, 0));
+           side.say_data("rest", recv_to_end(side, fd));
+           _exit(0);
+         }
+         accepts.join();
+         side.tell();
+         close(fd);
+         int status = -1;
+         waitpid(child, &status, 0);
+         SAY(status);
+       },
+       connect_late},
+
+      {"connect.late_and_closed_unused",
+       [](Side& side) {
+         const int fd = accept_late(side);
+         side.tell();
+         side.hear();
+         SAY(close(fd));
+       },
+       [](Side& side) {
+         const int fd = begin_to_connect(side);
+         side.hear();
+         wait_for(side, fd, POLLOUT);
+         set_blocking(fd, true);
+         side.tell();
+         side.say_data("rest", recv_to_end(side, fd));
+         say_socket_error(side, fd);
+       }},
 
       {"connect.late_and_closed",
        [](Side& side) {

@@ -202,7 +202,7 @@ Cases end_cases() {
          send_text(side, fd, "unread");
          SAY(shutdown(fd, SHUT_WR));
          wait_for(side, fd, POLLHUP);
-         SAY(state_of(fd));
+         wait_state(side, fd, TCP_CLOSE);
          side.tell();
          side.hear();
          // A reset would come at once.
@@ -214,7 +214,7 @@ Cases end_cases() {
          wait_bytes(side, fd, 6);
          SAY(shutdown(fd, SHUT_WR));
          wait_for(side, fd, POLLHUP);
-         SAY(state_of(fd));
+         wait_state(side, fd, TCP_CLOSE);
          side.hear();
          reset(side, fd);
          side.tell();

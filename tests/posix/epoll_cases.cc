@@ -147,6 +147,26 @@ Cases epoll_cases() {
          SAY(send(fd, "more", 4, 0));
        }},
 
+      // An arrival is an edge only for an interest in arrivals; an end is one for all.
+      {"epoll.edge_without_interest_in_data",
+       [](Side& side) {
+         const int fd = side.connected();
+         EpollSet room(side);
+         EpollSet end(side);
+         room.add(fd, EPOLLOUT | EPOLLET);
+         end.add(fd, EPOLLRDHUP | EPOLLET);
+         room.say_events();
+         side.tell();
+         wait_bytes(side, fd, 4);
+         room.say_events(20);
+         end.say_events(20);
+         side.tell();
+         wait_for(side, fd, POLLRDHUP);
+         end.say_events();
+         end.say_events(20);
+       },
+       [](Side& side) { send_steps(side, 1); }},
+
       {"epoll.one_shot",
        [](Side& side) {
          const int fd = side.connected();

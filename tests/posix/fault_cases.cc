@@ -267,6 +267,26 @@ Cases fault_cases() {
          die_when_told(side);
        }},
 
+      // The reset comes after the end: a call that receives gives the end, and leaves the error.
+      {"fault.killed_then_reset",
+       [](Side& side) {
+         const int fd = side.connected();
+         char buffer[8];
+         await_death(side);
+         wait_for(side, fd, POLLRDHUP);
+         SAY(send(fd, "x", 1, MSG_NOSIGNAL));
+         wait_for(side, fd, POLLERR);
+         say_poll(side, fd);
+         SAY(recv(fd, buffer, sizeof(buffer), 0));
+         say_socket_error(side, fd);
+         SAY(send(fd, "x", 1, MSG_NOSIGNAL));
+         SAY(recv(fd, buffer, sizeof(buffer), 0));
+       },
+       [](Side& side) {
+         side.connected();
+         die_when_told(side);
+       }},
+
       {"fault.killed_with_unread_data_seen_by_option",
        [](Side& side) {
          const int fd = side.connected();

@@ -59,7 +59,6 @@ Cases pointer_cases() {
              {const_cast<char*>("abc"), 3}, {nowhere, 0}, {const_cast<char*>("def"), 3}};
          SAY(writev(fd, first, 2));
          SAY(writev(fd, later, 2));
-         SAY(send(fd, nowhere, 2, MSG_OOB));
          SAY(writev(fd, after, 3));
          side.hear();
          SAY(shutdown(fd, SHUT_WR));
@@ -89,10 +88,23 @@ Cases pointer_cases() {
          auto* const beyond = unknown(reinterpret_cast<char*>(~std::uintptr_t{0} - 255));
          side.hear();
          SAY(send(fd, beyond, 2, 0));
-         SAY(send(fd, beyond, 2, MSG_OOB));
          iovec parts[] = {{const_cast<char*>("lost"), 4}, {beyond, 2}};
          SAY(writev(fd, parts, 2));
          SAY(send(fd, "abc", 3, 0));
+         SAY(shutdown(fd, SHUT_WR));
+         side.say_data("rest", recv_to_end(side, fd));
+       }},
+
+      {"pointer.urgent",
+       [](Side& side) {
+         const int fd = side.connected();
+         side.say_data("received", recv_to_end(side, fd));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         for (char* const bad :
+              {unknown<char*>(nullptr), unknown(reinterpret_cast<char*>(~std::uintptr_t{0} - 255))})
+           SAY(send(fd, bad, 2, MSG_OOB));
          SAY(shutdown(fd, SHUT_WR));
          side.say_data("rest", recv_to_end(side, fd));
        }},

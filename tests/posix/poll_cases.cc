@@ -263,7 +263,7 @@ Cases poll_cases() {
            SAY(pselect(fd + 1, &set, nullptr, nullptr, &time, nullptr));
            SAY(epoll_pwait2(events, &event, 1, &time, nullptr));
          }
-         for (const timeval& time : {timeval{0, -1}, timeval{-1, 0}}) {
+         for (const timeval& time : {timeval{0, -1}, timeval{-1, 0}, timeval{-1, 1'000'000}}) {
            timeval given = time;
            FD_SET(fd, &set);
            SAY(select(fd + 1, &set, nullptr, nullptr, &given));

@@ -276,6 +276,32 @@ Cases thread_cases() {
          SAY(close(fd));
        }},
 
+      // A call that has sent a part returns its size, and shutdown leaves no error on the socket.
+      {"thread.shutdown_while_sending_much",
+       [](Side& side) {
+         const int fd = side.connected();
+         const Bytes much = pattern(64U << 20U);
+         std::atomic<int> number{0};
+         long sent = 0;
+         std::thread sender([&] {
+           number = gettid();
+           sent = send(fd, much.data(), much.size(), MSG_NOSIGNAL);
+         });
+         wait_asleep(number);
+         SAY(shutdown(fd, SHUT_WR));
+         sender.join();
+         SAY(sent > 0 && static_cast<std::size_t>(sent) < much.size());
+         say_socket_error(side, fd);
+         say_poll(side, fd);
+         SAY(send(fd, "x", 1, MSG_NOSIGNAL));
+         side.tell();
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         side.hear();
+         SAY(close(fd));
+       }},
+
       {"thread.shutdown_while_accepting",
        [](Side& side) {
          const int listener = side.listen_here();

@@ -245,6 +245,24 @@ Cases transfer_cases() {
          SAY(send(fd, "rest", 4, 0));
        }},
 
+      // More room than there is memory: refused, though little comes.
+      {"transfer.huge_vectors",
+       [](Side& side) {
+         const int fd = side.connected();
+         char bytes[8] = {};
+         iovec parts[] = {{bytes, sizeof(bytes)},
+                          {bytes, unknown(~std::size_t{0} / 2)},
+                          {bytes, unknown(~std::size_t{0} / 2)}};
+         wait_bytes(side, fd, 3);
+         SAY(readv(fd, parts, 3));
+         side.say_data("received", bytes, sizeof(bytes));
+         SAY(readv(fd, parts, 1));
+       },
+       [](Side& side) {
+         const int fd = side.connected();
+         send_text(side, fd, "abc");
+       }},
+
       {"transfer.bad_pointers",
        [](Side& side) {
          // They cost no bytes.

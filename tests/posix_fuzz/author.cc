@@ -102,6 +102,30 @@ void Author::forget(int who, int slot) {
   settle(gone);
 }
 
+bool Author::is_elsewhere(int who, const Meaning& one) const {
+  const auto& actors = model_.actors;
+  const auto& here = actors[static_cast<std::size_t>(who)].process;
+  return std::any_of(actors.begin(), actors.end(), [&](const ModelActor& other) {
+    if (!other.alive || !other.process) return false;
+    const auto& slots = other.process->slots;
+    const bool passed = std::any_of(slots.begin(), slots.end(), [&](const Meaning& through) {
+      return through && through->passed == one;
+    });
+    return passed ||
+           (other.process != here && std::find(slots.begin(), slots.end(), one) != slots.end());
+  });
+}
+
+bool Author::outlives_in_set(int who, int slot, bool unseen) {
+  const Meaning& one = meaning(who, slot);
+  if (!one || !one->in_set || !is_elsewhere(who, one)) return false;
+  const auto& slots = actor(who).process->slots;
+  if (std::count(slots.begin(), slots.end(), one) > 1) return false;
+  if (one->thing == Thing::kStream) return true;
+  return (one->thing == Thing::kSocket || one->thing == Thing::kListener) &&
+         (unseen || one->copied || one->edge);
+}
+
 void Author::set_stopped(int who, bool stopped) {
   for (ModelActor& one : model_.actors)
     if (one.process == actor(who).process) one.stopped = stopped;
@@ -111,6 +135,8 @@ std::shared_ptr<ModelProcess> Author::after_exec(const ModelProcess& before) {
   auto after = std::make_shared<ModelProcess>();
   for (std::size_t i = 0; i < kSlots; ++i)
     if (!before.close_on_exec[i]) after->slots[i] = before.slots[i];
+  after->hears_loader = before.hears_loader;
+  after->has_few_numbers = before.has_few_numbers;
   return after;
 }
 
@@ -132,6 +158,13 @@ void Author::ended(int who) {
   for (ModelActor& one : model_.actors)
     if (one.process == gone) one.alive = false;
   clear(*gone);
+}
+
+bool Author::is_received_by_others(int who, const Meaning& one) const {
+  const auto& actors = model_.actors;
+  return std::any_of(actors.begin(), actors.end(), [&](const ModelActor& other) {
+    return &other != &actors[static_cast<std::size_t>(who)] && other.received_at.lock() == one;
+  });
 }
 
 bool Author::may_sleep(int who) {

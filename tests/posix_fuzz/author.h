@@ -70,12 +70,18 @@ class Author {
   // The last descriptor of a connection ends it.
   void forget(int who, int slot);
   void set_stopped(int who, bool stopped);
+  // Whether somebody else has it too: another process, or a message that nobody has taken.
+  bool is_elsewhere(int who, const Meaning& one) const;
+  // Rule closed_elsewhere: whether a set would go on to tell of what the process closes.
+  bool outlives_in_set(int who, int slot, bool unseen = false);
   static std::shared_ptr<ModelProcess> after_exec(const ModelProcess& before);
   static void clear(ModelProcess& ended);
   // exec leaves the thread that calls it.
   void leave_threads(int who);
   void ended(int who);
 
+  // Rule one_sleeper: whether another actor may sleep in a call that receives there.
+  bool is_received_by_others(int who, const Meaning& one) const;
   // Whether a call may block here; the actor counts as asleep then.
   bool may_sleep(int who);
   // After what may have woken others: they are asked again.

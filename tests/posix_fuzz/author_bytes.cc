@@ -28,10 +28,13 @@ void put(Author& author, int who) {
   const int count = author.some_bytes();
   int form = author.any_word(kPutForms);
   const int flags = author.chance(70) ? MSG_NOSIGNAL : author.any_flags(kSendFlags, 20) & ~MSG_OOB;
+  // Rule sent_by_copying.
+  if (to && to->sent) return;
   if (to && to->thing == Thing::kStream) {
     const Meaning peer = to->peer.lock();
     // Rules reset_within_call, parts_and_sleepers.
-    if (form == word_value(kPutForms, "sendmmsg2") && (to->over || !peer || author.has_sleepers()))
+    if (form == word_value(kPutForms, "sendmmsg2") &&
+        (to->over || !peer || author.has_sleepers() || author.is_received_by_others(who, peer)))
       form = word_value(kPutForms, "sendmmsg");
     // So much fits everywhere: how much more is open.
     if ((peer ? peer->unread : to->queued) + 2 * count > 30'000) return;
@@ -56,7 +59,12 @@ void get(Author& author, int who) {
     const bool waits_for_all = (flags & MSG_WAITALL) != 0 && count > from->unread;
     const bool comes = from->over || (from->unread > 0 && !waits_for_all);
     const bool has_flags = form != word_value(kGetForms, "read") && takes_flags(form);
-    if (!comes && !author.may_sleep(who)) {
+    // Rules woken_for_nothing and one_sleeper; what comes may be another's.
+    constexpr int kPeekAll = MSG_PEEK | MSG_WAITALL;
+    const bool at_once =
+        count == 0 || (flags & kPeekAll) == kPeekAll || author.is_received_by_others(who, from);
+    if (!at_once) author.actor(who).received_at = from;
+    if (at_once || (!comes && !author.may_sleep(who))) {
       if (!has_flags) return get_at_once(author, who, slot, count);
       flags |= MSG_DONTWAIT;
     }
@@ -80,8 +88,10 @@ void move_bytes(Author& author, int who) {
   if (stream == kNoSlot) return;
   switch (author.below(4)) {
     case 0:
-      if (const int file = author.slot_of(who, Thing::kFile); file != kNoSlot)
+      if (const int file = author.slot_of(who, Thing::kFile); file != kNoSlot) {
+        author.meaning(who, file)->sent = true;
         author.add(who, "sendfile", {stream, file, author.below(400), author.below(400)});
+      }
       break;
     case 1:
       if (const int pipe = author.slot_of(who, Thing::kPipeReader); pipe != kNoSlot)
@@ -94,6 +104,7 @@ void move_bytes(Author& author, int who) {
         author.add(who, "splice", {stream, pipe, 1 + author.below(1000)});
       break;
     default:
+      if (author.outlives_in_set(who, stream)) return;
       author.add(who, "stream", {stream, author.some_bytes()});
       author.forget(who, stream);
   }
@@ -126,13 +137,14 @@ void move_many_bytes(Author& author, int who) {
     }
   }
   if (ends.other == Author::kNoActor) return;
+  // How much fits is open, so that a part of what waits may come only when there is room again.
+  empty(author, ends.other, ends.other_slot);
   if (author.chance(50)) {
     author.add(who, "pump",
                {ends.slot, ends.other, ends.other_slot, 20'000 + author.below(600'000)});
     return;
   }
-  // How much fits is open; that it is all there, and when there is room, is not.
-  empty(author, ends.other, ends.other_slot);
+  // That it is all there, and when there is room, is not open.
   author.add(who, "fill", {ends.slot});
   author.add(who, "poll", {ends.slot, kNoSlot, kNoSlot, POLLIN | POLLOUT, 0, 0});
   author.add(ends.other, "empty", {ends.other_slot});
@@ -145,10 +157,10 @@ void send_urgently(Author& author, int who) {
     const Meaning peer = one.peer.lock();
     return one.thing == Thing::kStream && !one.over && peer && !peer->over;
   });
-  if (slot == kNoSlot) return;
+  if (slot == kNoSlot || author.has_sleepers()) return;
   const Meaning peer = author.meaning(who, slot)->peer.lock();
   for (int i = 0; i < kActors; ++i) {
-    if (!author.actor(i).alive || author.actor(i).stopped || author.actor(i).asleep) continue;
+    if (!author.actor(i).alive || author.actor(i).stopped) continue;
     const int other =
         author.slot_where(i, [&](const Described& found) { return &found == peer.get(); });
     if (other == kNoSlot) continue;

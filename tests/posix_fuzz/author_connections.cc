@@ -64,6 +64,7 @@ void accept_at(Author& author, int who, int slot) {
   listener->queued--;
   const Meaning stream = author.make(who, accepted, Thing::kStream);
   stream->nonblocking = (flags & SOCK_NONBLOCK) != 0;
+  author.close_on_exec(who, accepted) = (flags & SOCK_CLOEXEC) != 0;
   stream->peer = listener->callers.front();
   if (const Meaning caller = stream->peer.lock()) caller->peer = stream;
   // What the caller has sent meanwhile.
@@ -81,16 +82,6 @@ bool has_lost_its_peer(const Meaning& one) {
   if (one->thing != Thing::kStream) return false;
   const Meaning peer = one->peer.lock();
   return one->over || !peer || peer->over;
-}
-
-// Rule dissolved_elsewhere.
-bool has_another_process(Author& author, int who, const Meaning& one) {
-  const auto& actors = author.model().actors;
-  return std::any_of(actors.begin(), actors.end(), [&](const ModelActor& other) {
-    if (!other.alive || !other.process || other.process == author.actor(who).process) return false;
-    const auto& slots = other.process->slots;
-    return std::find(slots.begin(), slots.end(), one) != slots.end();
-  });
 }
 
 }  // namespace
@@ -177,8 +168,9 @@ void set_option(Author& author, int who) {
   const Meaning at = author.meaning(who, slot);
   switch (author.below(7)) {
     case 6:
-      if (at && (at->thing == Thing::kListener || has_another_process(author, who, at) ||
-                 has_lost_its_peer(at)))
+      // Rules dissolved_elsewhere, dissolved_after_the_peer.
+      if (at &&
+          (at->thing == Thing::kListener || author.is_elsewhere(who, at) || has_lost_its_peer(at)))
         return;
       author.add(who, "dissolve", {slot});
       if (at && at->thing == Thing::kStream) {
@@ -202,6 +194,9 @@ void set_option(Author& author, int who) {
     default: {
       const int option = author.any_word(kOptions);
       if (is_left_out(option)) return;
+      // Rule connection_beside.
+      const bool connects = at && (at->thing == Thing::kStream || at->thing == Thing::kSocket);
+      if (option == word_value(kOptions, "V6ONLY") && connects) return;
       return author.add(who, "setsockopt", {slot, option, author.below(3)});
     }
   }

@@ -32,6 +32,7 @@ void close_one(Author& author, int who) {
   if (slot == kNoSlot) return;
   const Meaning gone = author.meaning(who, slot);
   const int way = author.mostly_first(kCloseWays, 30);
+  if (author.outlives_in_set(who, slot, is_unseen_close(way))) return;
   if (gone && gone->thing == Thing::kStream && is_unseen_close(way)) {
     // Rule unseen_close.
     empty(author, who, slot);
@@ -81,14 +82,25 @@ void copy_one(Author& author, int who) {
   const int slot = author.any_slot(who);
   if (slot == kNoSlot) return;
   const Meaning same = author.meaning(who, slot);
-  if (author.chance(5)) return author.add(who, "standard", {slot, author.below(3)});
+  if (author.chance(5)) {
+    const int number = author.below(3);
+    author.actor(who).process->hears_loader |= number == 2;
+    return author.add(who, "standard", {slot, number});
+  }
   const int what = author.below(3);
   const int to = what == 2 ? author.any_slot(who) : author.free_slot(who);
   if (to == kNoSlot || to == slot) return;
+  bool on_exec = false;
   if (what == 0) author.add(who, "dup", {slot, to});
-  if (what == 1) author.add(who, "dupfd", {slot, to, author.below(30), author.below(2)});
+  if (what == 1) {
+    const int least = author.below(30);
+    on_exec = author.below(2) != 0;
+    author.add(who, "dupfd", {slot, to, least, on_exec ? 1 : 0});
+  }
   if (what == 2) {
     const int way = author.any_word(kDupWays);
+    on_exec = way == word_value(kDupWays, "dup3_cloexec");
+    if (author.outlives_in_set(who, to, is_unseen_copy(way))) return;
     // Rule unseen_copy.
     const bool is_carried =
         same && (same->thing == Thing::kStream || same->thing == Thing::kSocket ||
@@ -101,12 +113,15 @@ void copy_one(Author& author, int who) {
   }
   author.forget(who, to);
   author.meaning(who, to) = same;
-  author.close_on_exec(who, to) = false;
+  author.close_on_exec(who, to) = on_exec;
+  if (same) same->copied = true;
 }
 
 // Few numbers are left, or many again.
 void limit_numbers(Author& author, int who) {
-  author.add(who, "limit", {author.chance(60) ? 5 + author.below(8) : 500});
+  const int limit = author.chance(60) ? 5 + author.below(8) : 500;
+  author.actor(who).process->has_few_numbers = limit < 500;
+  author.add(who, "limit", {limit});
 }
 
 void look(Author& author, int who) { author.add(who, "look"); }

@@ -26,6 +26,9 @@ void processes(Author& author, int who) {
   const int fresh = author.new_actor();
   const int what = author.below(100);
   ModelActor& parent = author.actor(who);
+  // Rule loader.
+  const bool executes = (what >= 25 && what < 40) || (what >= 60 && what < 70);
+  if (executes && parent.process->hears_loader && parent.process->has_few_numbers) return;
   if (what < 60 && fresh != Author::kNoActor) {
     ModelActor& child = author.actor(fresh);
     child.alive = true;
@@ -47,6 +50,8 @@ void processes(Author& author, int who) {
     return;
   }
   if (what < 70) {
+    for (int slot = 0; slot < kSlots; ++slot)
+      if (author.close_on_exec(who, slot) && author.outlives_in_set(who, slot)) return;
     author.add(who, "exec");
     author.leave_threads(who);
     auto kept = author.after_exec(*parent.process);
@@ -106,6 +111,9 @@ void signals(Author& author, int who) {
       if (author.actor(i).alive && !author.actor(i).stopped &&
           author.actor(i).process == one.process && author.chance(60))
         who = i;
+    if (const int closed = one.process->handler_closes;
+        closed != kNoSlot && author.outlives_in_set(who, closed))
+      return;
     author.add(who, "signal");
     return;
   }
@@ -119,10 +127,12 @@ void signals(Author& author, int who) {
   const int slot = author.slot_of(who, Thing::kStream);
   if (slot == kNoSlot) return;
   static constexpr const char* kActions[] = {"nothing", "get", "put", "close"};
+  const int action = author.below(4);
   author.add(who, "handle",
-             {word_value(kSignals, "USR1"), word_value(kHandlerActions, kActions[author.below(4)]),
-              slot, author.below(2)});
+             {word_value(kSignals, "USR1"), word_value(kHandlerActions, kActions[action]), slot,
+              author.below(2)});
   one.process->handles = true;
+  one.process->handler_closes = action == 3 ? slot : kNoSlot;
 }
 
 }  // namespace posix_fuzz

@@ -17,6 +17,16 @@ int some_epoll_events(Author& author) {
   return events;
 }
 
+void add_to_set(Author& author, int who, int set, int slot, bool any_way = true) {
+  const int events = some_epoll_events(author);
+  if (const Meaning& added = author.meaning(who, slot)) {
+    added->in_set = true;
+    added->edge |= (events & static_cast<int>(EPOLLET)) != 0;
+  }
+  author.add(who, "epoll_ctl",
+             {set, EPOLL_CTL_ADD, slot, events, any_way ? author.by_syscall() : 0});
+}
+
 }  // namespace
 
 void poll_some(Author& author, int who) {
@@ -37,8 +47,7 @@ void maybe_add_to_set(Author& author, int who, int slot) {
     author.add(who, "epoll_create", {set, author.below(2)});
     author.make(who, set, Thing::kEpoll);
   }
-  author.add(who, "epoll_ctl",
-             {set, EPOLL_CTL_ADD, slot, some_epoll_events(author), author.by_syscall()});
+  add_to_set(author, who, set, slot);
 }
 
 void epoll_some(Author& author, int who) {
@@ -50,7 +59,7 @@ void epoll_some(Author& author, int who) {
     const int times = 1 + author.below(2);
     for (int i = 0; i < times; ++i)
       if (const int member = author.any_slot(who); member != kNoSlot && member != slot)
-        author.add(who, "epoll_ctl", {slot, EPOLL_CTL_ADD, member, some_epoll_events(author), 0});
+        add_to_set(author, who, slot, member, false);
     return;
   }
   const int what = author.below(100);
@@ -62,7 +71,8 @@ void epoll_some(Author& author, int who) {
   }
   const int member = author.any_slot(who);
   if (member == kNoSlot) return;
-  const int control = what < 75 ? EPOLL_CTL_ADD : (what < 90 ? EPOLL_CTL_MOD : EPOLL_CTL_DEL);
+  if (what < 75) return add_to_set(author, who, set, member);
+  const int control = what < 90 ? EPOLL_CTL_MOD : EPOLL_CTL_DEL;
   author.add(who, "epoll_ctl",
              {set, control, member, some_epoll_events(author), author.by_syscall()});
 }

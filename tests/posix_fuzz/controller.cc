@@ -176,6 +176,7 @@ class Controller {
     seat.number = number;
     seat.length = 0;
     seat.receives = receives;
+    seat.executed = false;
     seat.order.fetch_add(1);
     futex_wake(seat.order);
     known_[step.actor].presence = Presence::kPending;
@@ -185,12 +186,30 @@ class Controller {
     begin_order(number, step, false);
     await(number, step.actor, pace_.looks_at_new);
     if (known_[step.actor].presence == Presence::kPending) say(number, step.actor, " asleep");
+    leave_threads(number, step);
     for (int other = 0; other < kActors; ++other) {
       if (known_[other].presence == Presence::kAbsent && seat_of(other).expected != 0 &&
           !welcome(other))
         say(number, other, " never came");
     }
     find_ended(number);
+  }
+
+  static bool executes(const Step& step) {
+    return std::strcmp(operations()[static_cast<std::size_t>(step.operation)].name, "exec") == 0;
+  }
+
+  // Of the threads, exec leaves one.
+  void leave_threads(int number, const Step& step) {
+    if (!executes(step) || known_[step.actor].presence != Presence::kIdle ||
+        !seat_of(step.actor).executed)
+      return;
+    for (int other = 0; other < kActors; ++other) {
+      const Presence presence = known_[other].presence;
+      if (other != step.actor && seat_of(other).pid == seat_of(step.actor).pid &&
+          (presence == Presence::kIdle || presence == Presence::kPending))
+        gone(number, other, " thread ended");
+    }
   }
 
   // Until the order is done, the actor has ended, or has been seen asleep so often.
@@ -208,7 +227,9 @@ class Controller {
       futex_wait(process.stage->event, event, 1000);
       if (process.stage->event != event) continue;
       ++waited;
-      const char state = state_of(seat.pid, seat.tid);
+      char state = state_of(seat.pid, seat.tid);
+      // Whichever thread executes another program gets the id of the first.
+      if (state == 0 && executes(seat.step)) state = state_of(seat.pid, seat.pid);
       if (has_ended(actor) || state == 0) {
         find_ended(number);
         // A thread alone.
@@ -231,8 +252,8 @@ class Controller {
     for (int actor = 0; actor < kActors; ++actor) {
       const Presence presence = known_[actor].presence;
       if (presence != Presence::kIdle && presence != Presence::kPending) continue;
-      if (has_ended(actor)) gone(number, actor, how_ended(actor));
-      // Of the threads, exec leaves one.
+      if (has_ended(actor))
+        gone(number, actor, how_ended(actor));
       else if (presence == Presence::kIdle && state_of(seat_of(actor).pid, seat_of(actor).tid) == 0)
         gone(number, actor, " thread ended");
     }
@@ -341,6 +362,8 @@ void act_after_exec(int number) {
   // A program that goes on in its process answers the order to do so.
   if (mine.born != 0) {
     mine.length = 0;
+    mine.executed = true;
+    mine.tid = static_cast<int>(raw_call(SYS_gettid));
     Call(mine).say(" executed");
     mine.answered = mine.order.load();
   }
@@ -349,6 +372,7 @@ void act_after_exec(int number) {
 
 std::string run_script(const Script& script, const Pace& pace, unsigned tag) {
   clear_stage(tag);
+  process.stage->patient = pace.rest_us != 0;
   return Controller(script, pace).run();
 }
 

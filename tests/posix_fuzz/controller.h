@@ -20,8 +20,8 @@ struct Pace {
 };
 constexpr Pace kFast;
 // For what differed: no slowness of the machine or of the kernel's own work is mistaken for a
-// result.
-constexpr Pace kPatient{60, 40, 3000, 5000};
+// result; longer than a tick of its clock, in which leat may not ask it of an end again.
+constexpr Pace kPatient{60, 40, 6000, 5000};
 
 // Makes what a controller needs of its process, once.
 void prepare_stage();

@@ -33,6 +33,21 @@ bool is_unseen_copy(int way);
 // Options that docs/sockets.md names as other than TCP's, or whose effect TCP leaves open.
 bool is_left_out(int option);
 
+// closed_elsewhere: "A process does not hear any more of a connection that it closed, though
+// another process still has it open; nor of another socket that it closed past the C library, of
+// which it closed a copy last, or of which it was told an edge": nobody closes such in a set.
+// (Author::outlives_in_set)
+
+// woken_for_nothing: a receiving call for no bytes that sleeps is over once anything wakes it, also
+// what TCP says to itself, such as that an end was acknowledged; so none sleeps. (Written in get.)
+
+// one_sleeper: which of several that sleep in a receiving call at one end gets what comes is left
+// open; so one sleeps there, and none that only peeks until all is there, as another may take it.
+// (Author::is_received_by_others, get)
+
+// sent_by_copying: "sendfile, splice: as TCP, by copying": what is written to a file after sendfile
+// may be received on TCP, so nothing is. (Written in put.)
+
 // shared_set: "Of a set of epoll that several processes use ...": a child closes the sets that it
 // inherits, before all else. (Written where the generator forks.)
 
@@ -42,10 +57,17 @@ bool is_left_out(int option);
 // dissolved_after_the_peer: "A send after connect to AF_UNSPEC of a connection that the peer had
 // closed ...": such a connection is not connected to no address. (Written there too.)
 
+// connection_beside: "IPV6_V6ONLY ...: the kernel's, of the connection beside", which may still
+// stand where TCP's is over, when this could be set again, or be over where that stands. (Written
+// in set_option.)
+
+// loader: "The dynamic loader says which libraries it could not open": no program is executed by
+// one whose standard error is something else and whose numbers are few. (Written in processes.)
+
 // state_acknowledged: when a FIN is acknowledged is left open, so TCP_INFO's state is told without
 // that. (Written in settled_state.)
 
 // urgent: "its place among the other bytes is lost": urgent bytes go where nothing else is on the
-// way. (Written in send_urgently.)
+// way, and nobody sleeps who may have some already. (Written in send_urgently.)
 
 }  // namespace posix_fuzz

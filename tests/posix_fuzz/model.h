@@ -32,6 +32,10 @@ struct Described {
   bool nonblocking = false;
   bool over = false;    // nothing more comes: the other end is closed or shut
   bool urgent = false;  // an urgent byte may wait
+  bool in_set = false;  // was added to a set of epoll
+  bool edge = false;    // and with EPOLLET
+  bool sent = false;    // kFile: by sendfile
+  bool copied = false;  // has, or had, several numbers in one process
   int queued = 0;       // kListener: connections that nobody has accepted; kUnix: descriptors
   std::vector<std::weak_ptr<Described>> callers;  // kListener: of those
   std::weak_ptr<Described> peer;
@@ -43,12 +47,16 @@ struct ModelProcess {
   std::array<Meaning, kSlots> slots;
   std::array<bool, kSlots> close_on_exec{};
   bool handles = false;  // SIGUSR1
+  int handler_closes = kNoSlot;
+  bool hears_loader = false;  // its standard error is not what it was
+  bool has_few_numbers = false;
   int children = 0;
 };
 
 struct ModelActor {
   bool alive = false;
-  bool asleep = false;  // perhaps
+  bool asleep = false;                   // perhaps
+  std::weak_ptr<Described> received_at;  // where it may have slept last
   bool stopped = false;
   bool is_thread = false;
   bool has_threads = false;

@@ -26,6 +26,7 @@ struct Seat {
   int number = 0;  // of the step, for what it sends
   Step step;
   bool receives = false;  // the step is "pump", of another actor
+  bool executed = false;  // the step is "exec", and another program has come
   int slots[kSlots];      // for a program that is executed
   std::uint32_t length = 0;
   char text[4000];
@@ -39,6 +40,7 @@ struct Place {
 struct Stage {
   std::atomic<std::uint32_t> event{0};  // the controller sleeps here
   int controller = 0;                   // its process; without it the actors end
+  bool patient = false;                 // the pace is
   std::uint32_t host = 0;               // IPv4 address of this script's listeners
   Place places[kPlaces];
   std::uint32_t filled = 0;  // bytes, by the last step "fill"

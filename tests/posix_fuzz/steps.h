@@ -64,6 +64,12 @@ inline Argument actor() { return {Form::kActor, nullptr}; }
 inline Argument word(const Words& words) { return {Form::kWord, &words}; }
 inline Argument flags(const Words& words) { return {Form::kFlags, &words}; }
 
+// What TCP has sent may be on its way for long: where the receiver was short of memory it is sent
+// again after 200 ms, and an end may be acknowledged after 40. Where the pace is patient this waits
+// until the kernel at the other end of the step's first descriptor has it, without sleeping, which
+// would be a result. (Under leat-run the kernel has nothing but rings.)
+void arrive(const Call& call);
+
 // The receiver's part of "pump", which the controller gives to another actor than the step's.
 void receive_pumped(Call& call);
 

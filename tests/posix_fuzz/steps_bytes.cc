@@ -1,6 +1,10 @@
 // Sending and receiving, by every call that does.
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -10,6 +14,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <vector>
 
 #include "steps.h"
@@ -179,6 +184,7 @@ void run_put(Call& call) {
   const std::size_t count = count_of(call, 2);
   fill_pattern(buffer, count, call.number());
   call.result(put_bytes(call.argument(1), call.fd(0), count, call.argument(3)));
+  arrive(call);
 }
 
 void run_get(Call& call) {
@@ -207,6 +213,7 @@ void run_pump(Call& call) {
     if (sent > 0) done += static_cast<std::size_t>(sent);
   }
   call.result(static_cast<long>(done));
+  arrive(call);
 }
 
 // Nothing that fits is left out: in small pieces at last.
@@ -306,6 +313,30 @@ void run_take(Call& call) {
 }
 
 }  // namespace
+
+void arrive(const Call& call) {
+  constexpr long kLongest = 1'000'000'000;  // ns
+  const auto get = [&call](int level, int name, void* value, socklen_t bytes) {
+    return raw_call(SYS_getsockopt, call.fd(0), level, name, address_of(static_cast<char*>(value)),
+                    address_of(&bytes)) == 0;
+  };
+  int protocol = 0;
+  if (!call.stage().patient || !get(SOL_SOCKET, SO_PROTOCOL, &protocol, sizeof(protocol)) ||
+      protocol != IPPROTO_TCP)
+    return;
+  timespec begin{};
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  do {
+    tcp_info info{};
+    int sent = 0;
+    if (!get(IPPROTO_TCP, TCP_INFO, &info, sizeof(info)) || info.tcpi_state == TCP_CLOSE ||
+        raw_call(SYS_ioctl, call.fd(0), SIOCOUTQ, address_of(&sent)) != 0 || sent <= 0)
+      return;
+    raw_call(SYS_sched_yield);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while ((now.tv_sec - begin.tv_sec) * 1'000'000'000 + now.tv_nsec - begin.tv_nsec < kLongest);
+}
 
 void receive_pumped(Call& call) {
   const auto bytes = static_cast<std::size_t>(call.argument(3));

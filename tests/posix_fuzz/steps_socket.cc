@@ -162,6 +162,7 @@ void run_shutdown(Call& call) {
   const int fd = call.fd(0);
   const int how = call.argument(1);
   call.result(call.argument(2) == kBySyscall ? syscall(SYS_shutdown, fd, how) : shutdown(fd, how));
+  arrive(call);
 }
 
 void say_name(const Call& call, int (*ask)(int, sockaddr*, socklen_t*)) {

@@ -61,12 +61,14 @@ class CarriedConnection : public testing::Test {
 
   std::size_t put(unsigned end, const std::vector<char>& bytes) {
     const iovec vector{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
-    return ends_[end].put(fds_[end], &vector, 1);
+    posix::Buffers from(&vector, 1);
+    return static_cast<std::size_t>(ends_[end].put(fds_[end], from));
   }
   std::vector<char> take(unsigned end, std::size_t most, bool peek = false) {
     std::vector<char> bytes(most);
     const iovec vector{.iov_base = bytes.data(), .iov_len = most};
-    bytes.resize(ends_[end].take(fds_[end], &vector, 1, peek));
+    posix::Buffers to(&vector, 1);
+    bytes.resize(static_cast<std::size_t>(ends_[end].take(fds_[end], to, peek)));
     return bytes;
   }
   std::size_t rings(unsigned end) const {

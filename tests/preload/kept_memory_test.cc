@@ -29,7 +29,7 @@ class KeptMemory : public testing::Test {
     memory->directions[0].tail = 100;
     memory->sides[1 - side].note = kClosedInOrder;
     ASSERT_TRUE(object.connection.attach(memory, side, hide(memfd)));
-    object.connection.own().flags = kPeerGone;
+    object.connection.own().tcp.flags = kPeerGone;
     object.owner = kPeer;
     object.made_at = side == 0 ? memory_generation() : 0;
   }
@@ -76,7 +76,7 @@ TEST_F(KeptMemory, IsNotWhatAnotherProcessMayHave) {
 TEST_F(KeptMemory, IsNotWhatThePeerMayStillUse) {
   Object open;
   make(open);
-  open.connection.own().flags = 0;
+  open.connection.own().tcp.flags = 0;
   EXPECT_FALSE(is_kept(open));
   Object in_use;
   make(in_use);

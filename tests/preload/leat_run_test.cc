@@ -53,6 +53,17 @@ TEST(LeatRun, CarriesOnlyWhatIsMatched) {
   EXPECT_EQ(result.out, run_program(kProgram, {"half_close"}).out);
 }
 
+TEST(LeatRun, CarriesNothingForUsersWhoAreNotMapped) {
+  const std::string leat_run = LEAT_BUILD_FOLDER "/src/tools/leat-run";
+  if (run_program("/usr/bin/unshare", {"--user", "true"}).exit_code != 0)
+    GTEST_SKIP() << "no user namespaces here";
+  const ProgramResult result = run_program(
+      "/usr/bin/unshare", {"--user", leat_run, "--all", "--log", "info", kProgram, "half_close"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr(kCarried)));
+  EXPECT_EQ(result.out, run_program(kProgram, {"half_close"}).out);
+}
+
 TEST(LeatRun, AWrongMatchCarriesNothingAndSaysSo) {
   const ProgramResult result =
       under_leat({"--log", "info", "--match", "localhost:x", kProgram, "half_close"});

@@ -37,12 +37,13 @@ std::string error_of(const std::string& text, ErrorCode code = ErrorCode::kInval
 
 constexpr const char* kCnn =
     R"({"layer": "cnn", "input_hw": [4, 4], "in_channels": 3, "out_channels": 5, "filter_hw": [3, 3], "stride": 1, "padding": 1})";
-constexpr const char* kPool =
+constexpr const char* kStridedPool =
     R"({"layer": "maxpool", "input_hw": [4, 4], "in_channels": 5, "pool_hw": [2, 2], "stride": 2})";
 
 TEST(Model, ShapesFollowFromLayerToLayer) {
-  const Model model = read_model(model_text(
-      std::string(kCnn) + "," + kPool + R"(,{"layer": "relu", "input_dim": 20},)" + fc(20, 10)));
+  const Model model =
+      read_model(model_text(std::string(kCnn) + "," + kStridedPool +
+                            R"(,{"layer": "relu", "input_dim": 20},)" + fc(20, 10)));
   EXPECT_EQ(model.name, "m");
   EXPECT_EQ(model.dataset, "d");
   EXPECT_EQ(model.batch_size, 2U);

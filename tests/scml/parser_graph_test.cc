@@ -22,10 +22,6 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-constexpr const char* kRelu = R"({"layer": "relu", "input_dim": 5, "protocol": "boolean"})";
-constexpr const char* kPool =
-    R"({"layer": "maxpool", "input_hw": [3, 3], "in_channels": 1, "pool_hw": [3, 3]})";
-
 TEST(ParserGraph, ConversionsStandOnlyWhereNeighboursDiffer) {
   const std::string layers =
       std::string(
@@ -259,7 +255,7 @@ TEST(ParserGraph, OfflineLayersOfBitsAndConversions) {
   EXPECT_THAT(names(trained), Not(Contains("fc1 weight gradient triples")));
 }
 
-TEST(BadTask, ConversionsThatChangeNothing) {
+TEST(BadLayers, ConversionsThatChangeNothing) {
   const auto error = [](const std::string& conversion, unsigned parties = 2) {
     return parse_error(converted_model(conversion), {.parties = parties},
                        ErrorCode::kInvalidArgument);
@@ -275,7 +271,7 @@ TEST(BadTask, ConversionsThatChangeNothing) {
               HasSubstr("field 'to': gc is for two parties, not 3"));
 }
 
-TEST(BadTask, NothingToMakeAhead) {
+TEST(BadLayers, NothingToMakeAhead) {
   EXPECT_THAT(parse_error(fc_model("offline"), {.parties = 4}, ErrorCode::kInvalidArgument),
               AllOf(HasSubstr("offline is for two parties, not 4"), HasSubstr("replicated")));
   const Model garbled = converted_model(

@@ -36,7 +36,7 @@ TEST(Parser, InnerProductsOfTwoParties) {
 }
 
 TEST(Parser, MatricesOfThreeParties) {
-  // Each word of the product is shared anew, M*P = 15, and truncated, 15.
+  // Each word of the product is shared again, M*P = 15, and truncated, 15.
   const Task task = parse(fc_model(), {.parties = 3});
   ASSERT_THAT(task.operations[0].arrays, SizeIs(2));
   expect_array(task.operations[0], 0, 4, {15}, kRingOfThree);
@@ -106,10 +106,6 @@ TEST(Parser, MatricesByHomomorphicEncryption) {
   expect_array(wide_task.operations[0], 0, 111616, {16}, kBothWays);
   expect_array(wide_task.operations[0], 1, 111616, {16}, kBothWays);
 }
-
-constexpr const char* kRelu = R"({"layer": "relu", "input_dim": 5, "protocol": "boolean"})";
-constexpr const char* kPool =
-    R"({"layer": "maxpool", "input_hw": [3, 3], "in_channels": 1, "pool_hw": [3, 3]})";
 
 TEST(Parser, ReluOfSharedBits) {
   // 2*5 = 10 numbers. To bits: an adder, 1 + 2*4 + 1 ANDs of words in 6 rounds. The ReLU: one AND

@@ -1,29 +1,49 @@
 #!/usr/bin/env bash
-# Fails if a layer includes one above it, a file is too long to read at once, or a test is in no test program.
-# docs/architecture.md draws the layers. Argument: where leat was built.
+# Fails if a room includes one above it, a file is too long to read at once, or a test is in no test program.
+# docs/architecture.md draws the rooms. Argument: where leat was built.
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 readonly build=${1:?"layers.sh needs the build folder"}
 
-# Which folders of src/, besides leat's public headers (leat/) and a folder's own, the files of a folder may include.
+# What the files of a room may include beside the room's own: rooms (private headers and the public ones that they implement), of a
+# room with + only the public ones, and single files.
 declare -rA may_include=(
-  [include]=""
-  [src/base]=""
-  [src/verbs]="base"
-  [src/conn]="base verbs"
-  [src/proto]="base" # pure: no I/O
-  [src/trusted]="base conn" # the attestation kernel: of conn the bytes of numbers (wire.h)
-  [src/attestd]="base conn tools trusted" # the kernel's own process; of tools what its arguments may be
-  [src/systems]="base conn" # on leat's public headers; of conn the bytes of numbers (wire.h)
-  [src/transport]="base verbs conn proto trusted"
-  [src/socket]="base verbs conn proto trusted transport"
-  [src/preload]="base" # a library of its own, of base only headers
-  [src/scml]="" # a library of its own on leat's public headers
-  [src/tools]="base verbs conn transport trusted preload" # what leat-info lists and checks has no public header
-  [bench]="tools verbs trusted attestd" # the bare write that leat-bench planned compares with; the kernels of leat-bench attest
-  [examples]="tools" # the progress bar
+  [base]="leat/attest/algorithm.h" # values of a setting
+  [net]="base"
+  [verbs]="base"
+  [attest]="base net/stream.h" # the attestation kernel
+  [transport]="base verbs attest net/stream.h net/tcp.h"
+  [handshake]="base net verbs attest transport"
+  [channel]="base net verbs attest transport handshake"
+  [posix]="base" # headers: TCP as programs see it, over a policy
+  [capi]="base net/tcp.h channel posix"
+  [trusted]="+base base/clock.h base/log.h base/system_error.h base/wire.h +attest attest/record.h +channel" # libleat_trusted
+  [trusted/remote]="base net attest trusted" # for programs, from leat's archive
+  [scml]="+base +channel" # libleat_scml
+  [preload]="base posix" # of base only headers
+  [cli]="+base"
+  [attestd]="base attest cli trusted/remote"
+  [tools]="base net verbs transport/table.h handshake attest +scml preload cli trusted/remote" # what leat-info lists and checks has no public header
+  [adapters]="+base +channel"
+  [bench]="base verbs attest attestd cli +channel +trusted +scml trusted/a2m/file.h" # a bare write to compare with; kernels of leat-bench attest
+  [examples]="+base +channel +attest +trusted +scml +capi" # to be copied whole
 )
+
+# The room of a header or source: that of a public header is the one that implements it.
+room_of() {
+  case $1 in
+    leat/attest/*) echo attest ;;
+    leat/trusted/*) echo trusted ;;
+    leat/scml/*) echo scml ;;
+    leat/adapters/*) echo adapters ;;
+    leat/c.h | leat/names.h) echo capi ;;
+    leat/channel.h | leat/group.h | leat/leat.h | leat/listener.h | leat/planned.h | leat/remote_memory.h | leat/socket.h | leat/wait.h) echo channel ;;
+    leat/*) echo base ;;
+    trusted/remote/*) echo trusted/remote ;;
+    *) echo "${1%%/*}" ;;
+  esac
+}
 readonly max_lines_header=220 max_lines_source=500
 
 failures=0
@@ -32,29 +52,38 @@ fail() {
   failures=$((failures + 1))
 }
 
-# Prints "file: name" for each #include "name" below folder $1.
+# Prints "file name" for each #include "name" below the folders $@.
 includes_below() {
-  grep -rHoP --include='*.h' --include='*.cc' --include='*.c' '^\s*#\s*include\s*"\K[^"]+' "$1" | sed 's/:/: /' || true
+  grep -rHoP --include='*.h' --include='*.cc' --include='*.c' '^\s*#\s*include\s*["<]\K(leat/|.*")[^">]*' "$@" | sed 's/"$//; s/:/ /' || true
 }
 
-# Whether $2 may be included in the folder $1.
+# Whether a file of the room $1 may include $2.
 allowed() {
-  local folder=$1 name=$2 layer=${2%%/*}
-  # No slash: a file beside the one that includes it, which src and include spell with their folder.
-  [[ $name != */* ]] && { [[ $folder != src/* && $folder != include ]]; return; }
-  [[ $layer == leat || src/$layer == "$folder" || " ${may_include[$folder]} " == *" $layer "* ]]
+  local room=$1 name=$2 other entry
+  other=$(room_of "$name")
+  [[ $other == "$room" ]] && return
+  for entry in ${may_include[$room]}; do
+    [[ $entry == "$name" || $entry == "$other" ]] && return
+    [[ $name == leat/* && $entry == "+$other" ]] && return
+  done
+  return 1
 }
 
-for folder in include src/* bench examples; do
-  [[ -d $folder ]] || continue
-  if [[ ! -v may_include[$folder] ]]; then
-    fail "$folder: no layer, add it to tests/style/layers.sh"
-    continue
+while read -r file name; do
+  # A room's own folder in src and include; bench and examples are one room each, whose files name each other without it.
+  case $file in
+    src/* | include/*) room=$(room_of "${file#*/}") ;;
+    *)
+      room=${file%%/*}
+      [[ $name == leat/* || -e src/$name ]] || continue
+      ;;
+  esac
+  if [[ ! -v may_include[$room] ]]; then
+    fail "$file: no room $room, add it to tests/style/layers.sh"
+  elif ! allowed "$room" "$name"; then
+    fail "$file includes \"$name\", but $room may include only: ${may_include[$room]}"
   fi
-  while read -r file name; do
-    allowed "$folder" "$name" || fail "$file includes \"$name\", but $folder may include only: leat ${may_include[$folder]}"
-  done < <(includes_below "$folder")
-done
+done < <(includes_below include src bench examples)
 
 while read -r lines file; do
   case $file in
@@ -64,8 +93,7 @@ while read -r lines file; do
 done < <(find include src \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) -exec wc -l {} + | grep -v ' total$')
 
 while read -r file; do
-  name=$(basename "$file" .cc)
-  grep -q "[/\"]$name\[" "$build/tests/CTestTestfile.cmake" || fail "$file: ctest does not run it"
+  grep -qF "/$file\"" "$build"/tests/CMakeFiles/*_tests.dir/Unity/*.cxx || fail "$file: no test program has it"
 done < <(find tests -name '*_test.cc')
 
 if ((failures > 0)); then

@@ -64,7 +64,7 @@ Options channel_options(const ChannelKind& kind) {
   options.transport = kind.transport;
   options.fallback = "never";
   if (kind.transport.starts_with("attested+")) options.attest_key_file = attest_key_file();
-  options.region_bytes = std::size_t{1} << 20;  // as large as a quarter of a ring
+  options.chunked_region_bytes = std::size_t{1} << 20;  // as large as a quarter of a ring
   options.connect_timeout = hang_limit();
   options.handshake_timeout = hang_limit();
   options.timeout = hang_limit();

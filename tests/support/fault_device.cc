@@ -1,18 +1,15 @@
 #include "support/fault_device.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <ostream>
 #include <random>
 #include <vector>
 
-#include "base/fd.h"
-#include "base/system_error.h"
+#include "support/device_event.h"
 
 namespace leat::detail {
 namespace {
@@ -20,31 +17,6 @@ namespace {
 constexpr std::size_t kHardwareInlineBytes = 64;
 constexpr std::size_t kPayloadBytes = 64;
 constexpr unsigned kMaxRefusals = 3;  // in a row
-
-// A descriptor that is readable when the inner queue pair's event is, or when raise() was called.
-class Event {
- public:
-  Event()
-      : own_(check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
-        both_(check(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
-    add(own_.get());
-  }
-  void add(int fd) {
-    epoll_event wanted{};
-    wanted.events = EPOLLIN;
-    check(::epoll_ctl(both_.get(), EPOLL_CTL_ADD, fd, &wanted), "epoll_ctl");
-  }
-  void raise() { ::eventfd_write(own_.get(), 1); }
-  void lower() {
-    eventfd_t count = 0;
-    ::eventfd_read(own_.get(), &count);
-  }
-  int fd() const { return both_.get(); }
-
- private:
-  Fd own_;
-  Fd both_;
-};
 
 // Completions on their way from the inner queue pair to the user.
 class Delayed {
@@ -100,17 +72,11 @@ class FaultQueuePair final : public QueuePair {
     return accepted;
   }
 
-  std::size_t post_receive(std::span<const ReceiveRequest> requests) override {
+  std::size_t post_receives(std::size_t count) override {
     const std::lock_guard lock(mutex_);
-    const std::size_t accepted =
-        inner_ == nullptr ? requests.size() : inner_->post_receive(requests);
-    for (const ReceiveRequest& request : requests.first(accepted)) {
-      if (inner_ != nullptr) {
-        receives_.push_back(request.id);
-      } else {
-        flush_receive(request.id);
-      }
-    }
+    const std::size_t accepted = inner_ == nullptr ? count : inner_->post_receives(count);
+    receives_ += accepted;
+    if (inner_ == nullptr) flush_receives();
     return accepted;
   }
 
@@ -129,7 +95,7 @@ class FaultQueuePair final : public QueuePair {
         break_down();
         break;
       }
-      receives_.pop_front();
+      --receives_;
       done_receives_.push(completion, delay());
     }
     return hand_out(Side::kReceive, done_receives_, completions);
@@ -163,7 +129,7 @@ class FaultQueuePair final : public QueuePair {
     bool signaled;
   };
 
-  Event& event(Side side) { return events_[side == Side::kSend ? 0 : 1]; }
+  DeviceEvent& event(Side side) { return events_[side == Side::kSend ? 0 : 1]; }
   unsigned delay() {
     return profile_.max_delay_polls == 0
                ? 0
@@ -238,9 +204,8 @@ class FaultQueuePair final : public QueuePair {
       status = CompletionStatus::kFlushed;
     }
     sends_.clear();
-    for (const std::uint64_t id : receives_) flush_receive(id);
-    receives_.clear();
-    for (Event& each : events_) each.raise();
+    flush_receives();
+    for (DeviceEvent& each : events_) each.raise();
   }
 
   void take_send_completions() {
@@ -251,9 +216,10 @@ class FaultQueuePair final : public QueuePair {
     }
   }
 
-  void flush_receive(std::uint64_t id) {
-    done_receives_.push(
-        {.id = id, .status = CompletionStatus::kFlushed, .kind = CompletionKind::kReceived}, 0);
+  void flush_receives() {
+    for (; receives_ != 0; --receives_)
+      done_receives_.push(
+          {.status = CompletionStatus::kFlushed, .kind = CompletionKind::kImmediate}, 0);
   }
 
   std::size_t hand_out(Side side, Delayed& done, std::span<Completion> completions) {
@@ -266,11 +232,11 @@ class FaultQueuePair final : public QueuePair {
   std::unique_ptr<QueuePair> inner_;  // null: broken down
   FaultProfile profile_;
   std::mt19937_64 random_;
-  std::array<Event, 2> events_;
+  std::array<DeviceEvent, 2> events_;
   Delayed done_sends_;
   Delayed done_receives_;
   std::deque<Sent> sends_;
-  std::deque<std::uint64_t> receives_;
+  std::size_t receives_ = 0;
   std::uint64_t requests_posted_ = 0;
   std::uint64_t receives_done_ = 0;
   unsigned refusals_ = 0;
@@ -326,6 +292,8 @@ class FaultDevice final : public Device {
 };
 
 }  // namespace
+
+void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
 std::unique_ptr<Device> make_fault_device(std::unique_ptr<Device> device,
                                           const FaultProfile& profile) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
+#include <string>
 
 #include "verbs/device.h"
 
@@ -33,6 +35,13 @@ struct FaultProfile {
   // No peer_memory, no payload in completions, few inlined bytes: as an RDMA card.
   bool like_hardware = false;
 };
+
+// A profile, and its name in that of a test.
+struct Fault {
+  std::string name;
+  FaultProfile profile;
+};
+void PrintTo(const Fault& fault, std::ostream* out);
 
 std::unique_ptr<Device> make_fault_device(std::unique_ptr<Device> device,
                                           const FaultProfile& profile);

@@ -47,7 +47,7 @@ std::string Words::hear() const {
 
 Options GroupTest::options() const {
   Options options = channel_options(kind());
-  if (std::get<2>(GetParam()) == Spin::kZero) options.spin = std::chrono::microseconds(0);
+  if (std::get<2>(GetParam()) == GroupSpin::kZero) options.spin = std::chrono::microseconds(0);
   // Small enough to be filled, and as large as the transports with slots have it.
   options.ring_bytes = std::size_t{1} << 20;
   return options;
@@ -93,7 +93,7 @@ void GroupTest::run(unsigned workers, const std::function<void(GroupMaster&)>& m
 std::string group_test_name(const testing::TestParamInfo<GroupTest::ParamType>& parameters) {
   return testing::PrintToString(std::get<0>(parameters.param)) + "_" +
          to_string(std::get<1>(parameters.param)) +
-         (std::get<2>(parameters.param) == Spin::kZero ? "_spin0" : "");
+         (std::get<2>(parameters.param) == GroupSpin::kZero ? "_spin0" : "");
 }
 
 std::vector<ChannelKind> group_kinds() {

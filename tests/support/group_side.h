@@ -31,7 +31,7 @@ class Words {
   Fd writing_;
 };
 
-enum class Spin { kDefault, kZero };
+enum class GroupSpin { kDefault, kZero };
 
 struct GroupSetup {
   std::function<void(Options&)> master = {};
@@ -41,7 +41,7 @@ struct GroupSetup {
 };
 
 // Parameters: what carries the group, threads or processes, how it waits.
-class GroupTest : public testing::TestWithParam<std::tuple<ChannelKind, PeerMode, Spin>> {
+class GroupTest : public testing::TestWithParam<std::tuple<ChannelKind, PeerMode, GroupSpin>> {
  protected:
   const ChannelKind& kind() const { return std::get<0>(GetParam()); }
   PeerMode mode() const { return std::get<1>(GetParam()); }
@@ -63,7 +63,7 @@ std::vector<ChannelKind> group_kinds();
       Groups, suite,                                                              \
       testing::Combine(testing::ValuesIn(group_kinds()),                          \
                        testing::Values(PeerMode::kThreads, PeerMode::kProcesses), \
-                       testing::Values(Spin::kDefault, Spin::kZero)),             \
+                       testing::Values(GroupSpin::kDefault, GroupSpin::kZero)),   \
       group_test_name)
 
 // SIGKILL to the calling process.

@@ -13,156 +13,103 @@
 #include <vector>
 
 #include "leat/error.h"
+#include "support/late_order.h"
 
 namespace leat::detail {
 namespace {
 
-constexpr std::size_t kWordBytes = 8;
 constexpr std::size_t kMaxInlineBytes = 64;
 constexpr unsigned kKey = 1;  // of every region
 
-// A request under way.
-struct Work {
-  SendRequest request;
-  std::vector<std::byte> bytes;   // taken with it, or out of the peer's memory, for a read
-  std::vector<std::size_t> left;  // offsets of words that are still to be moved
-  bool begun = false;
+// One end, with what is on its way to the other one.
+class End final : public LateOrder::Effects {
+ public:
+  End(std::uint64_t seed, End* peer) : order(seed, *this, {}), peer_(peer) {}
+  End(const End&) = delete;
+  End& operator=(const End&) = delete;
+
+  void write(LateWork& work, const LateWork::Piece& piece) override {
+    std::memcpy(remote(work) + piece.at, work.source() + piece.at, piece.bytes);
+  }
+  void take(LateWork& work, const LateWork::Piece& piece) override {
+    std::memcpy(work.bytes.data() + piece.at, remote(work) + piece.at, piece.bytes);
+  }
+  bool announce(LateWork& work) override {
+    if (peer_->receives == 0) return false;
+    --peer_->receives;
+    peer_->arrivals.push_back({.kind = CompletionKind::kImmediate,
+                               .immediate = work.request.immediate,
+                               .bytes = work.request.bytes});
+    return true;
+  }
+  void complete(LateWork& work) override {
+    if (work.request.signaled) done.push_back({.id = work.request.id, .bytes = work.request.bytes});
+  }
+
+  void fail(const SendRequest& request, CompletionStatus status) {
+    done.push_back({.id = request.id, .status = status});
+  }
+  void break_down() {
+    CompletionStatus status = CompletionStatus::kPeerGone;
+    for (const SendRequest& request : order.break_down(false))
+      fail(request, std::exchange(status, CompletionStatus::kFlushed));
+    flush_receives();
+  }
+  void flush_receives() {
+    for (; receives != 0; --receives)
+      arrivals.push_back(
+          {.status = CompletionStatus::kFlushed, .kind = CompletionKind::kImmediate});
+  }
+
+  LateOrder order;
+  std::deque<Completion> done;
+  std::deque<Completion> arrivals;
+  std::size_t receives = 0;
+
+ private:
+  static std::byte* remote(const LateWork& work) {
+    return reinterpret_cast<std::byte*>(work.request.remote_address);
+  }
+
+  End* peer_;
 };
 
 }  // namespace
 
 class LateNetwork::State {
  public:
-  State(std::uint64_t seed, std::size_t send_depth) : random(seed), send_depth_(send_depth) {}
-
-  struct End {
-    std::deque<Work> requests;  // on their way to the peer, in order
-    std::deque<Work> answers;   // on their way back
-    std::deque<Completion> done;
-    std::deque<Completion> arrivals;
-    std::size_t receives = 0;
-  };
+  State(std::uint64_t seed, std::size_t send_depth)
+      : random(seed), ends{{seed + 1, &ends[1]}, {seed + 2, &ends[0]}}, send_depth_(send_depth) {}
 
   std::size_t post_send(unsigned end, std::span<const SendRequest> requests) {
     End& from = ends[end];
     std::size_t accepted = 0;
     for (const SendRequest& request : requests) {
       if (broken) {
-        fail(from, request, CompletionStatus::kFlushed);
+        from.fail(request, CompletionStatus::kFlushed);
       } else {
-        if (from.requests.size() + from.answers.size() == send_depth_) break;
-        Work& work = from.requests.emplace_back(Work{request, {}, {}, false});
-        if (request.inlined && request.opcode != Opcode::kRead && request.bytes != 0) {
-          const auto* local = static_cast<const std::byte*>(request.local);
-          work.bytes.assign(local, local + request.bytes);
-        }
+        if (from.order.uncompleted() == send_depth_) break;
+        from.order.post(request);
       }
       ++accepted;
     }
     return accepted;
   }
 
-  void step() {
-    const std::uint64_t choice = random();
-    End& from = ends[choice & 1];
-    (choice & 2) != 0 ? execute(from, ends[1 - (choice & 1)]) : answer(from);
-  }
+  void step() { ends[random() & 1].order.step(); }
 
   void break_down() {
     broken = true;
-    for (End& end : ends) {
-      CompletionStatus status = CompletionStatus::kPeerGone;
-      for (std::deque<Work>* works : {&end.answers, &end.requests}) {
-        for (const Work& work : *works)
-          fail(end, work.request, std::exchange(status, CompletionStatus::kFlushed));
-        works->clear();
-      }
-      flush_receives(end);
-    }
-  }
-
-  static void flush_receives(End& end) {
-    for (; end.receives != 0; --end.receives)
-      end.arrivals.push_back(
-          {.status = CompletionStatus::kFlushed, .kind = CompletionKind::kReceived});
+    for (End& end : ends) end.break_down();
   }
 
   bool chance(unsigned one_in) { return random() % one_in == 0; }
 
   std::mt19937_64 random;
-  std::array<End, 2> ends;
+  End ends[2];
   bool broken = false;
 
  private:
-  static void fail(End& end, const SendRequest& request, CompletionStatus status) {
-    end.done.push_back({.id = request.id, .status = status});
-  }
-
-  static std::byte* remote(const Work& work) {
-    return reinterpret_cast<std::byte*>(work.request.remote_address);
-  }
-
-  void begin(Work& work) {
-    for (std::size_t at = 0; at < work.request.bytes; at += kWordBytes) work.left.push_back(at);
-    // Mostly in order, as it mostly is.
-    if (!chance(3)) {
-      std::ranges::reverse(work.left);
-    } else {
-      std::ranges::shuffle(work.left, random);
-    }
-  }
-
-  // Moves some of the words that are left. True: none is left any more.
-  bool move(Work& work, std::byte* to, const std::byte* from) {
-    for (std::size_t some = 1 + random() % 16; some != 0 && !work.left.empty(); --some) {
-      const std::size_t at = work.left.back();
-      work.left.pop_back();
-      std::memcpy(to + at, from + at, std::min(kWordBytes, work.request.bytes - at));
-    }
-    return work.left.empty();
-  }
-
-  // At the peer, where requests run one after the other.
-  void execute(End& from, End& to) {
-    if (from.requests.empty()) return;
-    Work& work = from.requests.front();
-    const SendRequest& request = work.request;
-    const bool reads = request.opcode == Opcode::kRead;
-    if (!work.begun) {
-      work.begun = true;
-      begin(work);
-      if (reads) work.bytes.resize(request.bytes);
-    }
-    const auto* local = static_cast<const std::byte*>(request.local);
-    if (reads) {
-      if (!move(work, work.bytes.data(), remote(work))) return;
-      begin(work);  // they land
-    } else {
-      if (!move(work, remote(work), request.inlined ? work.bytes.data() : local)) return;
-      if (request.opcode == Opcode::kWriteWithImmediate) {
-        if (to.receives == 0) return;  // the request waits
-        --to.receives;
-        to.arrivals.push_back({.kind = CompletionKind::kImmediate,
-                               .immediate = request.immediate,
-                               .bytes = request.bytes});
-      }
-    }
-    from.answers.push_back(std::move(work));
-    from.requests.pop_front();
-  }
-
-  // Back at the sender, in order too.
-  void answer(End& end) {
-    if (end.answers.empty()) return;
-    Work& work = end.answers.front();
-    const SendRequest& request = work.request;
-    if (request.opcode == Opcode::kRead &&
-        !move(work, static_cast<std::byte*>(request.local), work.bytes.data()))
-      return;
-    if (request.signaled) end.done.push_back({.id = request.id, .bytes = request.bytes});
-    end.answers.pop_front();
-  }
-
   const std::size_t send_depth_;
 };
 
@@ -190,11 +137,11 @@ class LateNetwork::LateQueuePair final : public QueuePair {
   std::size_t post_send(std::span<const SendRequest> requests) override {
     return state_.post_send(end_, requests);
   }
-  std::size_t post_receive(std::span<const ReceiveRequest> requests) override {
-    State::End& end = state_.ends[end_];
-    end.receives += requests.size();
-    if (state_.broken) State::flush_receives(end);
-    return requests.size();
+  std::size_t post_receives(std::size_t count) override {
+    End& end = state_.ends[end_];
+    end.receives += count;
+    if (state_.broken) end.flush_receives();
+    return count;
   }
   std::size_t poll_sends(std::span<Completion> completions) override {
     return hand_out(state_.ends[end_].done, completions);
@@ -263,8 +210,7 @@ std::unique_ptr<QueuePair> LateNetwork::queue_pair(unsigned end) {
 
 void LateNetwork::step() { state_->step(); }
 bool LateNetwork::quiet() const {
-  return std::ranges::all_of(
-      state_->ends, [](const auto& end) { return end.requests.empty() && end.answers.empty(); });
+  return std::ranges::all_of(state_->ends, [](const auto& end) { return end.order.idle(); });
 }
 bool LateNetwork::wakes(unsigned end) const { return !state_->ends[end].arrivals.empty(); }
 void LateNetwork::break_down() { state_->break_down(); }

@@ -1,7 +1,6 @@
 // Two queue pairs in one process whose requests take their time, in every way that the contract of
-// src/verbs/device.h allows: requests wait; the words of a write become visible one by one in any
-// order; a read takes each word as it is at some moment, and they land one by one in any order;
-// completions come late. Nothing happens by itself: each step does a little of it.
+// src/verbs/device.h allows (late_order.h). Nothing happens by itself: each step does a little of
+// it.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ class LateNetwork {
   std::unique_ptr<Device> device();
   std::unique_ptr<QueuePair> queue_pair(unsigned end);  // 0, 1
 
-  // Goes on with one request of either end.
+  // Goes on with a request of either end.
   void step();
   // Whether nothing is under way: only what somebody posts can change anything.
   bool quiet() const;

@@ -10,14 +10,45 @@
 #include <utility>
 
 #include "base/system_error.h"
-#include "conn/tcp.h"
+#include "handshake/greeting.h"
+#include "net/tcp.h"
 #include "support/scale.h"
+#include "verbs/table.h"
 
 namespace leat::detail {
+namespace {
 
-Link& LinkOutcome::get() {
+class SmallDevice final : public Device {
+ public:
+  explicit SmallDevice(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}
+  const DeviceInfo& info() const override { return inner_->info(); }
+  Limits limits() const override { return inner_->limits(); }
+  std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned access) override {
+    if (bytes > kNoRingBytes)
+      throw Error(ErrorCode::kResource, "no room for a ring on " + info().name);
+    return inner_->allocate(bytes, access);
+  }
+  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte> memory) override {
+    return inner_->register_local(memory);
+  }
+  std::unique_ptr<Offer> offer(const QueueDepths& depths,
+                               const std::string& local_address) override {
+    return inner_->offer(depths, local_address);
+  }
+  std::unique_ptr<QueuePair> connect(std::span<const std::byte> blob, const QueueDepths& depths,
+                                     Deadline deadline) override {
+    return inner_->connect(blob, depths, deadline);
+  }
+
+ private:
+  const std::unique_ptr<Device> inner_;
+};
+
+}  // namespace
+
+Connection& LinkOutcome::get() {
   EXPECT_FALSE(error) << text();
-  if (!link) throw std::runtime_error("no link: " + text());
+  if (!link) throw std::runtime_error("no connection: " + text());
   return *link;
 }
 
@@ -39,15 +70,14 @@ Settings link_settings(const std::string& device, const std::string& transport) 
   return settings;
 }
 
-Prepare prepare_saying(const std::string& word) {
-  return [word](Link&) {
-    const auto bytes = std::as_bytes(std::span(word));
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
-  };
+NoMemoryForRings::NoMemoryForRings() {
+  decorate_devices([](std::unique_ptr<Device> device) -> std::unique_ptr<Device> {
+    return std::make_unique<SmallDevice>(std::move(device));
+  });
 }
+NoMemoryForRings::~NoMemoryForRings() { decorate_devices(nullptr); }
 
-ListeningSide::ListeningSide(Settings settings, Prepare prepare)
-    : settings_(std::move(settings)), prepare_(std::move(prepare)) {
+ListeningSide::ListeningSide(Settings settings) : settings_(std::move(settings)) {
   uri_.host = "127.0.0.1";
   socket_ = listen_tcp(uri_);
   uri_.port = bound_port(socket_.get());
@@ -69,27 +99,40 @@ void ListeningSide::run() {
   try {
     wait_ready(socket_.get(), POLLIN, hang_deadline(), "nobody came");
     Fd newcomer(check(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC), "accept4"));
-    outcome_.link =
-        accept_link(std::move(newcomer), settings_, prepare_, {[](Stream*) {}, [](LastWord) {}});
+    outcome_.link = accept_connection(hear(std::move(newcomer), settings_), settings_,
+                                      {[] {}, [](LastWord) {}});
   } catch (const Error& error) {
     outcome_.error = error;
   }
 }
 
-LinkOutcome connect_to(const Uri& uri, const Settings& settings, const Prepare& prepare) {
+Heard hear(Fd newcomer, const Settings& settings) {
+  using State = Greeting::State;
+  Greeting greeting(std::move(newcomer), settings);
+  std::optional<Error> error;
+  for (;;) {
+    const State state = greeting.advance();
+    if (state == State::kHeard) return greeting.take_heard();
+    if (auto why = greeting.take_error()) error = why;
+    if (state == State::kOver) throw Error(error.value());
+    pollfd entry{greeting.fd(), greeting.events(), 0};
+    poll(&entry, 1, poll_timeout_ms(greeting.deadline()));
+  }
+}
+
+LinkOutcome connect_to(const Uri& uri, const Settings& settings) {
   LinkOutcome outcome;
   try {
-    outcome.link = connect_link(uri, settings, prepare);
+    outcome.link = open_connection(uri, settings);
   } catch (const Error& error) {
     outcome.error = error;
   }
   return outcome;
 }
 
-LinkPair::LinkPair(const Settings& active_settings, const Settings& passive_settings,
-                   const Prepare& active_prepare, const Prepare& passive_prepare) {
-  ListeningSide listening(passive_settings, passive_prepare);
-  active = connect_to(listening.uri(), active_settings, active_prepare);
+LinkPair::LinkPair(const Settings& active_settings, const Settings& passive_settings) {
+  ListeningSide listening(passive_settings);
+  active = connect_to(listening.uri(), active_settings);
   passive = std::move(listening.wait());
 }
 

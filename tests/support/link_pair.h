@@ -11,19 +11,19 @@
 #include "base/fd.h"
 #include "base/settings.h"
 #include "base/uri.h"
-#include "conn/link.h"
+#include "handshake/connection.h"
 #include "leat/error.h"
 
 namespace leat::detail {
 
-// A link, or why there is none.
+// A connection, or why there is none.
 struct LinkOutcome {
-  std::optional<Link> link;
+  std::optional<Connection> link;
   std::optional<Error> error;
 
   std::string text() const { return error ? error->what() : ""; }
-  // The link. EXPECTs that there is one; throws otherwise.
-  Link& get();
+  // The connection. EXPECTs that there is one; throws otherwise.
+  Connection& get();
   // EXPECTs an error of that code whose text has all the words.
   void expect_error(ErrorCode code, std::initializer_list<const char*> words) const;
 };
@@ -31,40 +31,46 @@ struct LinkOutcome {
 // Settings for a test on this host that leave nothing to chance: no waiting for minutes.
 Settings link_settings(const std::string& device, const std::string& transport = "auto");
 
-// A Prepare that tells the peer `word`.
-Prepare prepare_saying(const std::string& word);
+// While it lives devices have no memory for a side whose settings ask for rings of kNoRingBytes.
+inline constexpr std::size_t kNoRingBytes = std::size_t{64} << 20;
+class NoMemoryForRings {
+ public:
+  NoMemoryForRings();
+  NoMemoryForRings(const NoMemoryForRings&) = delete;
+  NoMemoryForRings& operator=(const NoMemoryForRings&) = delete;
+  ~NoMemoryForRings();
+};
 
-// Listens on the loopback and runs accept_link for one newcomer in a thread.
+// What Greeting hears of a client. Blocks; throws why it was turned away, once it has ended.
+Heard hear(Fd newcomer, const Settings& settings);
+
+// Listens on the loopback and runs accept_connection for one newcomer in a thread.
 class ListeningSide {
  public:
-  explicit ListeningSide(Settings settings, Prepare prepare = prepare_saying("listener"));
+  explicit ListeningSide(Settings settings);
   ListeningSide(const ListeningSide&) = delete;
   ListeningSide& operator=(const ListeningSide&) = delete;
   ~ListeningSide();
 
   Uri uri() const { return uri_; }
-  // Blocks until accept_link has returned; if nobody came, until hang_limit().
+  // Blocks until accept_connection has returned; if nobody came, until hang_limit().
   LinkOutcome& wait();
 
  private:
   void run();
 
   Settings settings_;
-  Prepare prepare_;
   Uri uri_;
   Fd socket_;
   LinkOutcome outcome_;
   std::thread thread_;
 };
 
-LinkOutcome connect_to(const Uri& uri, const Settings& settings,
-                       const Prepare& prepare = prepare_saying("client"));
+LinkOutcome connect_to(const Uri& uri, const Settings& settings);
 
-// connect_link to accept_link.
+// open_connection to accept_connection.
 struct LinkPair {
-  LinkPair(const Settings& active_settings, const Settings& passive_settings,
-           const Prepare& active_prepare = prepare_saying("client"),
-           const Prepare& passive_prepare = prepare_saying("listener"));
+  LinkPair(const Settings& active_settings, const Settings& passive_settings);
 
   LinkOutcome active;
   LinkOutcome passive;

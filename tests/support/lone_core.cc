@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "base/epoll.h"
 #include "base/system_error.h"
 #include "support/scale.h"
 
@@ -18,6 +19,7 @@ LoneCore::LoneCore(std::unique_ptr<Transport> transport) {
   connection.stream = plain_stream(Fd(ends[0]));
   connection.transport = std::move(transport);
   connection.transport_name = "silent";
+  connection.closing = new_event();
   connection.peer_address = kPeerAddress;
   Settings settings;
   settings.timeout = hang_limit();

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/fd.h"
-#include "socket/channel_core.h"
+#include "channel/channel_core.h"
 #include "transport/transport.h"
 
 namespace leat::detail {

@@ -16,6 +16,11 @@ using Rounds = std::vector<std::uint64_t>;
 inline const std::vector<Flow> kBothWays{{0, 1}, {1, 0}};
 inline const std::vector<Flow> kRingOfThree{{0, 1}, {1, 2}, {2, 0}};
 
+// Layers for layer_model().
+inline constexpr const char* kRelu = R"({"layer": "relu", "input_dim": 5, "protocol": "boolean"})";
+inline constexpr const char* kPool =
+    R"({"layer": "maxpool", "input_hw": [3, 3], "in_channels": 1, "pool_hw": [3, 3]})";
+
 // Three samples of 4 x 5 (a fully connected layer): M = 3, N = 4, P = 5.
 Model fc_model(const std::string& protocol = "ss");
 // One layer between nothing: `layer` maps `input` numbers to `classes`; two samples.

@@ -8,6 +8,8 @@
 
 namespace leat::detail {
 
+inline constexpr std::size_t kMiB = std::size_t{1} << 20;
+
 // Bytes that tell position and seed.
 void fill_pattern(std::span<std::byte> bytes, std::uint64_t seed);
 // So many such bytes.

@@ -15,6 +15,8 @@
 namespace leat::detail {
 
 inline constexpr std::size_t kPlannedRegionBytes = 256 * 1024;
+// Where the planned part of a setup starts: behind that of its rings (docs/wire_format.md).
+inline constexpr std::size_t kRingSetupBytes = 64;
 
 std::vector<ChannelKind> planned_kinds();
 

@@ -11,6 +11,13 @@
 
 namespace leat::detail {
 
+using Arguments = std::vector<std::string>;
+
+inline Arguments operator+(Arguments some, const Arguments& more) {
+  some.insert(some.end(), more.begin(), more.end());
+  return some;
+}
+
 struct ProgramResult {
   int exit_code = -1;  // 128 + signal if it was killed
   std::string out;
@@ -22,8 +29,7 @@ class Program {
  public:
   // `path` below the build folder ("bench/leat-bench"), or absolute. In `folder`, or here if that
   // is empty.
-  Program(const std::string& path, const std::vector<std::string>& arguments,
-          const std::string& folder = {});
+  Program(const std::string& path, const Arguments& arguments, const std::string& folder = {});
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
   ~Program();
@@ -47,7 +53,7 @@ class Program {
 };
 
 // Runs it to its end.
-ProgramResult run_program(const std::string& path, const std::vector<std::string>& arguments,
+ProgramResult run_program(const std::string& path, const Arguments& arguments,
                           const std::string& folder = {});
 
 std::string read_file(const std::string& path);

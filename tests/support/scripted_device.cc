@@ -36,9 +36,7 @@ class ScriptedQueuePair final : public QueuePair {
     }
     return requests.size();
   }
-  std::size_t post_receive(std::span<const ReceiveRequest> requests) override {
-    return requests.size();
-  }
+  std::size_t post_receives(std::size_t count) override { return count; }
   std::size_t poll_sends(std::span<Completion> completions) override {
     return take(script_.done, completions);
   }

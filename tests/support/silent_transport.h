@@ -13,26 +13,28 @@
 
 namespace leat::detail {
 
-// No event ever comes, so who waits for it must look again by itself.
+// No event ever comes, so a waiter must look again by itself.
 class SilentTransport : public Transport {
  public:
+  explicit SilentTransport(StreamUse stream = StreamUse::kLifeline) : Transport(1) {
+    set_in_place(1, 1);
+    facts_.stream = stream;
+    facts_.send_event_fd = facts_.receive_event_fd = event_.get();
+  }
   std::vector<std::byte> setup() const override { return {}; }
   void start(std::span<const std::byte>) override {}
-  bool try_send(std::span<const std::byte>, Context) override { return false; }
+  SendResult try_send(std::span<const std::byte>, Context) override { return SendResult::kNoRoom; }
   std::span<std::byte> try_reserve(std::size_t, Context) override { return {}; }
-  bool try_commit(std::size_t) override { return false; }
-  void abandon() override {}
+  SendResult try_commit(std::size_t) override { return SendResult::kNoRoom; }
+  void abandon(Context) noexcept override {}
   bool try_end() override { return true; }
   bool try_flush() override { return true; }
-  bool try_drain() override { return true; }
   ReceiveResult try_receive(Context, Delivery&) override { return ReceiveResult::kNothing; }
-  bool pending() const override { return false; }
   void release(Delivery&) noexcept override {}
   void arm(Side) override {}
-  int event_fd(Side) const override { return event_.get(); }
-  Comes room_comes() const override { return Comes::kSilently; }
-  std::size_t max_in_place_bytes(Context) const override { return 1; }
-  std::size_t max_message_bytes() const override { return 1; }
+  Outlook outlook(Side side, Look) const override {
+    return {.comes = side == Side::kSend ? Outlook::Comes::kSilently : Outlook::Comes::kWithEvent};
+  }
   std::string describe() const override { return "silent"; }
   void add_stats(Stats&) const override {}
 

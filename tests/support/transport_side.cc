@@ -6,20 +6,18 @@
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/system_error.h"
-#include "conn/link.h"
-#include "conn/resume.h"
-#include "conn/tcp.h"
 #include "leat/error.h"
+#include "net/tcp.h"
 #include "support/channel_side.h"
 #include "support/devices.h"
 #include "support/link_pair.h"
+#include "support/pattern.h"
 #include "support/scale.h"
-#include "transport/attested.h"
-#include "transport/batched.h"
-#include "transport/confirm_each.h"
-#include "verbs/device_table.h"
+#include "transport/table.h"
+#include "verbs/table.h"
 
 namespace leat::detail {
 namespace {
@@ -42,55 +40,27 @@ std::unique_ptr<Stream> connect_streams(Peer& peer, bool listens) {
   return plain_stream(Fd(check(::accept(listener.get(), nullptr, nullptr), "accept")));
 }
 
-std::unique_ptr<Transport> make_transport(const TransportSetup& setup, const QueueDepths& depths,
-                                          std::unique_ptr<Device> device,
-                                          std::unique_ptr<QueuePair> queue_pair,
-                                          std::unique_ptr<Resumer> resumer, bool active) {
-  constexpr std::string_view kAttested = "attested+";
-  if (setup.transport.starts_with(kAttested)) {
-    TransportSetup inner = setup;
-    inner.transport.erase(0, kAttested.size());
-    constexpr auto kAlgorithm = trusted::Algorithm::kHmacSha256;
-    return std::make_unique<AttestedTransport>(
-        make_transport(inner, depths, std::move(device), std::move(queue_pair), std::move(resumer),
-                       active),
-        trusted::detail::ChannelSession(
-            trusted::detail::make_local_home(attest_key_file(), kAlgorithm), kAlgorithm, active));
-  }
-  RingOptions ring = setup.ring;
-  SlotOptions slots = setup.slots;
-  ChunkedOptions chunks = setup.chunks;
-  ring.depths = slots.depths = chunks.depths = depths;
-  if (setup.transport == "ring")
-    return std::make_unique<RingTransport>(std::move(device), std::move(queue_pair), ring);
-  if (setup.transport == "batched")
-    return std::make_unique<BatchedTransport>(std::move(device), std::move(queue_pair), slots);
-  if (setup.transport == "confirm-each")
-    return std::make_unique<ConfirmEachTransport>(std::move(device), std::move(queue_pair), slots);
-  if (setup.transport == "chunked")
-    return std::make_unique<ChunkedTransport>(std::move(device), std::move(queue_pair), chunks,
-                                              std::move(resumer));
-  throw std::invalid_argument("no transport " + setup.transport);
-}
-
 void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profile, bool offers,
               const TransportBody& body) {
   const std::string address = device_address(setup.device);
-  auto device = make_fault_device(open_device(setup.device, address), profile);
-  const QueueDepths depths = queue_depths(*device, setup.transport);
-  std::unique_ptr<QueuePair> queue_pair;
+  Endpoint end{.device = make_fault_device(open_device(setup.device, address), profile),
+               .active = !offers};
+  end.depths = queue_depths(*end.device, setup.transport);
   if (offers) {
-    const auto offer = device->offer(depths, address);
+    const auto offer = end.device->offer(end.depths, address);
     peer.tell(as_word(offer->blob()));
-    queue_pair = offer->accept(hang_deadline(), -1);
+    end.queue_pair = offer->accept(hang_deadline(), -1);
   } else {
     const std::string blob = peer.hear();
-    queue_pair = device->connect(std::as_bytes(std::span(blob)), depths, hang_deadline());
+    end.queue_pair =
+        end.device->connect(std::as_bytes(std::span(blob)), end.depths, hang_deadline());
   }
   std::unique_ptr<Stream> stream = setup.resumes ? connect_streams(peer, offers) : nullptr;
-  auto resumer = stream ? std::make_unique<Resumer>(*stream, !offers, depths) : nullptr;
-  auto transport = make_transport(setup, depths, std::move(device), std::move(queue_pair),
-                                  std::move(resumer), !offers);
+  end.stream = stream.get();
+  Settings settings = setup.settings;
+  settings.attest_key_file = attest_key_file();
+  if (!setup.resumes) settings.chunked_resume_timeout = std::chrono::milliseconds::zero();
+  auto transport = make_transport(setup.transport, std::move(end), settings);
   TransportSide side(peer, std::move(stream), std::move(transport));
   peer.tell(as_word(side.transport->setup()));
   const std::string peer_setup = peer.hear();
@@ -119,8 +89,7 @@ void TransportSide::wait(Side side, const char* what, const std::function<bool()
 }
 
 void TransportSide::sleep(Side side) const {
-  const bool naps = side == Side::kSend ? transport->room_comes() != Transport::Comes::kWithEvent
-                                        : transport->receiving_waits_for_room();
+  const bool naps = transport->outlook(side, Look::kBrief).comes != Outlook::Comes::kWithEvent;
   pollfd fds[] = {{transport->event_fd(side), POLLIN, 0}, {stream ? stream->fd() : -1, POLLIN, 0}};
   ::poll(fds, 2, naps ? 1 : poll_timeout_ms(hang_deadline()));
 }
@@ -132,7 +101,15 @@ bool TransportSide::lifeline_ended() {
 }
 
 void TransportSide::send(std::span<const std::byte> message, Context context) {
-  wait(Side::kSend, "send", [&] { return transport->try_send(message, context); });
+  wait(Side::kSend, "send", [&] { return sent(transport->try_send(message, context)); });
+}
+
+void TransportSide::send_or_give_up(std::size_t bytes, std::uint64_t seed, Context context) {
+  std::vector<std::byte> message(bytes);
+  fill_pattern(message, seed);
+  for (std::uint64_t tries = seed % 6; tries != 0; --tries)
+    if (sent(transport->try_send(message, context))) return;
+  transport->abandon(context);
 }
 
 void TransportSide::end() {

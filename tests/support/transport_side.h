@@ -9,12 +9,11 @@
 #include <string>
 #include <utility>
 
-#include "conn/stream.h"
+#include "base/settings.h"
+#include "net/stream.h"
 #include "support/fault_device.h"
 #include "support/peer_pair.h"
-#include "transport/chunked.h"
-#include "transport/ring.h"
-#include "transport/slot_transport.h"
+#include "transport/transport.h"
 
 namespace leat::detail {
 
@@ -35,6 +34,9 @@ class TransportSide {
   bool sleeps = false;
 
   void send(std::span<const std::byte> message, Context context);
+  // Begins a message of that many bytes with the pattern of `seed`, and gives it up unless a few
+  // tries were enough.
+  void send_or_give_up(std::size_t bytes, std::uint64_t seed, Context context);
   void end();
   // False: the peer's orderly end.
   bool receive(Context context, Delivery& delivery);
@@ -52,6 +54,9 @@ class TransportSide {
   std::optional<std::pair<std::uint64_t, std::string>> heard_;
 };
 
+// The context of the n-th message of a stream, so that both sides know it.
+inline Context context_of(std::uint64_t n) { return static_cast<Context>(n * 7 % 5); }
+
 // The bytes of a delivery, wherever they are.
 std::span<const std::byte> bytes_of(const Delivery& delivery);
 
@@ -59,12 +64,10 @@ using TransportBody = std::function<void(TransportSide&)>;
 
 struct TransportSetup {
   std::string device = "shm";
-  std::string transport = "ring";  // or "batched", "confirm-each", "chunked", "attested+..."
+  std::string transport = "ring";  // any that needs a device
   FaultProfile first;
   FaultProfile second;
-  RingOptions ring;
-  SlotOptions slots;
-  ChunkedOptions chunks;
+  Settings settings;     // the transport's
   bool resumes = false;  // chunked only: over a TCP connection of its own
 };
 

@@ -9,7 +9,7 @@
 
 #include "base/system_error.h"
 #include "support/devices.h"
-#include "verbs/device_table.h"
+#include "verbs/table.h"
 
 namespace leat::detail {
 namespace {
@@ -45,12 +45,8 @@ void VerbsSide::post(const SendRequest& request) {
   wait_until("post_send", [&] { return queue_pair->post_send({&request, 1}) == 1; });
 }
 
-void VerbsSide::post(const ReceiveRequest& request) {
-  wait_until("post_receive", [&] { return queue_pair->post_receive({&request, 1}) == 1; });
-}
-
-void VerbsSide::post_receives(std::size_t count, std::uint64_t first_id) {
-  for (std::size_t i = 0; i < count; ++i) post(ReceiveRequest{.id = first_id + i});
+void VerbsSide::post_receives(std::size_t count) {
+  wait_until("post_receives", [&] { return (count -= queue_pair->post_receives(count)) == 0; });
 }
 
 Completion VerbsSide::send_completion() {
@@ -142,17 +138,6 @@ SendRequest immediate_request(std::uint32_t immediate, std::uint64_t id) {
   request.id = id;
   request.opcode = Opcode::kWriteWithImmediate;
   request.immediate = immediate;
-  return request;
-}
-
-SendRequest send_request(const MemoryRegion& region, std::size_t offset, std::size_t bytes,
-                         std::uint64_t id) {
-  SendRequest request;
-  request.id = id;
-  request.opcode = Opcode::kSend;
-  request.local = region.memory().data() + offset;
-  request.bytes = bytes;
-  request.local_key = region.local_key();
   return request;
 }
 

@@ -20,6 +20,9 @@
 
 namespace leat::detail {
 
+inline constexpr std::byte kFilling{0xa5};
+inline constexpr unsigned kRemoteReadWrite = kRemoteRead | kRemoteWrite;
+
 // A test body gets it connected and may take it apart. Waits throw at hang_deadline().
 class VerbsSide {
  public:
@@ -37,9 +40,7 @@ class VerbsSide {
 
   // Posts until it is accepted.
   void post(const SendRequest& request);
-  void post(const ReceiveRequest& request);
-  // Receives without memory, with the ids first, first + 1, ...
-  void post_receives(std::size_t count, std::uint64_t first_id = 0);
+  void post_receives(std::size_t count);
 
   // The next completion, waited for by polling.
   Completion send_completion();
@@ -71,8 +72,6 @@ struct Transfer {
 SendRequest write_request(const Transfer& transfer, std::uint64_t id = 0);
 SendRequest read_request(const Transfer& transfer, std::uint64_t id = 0);
 SendRequest immediate_request(std::uint32_t immediate, std::uint64_t id = 0);
-SendRequest send_request(const MemoryRegion& region, std::size_t offset, std::size_t bytes,
-                         std::uint64_t id = 0);
 
 using VerbsBody = std::function<void(VerbsSide&)>;
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/remote_reads.h"
+#include "transport/parts/remote_reads.h"
 #include "transport/transport.h"
 
 namespace leat::detail {
@@ -36,14 +36,17 @@ class WireTransport final : public Transport {
  public:
   // `reads`: null, or what reads go by.
   WireTransport(Wire& out, Wire& in, RemoteReads* reads = nullptr)
-      : out_(out), in_(in), reads_(reads) {}
+      : Transport(1 << 20), out_(out), in_(in) {
+    set_in_place(4096, 4096);
+    facts_.reads = reads;
+  }
 
   std::vector<std::byte> setup() const override { return Bytes(8, std::byte{3}); }
   void start(std::span<const std::byte> peer_setup) override { ASSERT_EQ(peer_setup.size(), 8U); }
-  bool try_send(std::span<const std::byte> message, Context context) override {
-    if (out_.full || out_.refuses_commit) return false;
+  SendResult try_send(std::span<const std::byte> message, Context context) override {
+    if (out_.full || out_.refuses_commit) return SendResult::kNoRoom;
     out_.items.push_back({Bytes(message.begin(), message.end()), context});
-    return true;
+    return SendResult::kSent;
   }
   std::span<std::byte> try_reserve(std::size_t bytes, Context context) override {
     if (out_.full) return {};
@@ -51,21 +54,20 @@ class WireTransport final : public Transport {
     reserved_ = {Bytes(bytes), context};
     return reserved_.bytes;
   }
-  bool took_part() const override { return took_part_; }
-  bool try_commit(std::size_t bytes) override {
+  SendResult try_commit(std::size_t bytes) override {
     took_part_ = out_.takes_part;
-    if (out_.refuses_commit || took_part_) return false;
+    if (took_part_) return SendResult::kUnderWay;
+    if (out_.refuses_commit) return SendResult::kNoRoom;
     EXPECT_EQ(bytes, reserved_.bytes.size());
     out_.items.push_back(std::exchange(reserved_, {}));
-    return true;
+    return SendResult::kSent;
   }
-  void abandon() override {
+  void abandon(Context) noexcept override {
     EXPECT_FALSE(took_part_) << "of what has left already";
     reserved_ = {};
   }
   bool try_end() override { return out_.ended = true; }
   bool try_flush() override { return true; }
-  bool try_drain() override { return true; }
   ReceiveResult try_receive(Context context, Delivery& delivery) override {
     for (auto item = in_.items.begin(); item != in_.items.end(); ++item) {
       if (item->context != context) continue;
@@ -79,27 +81,23 @@ class WireTransport final : public Transport {
     }
     return in_.ended ? ReceiveResult::kEnd : ReceiveResult::kNothing;
   }
-  bool pending() const override { return !in_.items.empty(); }
   // As memory that the peer writes again at once.
   void release(Delivery&) noexcept override {
     std::fill(lent_.begin(), lent_.end(), std::byte{0xee});
     ++released;
   }
   void arm(Side) override {}
-  int event_fd(Side) const override { return -1; }
-  Comes room_comes() const override { return Comes::kWithEvent; }
-  std::size_t max_in_place_bytes(Context) const override { return 4096; }
-  std::size_t max_message_bytes() const override { return 1 << 20; }
+  Outlook outlook(Side side, Look) const override {
+    return {.soon = side == Side::kReceive && !in_.items.empty()};
+  }
   std::string describe() const override { return "wire"; }
   void add_stats(Stats&) const override {}
-  RemoteReads* remote_reads() override { return reads_; }
 
   int released = 0;
 
  private:
   Wire& out_;
   Wire& in_;
-  RemoteReads* const reads_;
   Wire::Item reserved_;
   bool took_part_ = false;
   Bytes lent_;

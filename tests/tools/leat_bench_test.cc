@@ -75,6 +75,39 @@ TEST(LeatBench, PingPongJsonHasEveryField) {
   expect_latency(object.at("results")[1], 4096);
 }
 
+TEST(LeatBench, CrowdedHasEveryPlaceBesideTcp) {
+  const json object = json_of(
+      {"pingpong", "--crowded", "-d", "shm", "--transport", "ring", "-s", "8,1K", "-n", "20"});
+  const bool two_cores = std::thread::hardware_concurrency() >= 2;
+  expect_frame(object, "pingpong-crowded", two_cores ? 2 * 7 : 2 * 2);
+  EXPECT_EQ(object.at("device"), "shm");
+  EXPECT_EQ(object.at("transport"), "ring");
+  for (const json& row : object.at("results")) {
+    EXPECT_EQ(row.at("iterations"), 9 * 20);
+    for (const char* figure : {"tcp_us", "leat_us", "tcp_first_us", "leat_first_us"})
+      EXPECT_GT(row.at(figure), 0) << figure << row;
+    const std::string name =
+        row.at("place").get<std::string>() + "_" + std::to_string(row.at("bytes").get<int>()) + "B";
+    for (const char* which : {"", "_median", "_first"})
+      EXPECT_GT(object.at("ratios").at(name + which), 0) << name << which;
+  }
+  EXPECT_TRUE(object.at("ratios").contains("unpinned_busy_8B"));
+}
+
+TEST(LeatBench, CrowdedIsForOneMachineAndCountsTheFirstMessage) {
+  for (const Words& other : {Words{"--listen"}, Words{"--connect", "127.0.0.1"}, Words{"-D", "1"},
+                             Words{"--warmup", "1"}, Words{"--verify"}, Words{"--in-place"}}) {
+    Words words{"pingpong", "--crowded"};
+    words.insert(words.end(), other.begin(), other.end());
+    const ProgramResult result = bench(words);
+    EXPECT_EQ(result.exit_code, 2) << other.front();
+    EXPECT_THAT(result.err, AllOf(HasSubstr("--crowded"), HasSubstr("excludes"))) << result.err;
+  }
+  const ProgramResult text = bench({"pingpong", "--crowded", "-n", "5"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr(" not pinned, two busy loops "), HasSubstr("leat/tcp")));
+}
+
 TEST(LeatBench, StreamJsonHasEveryField) {
   const json object = bench_json({"stream", "-d", "tcp", "-s", "64K"});
   expect_frame(object, "stream", 1);
@@ -191,6 +224,25 @@ TEST_P(LeatBenchOnDevice, TransferMovesABufferOverEveryCarrier) {
   EXPECT_LE(object.at("ratios").at("extra_memory_bytes"), 64 << 10);
 }
 
+// Both are compared in memory that is new, and all that stays after several transfers is counted.
+TEST(LeatBench, TransferComparesNewMemoryAndCountsWhatStays) {
+  constexpr std::int64_t kBytes = 8 << 20;
+  constexpr std::int64_t kLittle = 1 << 20;
+  const ProgramResult result =
+      bench({"transfer", "-s", "8M", "-n", "3", "--carriers", "auto,tcp", "-d", "shm", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json object = json::parse(result.out, nullptr, false);
+  for (const json& row : object.at("results")) {
+    const json& receiver = row.at("receiver");
+    EXPECT_LT(receiver.at("extra_bytes"), kLittle) << row;
+    EXPECT_GT(receiver.at("extra_bytes"), -kLittle) << "it was there before: " << row;
+  }
+  EXPECT_LT(object.at("ratios").at("extra_memory_bytes"), kLittle);
+  EXPECT_GT(object.at("ratios").at("most_extra_memory_bytes"), kBytes - kLittle)
+      << "the second region";
+  EXPECT_LT(object.at("ratios").at("most_extra_memory_bytes"), kBytes + kLittle);
+}
+
 // As between two hosts.
 TEST_P(LeatBenchOnDevice, TransferBetweenTwoPrograms) {
   const std::string host = GetParam() == "shm" ? "127.0.0.1" : device_address(GetParam());
@@ -297,6 +349,7 @@ TEST(LeatBench, PlotsWithoutGnuplotAreRefusedBeforeAnythingIsMeasured) {
 TEST(LeatBench, PlainTcpHasTheSameShape) {
   const json latency = bench_json({"tcp-pingpong", "-s", "64,1K"});
   expect_frame(latency, "tcp-pingpong", 2);
+  expect_frame(bench_json({"tcp-pingpong", "-s", "64", "--spin"}), "tcp-pingpong", 1);
   expect_latency(latency.at("results")[1], 1024);
   const json bandwidth = bench_json({"tcp-stream", "-s", "64"});
   expect_frame(bandwidth, "tcp-stream", 1);
@@ -326,8 +379,12 @@ TEST(LeatBench, AttestHasEveryAlgorithmBesideTheBareMac) {
       EXPECT_GT(ratios.at(home + "mac_vs_openssl_" + name), 0) << name;
       EXPECT_GT(ratios.at(home + "throughput_32KiB_mbytes_" + name), 0) << name;
     }
-    EXPECT_THAT(report.at("published")[0].at("another_machine").get<std::string>(),
-                testing::HasSubstr("TNIC"));
+    // What isolates its keys is beside what does.
+    EXPECT_EQ(report.contains("published"), kernel == "isolated");
+    if (kernel == "isolated") {
+      EXPECT_THAT(report.at("published")[0].at("another_machine").get<std::string>(),
+                  testing::HasSubstr("TNIC"));
+    }
   }
 }
 
@@ -339,12 +396,17 @@ TEST(LeatBench, TrustedHasEverySystemAndBothHomesOfTheKernel) {
     EXPECT_GT(memory.at("ratios").at("a2m_lookup_per_s"), 0);
   }
   for (const auto& [system, name] :
-       {std::pair("counter", "counter_batch1_vs_tnic"), std::pair("chain", "chain_batch1_vs_tnic"),
-        std::pair("peer-review", "peer_review_batch1_vs_tnic")}) {
-    const json report = json_of({"trusted", "--system", system, "--kernel", "isolated", "--batch",
-                                 "1", "--request", "10", "--commands", "50"});
-    EXPECT_GT(report.at("ratios").at(name), 0) << system;
-    EXPECT_GT(report.at("results")[0].at("single_command_us").at("p99"), 0) << system;
+       {std::pair("counter", "counter_batch1"), std::pair("chain", "chain_batch1"),
+        std::pair("peer-review", "peer_review_batch1")}) {
+    for (const std::string kernel : {"in-process", "isolated"}) {
+      const json report = json_of({"trusted", "--system", system, "--kernel", kernel, "--batch",
+                                   "1", "--request", "10", "--commands", "50"});
+      const json& ratios = report.at("ratios");
+      const bool isolated = kernel == "isolated";
+      EXPECT_EQ(ratios.contains(name + std::string("_vs_tnic")), isolated) << system;
+      EXPECT_EQ(ratios.contains(name + std::string("_vs_ssl_lib")), !isolated) << system;
+      EXPECT_GT(report.at("results")[0].at("single_command_us").at("p99"), 0) << system;
+    }
   }
 }
 

@@ -42,6 +42,7 @@ TEST(LeatInfo, JsonListsDevicesTransportsAndSettings) {
   EXPECT_GT(shm->at("limits").at("max_request_bytes"), 0);
   EXPECT_NE(find_named(all.at("transports"), "ring"), nullptr);
   EXPECT_NE(find_named(all.at("transports"), "tcp"), nullptr);
+  EXPECT_NE(find_named(all.at("transports"), "attested+confirm-each"), nullptr);
 }
 
 TEST(LeatInfo, UnusableDevicesSayWhyNot) {

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "leat/attest/isolated_kernel.h"
 #include "leat/channel.h"
 #include "leat/listener.h"
-#include "leat/trusted/isolated_kernel.h"
 #include "support/free_port.h"
 #include "support/program.h"
 #include "support/scale.h"

@@ -7,7 +7,7 @@
 #include "support/pattern.h"
 #include "support/scale.h"
 #include "support/transport_side.h"
-#include "transport/attested.h"
+#include "transport/attested/attested.h"
 
 namespace leat::detail {
 namespace {
@@ -34,11 +34,11 @@ TEST(AttestedFaults, after_a_queue_pair_failed_the_same_records_are_sent_again) 
   setup.resumes = true;
   setup.first = {.failing_request = 37, .like_hardware = true};
   setup.second = {.like_hardware = true};
-  setup.chunks = {.chunk_bytes = 48 * 1024,
-                  .region_bytes = 256 * 1024,
-                  .region_count = 2,
-                  .resume_timeout = hang_limit(),
-                  .max_message_bytes = 1 << 20};
+  setup.settings = {.max_message_bytes = 1 << 20,
+                    .chunked_chunk_bytes = 48 * 1024,
+                    .chunked_region_bytes = 256 * 1024,
+                    .chunked_region_count = 2,
+                    .chunked_resume_timeout = hang_limit()};
   run_transports(
       kMode, setup,
       [&](TransportSide& side) {
@@ -79,7 +79,7 @@ TEST(AttestedFaults, a_bit_flipped_by_the_device_ends_what_is_delivered) {
   TransportSetup setup;
   setup.transport = "attested+ring";
   setup.first = {.seed = 5, .flipped_request = kFlipped};
-  setup.ring.max_message_bytes = 1 << 20;
+  setup.settings.max_message_bytes = 1 << 20;
   run_transports(
       kMode, setup,
       [&](TransportSide& side) {

@@ -1,6 +1,6 @@
 // What transports attested+X add: refusals, ends that are attested, settings, records that are
 // kept. tests/trusted/README.md numbers the cases.
-#include "transport/attested.h"
+#include "transport/attested/attested.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "leat/attest/recipe.h"
 #include "leat/channel.h"
-#include "leat/trusted/recipe.h"
 #include "support/channel_side.h"
 #include "support/devices.h"
 #include "support/errors.h"
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, Attested,
                          });
 
 TEST_P(Attested, what_does_not_verify_is_never_handed_out) {
-  ASSERT_TRUE(sender_.try_send(as_bytes("good"), 0));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("good"), 0)));
   const Wire::Item good = there_.items.front();
   there_.items.clear();
   for (std::size_t i = 0; i < good.bytes.size(); ++i) {
@@ -100,7 +100,8 @@ TEST_P(Attested, messages_that_are_no_records_are_refused) {
 }
 
 TEST_P(Attested, replayed_swapped_and_half_written_records_are_refused) {
-  for (const char* text : {"one", "two", "six"}) ASSERT_TRUE(sender_.try_send(as_bytes(text), 0));
+  for (const char* text : {"one", "two", "six"})
+    ASSERT_TRUE(sent(sender_.try_send(as_bytes(text), 0)));
   std::vector<Wire::Item> sent(there_.items.begin(), there_.items.end());
   Wire::Item torn = sent[1];  // its first half, and the second half of another
   std::copy(sent[2].bytes.begin() + 60, sent[2].bytes.end(), torn.bytes.begin() + 60);
@@ -112,7 +113,7 @@ TEST_P(Attested, replayed_swapped_and_half_written_records_are_refused) {
 }
 
 TEST_P(Attested, a_record_moved_to_another_context_is_refused) {
-  ASSERT_TRUE(sender_.try_send(as_bytes("for context 3"), 3));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("for context 3"), 3)));
   Wire::Item item = there_.items.front();
   there_.items.clear();
   there_.items.push_back({item.bytes, 5});
@@ -122,15 +123,15 @@ TEST_P(Attested, a_record_moved_to_another_context_is_refused) {
 }
 
 TEST_P(Attested, a_reflected_record_is_refused) {
-  ASSERT_TRUE(sender_.try_send(as_bytes("mine"), 0));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("mine"), 0)));
   back_.items.push_back(there_.items.front());
   Delivery delivery;
   EXPECT_EQ(sender_.try_receive(0, delivery), ReceiveResult::kNothing);
 }
 
 TEST_P(Attested, contexts_do_not_wait_for_each_other) {
-  ASSERT_TRUE(sender_.try_send(as_bytes("slow"), 1));
-  ASSERT_TRUE(sender_.try_send(as_bytes("fast"), 2));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("slow"), 1)));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("fast"), 2)));
   EXPECT_EQ(receive(2), "fast");
   EXPECT_EQ(receive(1), "slow");
 }
@@ -138,10 +139,10 @@ TEST_P(Attested, contexts_do_not_wait_for_each_other) {
 // What a peer writes into its memory after the record was taken changes nothing:
 // WireTransport::release() overwrites it.
 TEST_P(Attested, what_is_handed_out_is_the_copy_that_was_verified) {
-  ASSERT_TRUE(sender_.try_send(as_bytes("as verified"), 0));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("as verified"), 0)));
   Delivery first;
   ASSERT_EQ(receiver_.try_receive(0, first), ReceiveResult::kMessage);
-  ASSERT_TRUE(sender_.try_send(as_bytes("a later one"), 0));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("a later one"), 0)));
   EXPECT_EQ(receive(), "a later one");
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(first.data), first.bytes), "as verified");
   receiver_.release(first);
@@ -149,23 +150,23 @@ TEST_P(Attested, what_is_handed_out_is_the_copy_that_was_verified) {
 
 TEST_P(Attested, without_room_nothing_is_attested) {
   there_.full = true;
-  EXPECT_FALSE(sender_.try_send(as_bytes("dropped"), 0));
+  EXPECT_FALSE(sent(sender_.try_send(as_bytes("dropped"), 0)));
   there_.full = false;
-  EXPECT_TRUE(sender_.try_send(as_bytes("another"), 0));
+  EXPECT_TRUE(sent(sender_.try_send(as_bytes("another"), 0)));
   EXPECT_EQ(receive(), "another");
 }
 
 TEST_P(Attested, what_could_not_leave_leaves_as_it_was_attested_and_nothing_else_does) {
   there_.refuses_commit = true;
-  EXPECT_FALSE(sender_.try_send(as_bytes("first"), 0));
-  EXPECT_FALSE(sender_.try_send(as_bytes("first"), 0));
+  EXPECT_FALSE(sent(sender_.try_send(as_bytes("first"), 0)));
+  EXPECT_FALSE(sent(sender_.try_send(as_bytes("first"), 0)));
   EXPECT_THAT(
       error_of(ErrorCode::kInvalidArgument, [&] { (void)sender_.try_send(as_bytes("other"), 0); }),
       testing::HasSubstr("another message"));
-  EXPECT_FALSE(sender_.try_send(as_bytes("elsewhere"), 1));
+  EXPECT_FALSE(sent(sender_.try_send(as_bytes("elsewhere"), 1)));
   there_.refuses_commit = false;
-  EXPECT_TRUE(sender_.try_send(as_bytes("first"), 0));
-  EXPECT_TRUE(sender_.try_send(as_bytes("second"), 0));
+  EXPECT_TRUE(sent(sender_.try_send(as_bytes("first"), 0)));
+  EXPECT_TRUE(sent(sender_.try_send(as_bytes("second"), 0)));
   EXPECT_EQ(trusted::read_header(there_.items[0].bytes)->counter, 0U);
   EXPECT_EQ(trusted::read_header(there_.items[1].bytes)->counter, 1U);
   EXPECT_EQ(receive(), "first");
@@ -174,15 +175,15 @@ TEST_P(Attested, what_could_not_leave_leaves_as_it_was_attested_and_nothing_else
 
 TEST_P(Attested, what_has_left_in_part_leaves_whole_and_lets_other_contexts_pass) {
   there_.takes_part = true;
-  EXPECT_FALSE(sender_.try_send(as_bytes("first"), 0));
-  EXPECT_TRUE(sender_.try_send(as_bytes("elsewhere"), 1));
-  EXPECT_FALSE(sender_.try_send(as_bytes("first"), 0));
+  EXPECT_FALSE(sent(sender_.try_send(as_bytes("first"), 0)));
+  EXPECT_TRUE(sent(sender_.try_send(as_bytes("elsewhere"), 1)));
+  EXPECT_FALSE(sent(sender_.try_send(as_bytes("first"), 0)));
   EXPECT_THAT(
       error_of(ErrorCode::kInvalidArgument, [&] { (void)sender_.try_send(as_bytes("other"), 0); }),
       testing::HasSubstr("another message"));
   there_.takes_part = false;
-  EXPECT_TRUE(sender_.try_send(as_bytes("first"), 0));
-  EXPECT_TRUE(sender_.try_send(as_bytes("second"), 0));
+  EXPECT_TRUE(sent(sender_.try_send(as_bytes("first"), 0)));
+  EXPECT_TRUE(sent(sender_.try_send(as_bytes("second"), 0)));
   EXPECT_EQ(receive(), "first");
   EXPECT_EQ(receive(), "second");
   EXPECT_EQ(there_.items.front().context, 1U);
@@ -191,22 +192,22 @@ TEST_P(Attested, what_has_left_in_part_leaves_whole_and_lets_other_contexts_pass
 TEST_P(Attested, large_messages_wait_for_room_as_one_record) {
   const std::string large(100'000, 'L');
   there_.full = true;
-  EXPECT_FALSE(sender_.try_send(as_bytes(large), 0));
+  EXPECT_FALSE(sent(sender_.try_send(as_bytes(large), 0)));
   there_.full = false;
-  EXPECT_TRUE(sender_.try_send(as_bytes(large), 0));
+  EXPECT_TRUE(sent(sender_.try_send(as_bytes(large), 0)));
   EXPECT_EQ(there_.items.size(), 1U);
   EXPECT_EQ(receive(), large);
 }
 
 TEST_P(Attested, an_end_that_is_attested_in_every_context_is_one) {
-  ASSERT_TRUE(sender_.try_send(as_bytes("last"), 4));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("last"), 4)));
   ASSERT_TRUE(sender_.try_end());
   EXPECT_EQ(receive(4), "last");
   for (Context context = 0; context < kContextCount; ++context) EXPECT_EQ(receive(context), "end");
 }
 
 TEST_P(Attested, an_end_put_in_the_senders_mouth_is_an_error) {
-  ASSERT_TRUE(sender_.try_send(as_bytes("there was more"), 0));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("there was more"), 0)));
   there_.items.clear();
   there_.ended = true;
   EXPECT_THAT(error_of(ErrorCode::kAuthentication, [&] { receive(); }),
@@ -214,7 +215,7 @@ TEST_P(Attested, an_end_put_in_the_senders_mouth_is_an_error) {
 }
 
 TEST_P(Attested, an_end_after_a_removed_message_is_an_error) {
-  ASSERT_TRUE(sender_.try_send(as_bytes("removed"), 0));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("removed"), 0)));
   there_.items.clear();
   ASSERT_TRUE(sender_.try_end());
   EXPECT_EQ(error_of(ErrorCode::kAuthentication, [&] { receive(); }).empty(), false);
@@ -240,7 +241,7 @@ TEST_P(Attested, offers_that_make_no_sense_are_refused) {
 // Connections made with one key file have keys of their own: what was recorded from one is worth
 // nothing in another.
 TEST_P(Attested, records_of_another_connection_are_refused) {
-  ASSERT_TRUE(sender_.try_send(as_bytes("recorded"), 0));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("recorded"), 0)));
   const Wire::Item recorded = there_.items.front();
   there_.items.clear();
   AttestedTransport sender = make(true), receiver = make(false);

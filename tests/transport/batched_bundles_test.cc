@@ -23,7 +23,7 @@ class BatchedBundles : public testing::TestWithParam<std::tuple<std::string, Pee
     TransportSetup setup;
     setup.transport = "batched";
     setup.device = std::get<0>(GetParam());
-    setup.slots.max_message_bytes = std::size_t{1} << 20;
+    setup.settings.max_message_bytes = std::size_t{1} << 20;
     const auto without_lifeline = [](const std::function<void(TransportSide&)>& body) {
       return [&body](TransportSide& side) {
         side.watches_lifeline = false;  // the two meet on it instead

@@ -16,7 +16,7 @@
 #include "support/pattern.h"
 #include "support/scale.h"
 #include "support/transport_side.h"
-#include "transport/batched.h"
+#include "transport/batched/batched.h"
 
 namespace leat::detail {
 namespace {
@@ -117,16 +117,16 @@ class Party {
       const std::span<std::byte> memory = transport_->try_reserve(bytes, context);
       if (memory.data() == nullptr) return;
       fill_pattern(memory, sent_);
-      if (transport_->try_commit(bytes)) {
+      if (detail::sent(transport_->try_commit(bytes))) {
         ++sent_;
       } else {
-        transport_->abandon();
+        transport_->abandon(context);
       }
       return;
     }
     std::vector<std::byte> message(bytes);
     fill_pattern(message, sent_);
-    in_pieces_ = !transport_->try_send(message, context);
+    in_pieces_ = !detail::sent(transport_->try_send(message, context));
     if (!in_pieces_) ++sent_;
     if (random_() % 16 == 0 && !in_pieces_) flush();
   }
@@ -190,7 +190,9 @@ class Party {
     if (asleep_ || ended_) return;
     while (!held_.empty()) release();
     transport_->arm(Side::kReceive);
-    if (look() || transport_->receiving_waits_for_room()) return;
+    if (look() ||
+        transport_->outlook(Side::kReceive, Look::kBrief).comes == Outlook::Comes::kSilently)
+      return;
     asleep_ = true;
   }
 

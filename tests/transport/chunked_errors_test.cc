@@ -11,9 +11,9 @@
 namespace leat::detail {
 namespace {
 
-constexpr std::size_t kRegionBytes = 128 << 10;
-constexpr std::size_t kRegions = 2;
-constexpr std::size_t kMessageBytes = 50'000;  // two in a region
+constexpr std::size_t kErrorRegionBytes = 128 << 10;
+constexpr std::size_t kErrorRegions = 2;
+constexpr std::size_t kErrorMessageBytes = 50'000;  // two in a region
 
 struct DiskFull {};
 
@@ -21,8 +21,8 @@ struct DiskFull {};
 class ChunkedErrors : public ChannelTest {
  protected:
   static void small_regions(Options& options) {
-    options.region_bytes = kRegionBytes;
-    options.region_count = kRegions;
+    options.chunked_region_bytes = kErrorRegionBytes;
+    options.chunked_region_count = kErrorRegions;
   }
 };
 
@@ -31,28 +31,28 @@ TEST_P(ChunkedErrors, ReceiverThatNeverReleasesHoldsUpItsOwnContextUntilItDoes) 
       [](ChannelSide& side) {
         const auto count = side.peer.hear_value<std::size_t>();
         // It has kept as many as there is room for, and not one more came.
-        EXPECT_GE(count, kRegions);
-        EXPECT_LE(count * kMessageBytes, kRegions * kRegionBytes);
+        EXPECT_GE(count, kErrorRegions);
+        EXPECT_LE(count * kErrorMessageBytes, kErrorRegions * kErrorRegionBytes);
         std::vector<Message> kept;
         for (std::size_t i = 0; i < count; ++i) {
           kept.push_back(side.channel.receive());
-          ASSERT_NO_FATAL_FAILURE(expect_message(kept.back(), kMessageBytes, i));
+          ASSERT_NO_FATAL_FAILURE(expect_message(kept.back(), kErrorMessageBytes, i));
         }
         side.peer.tell("kept");
         for (std::size_t i = 0; i < 20; ++i)
           ASSERT_NO_FATAL_FAILURE(expect_message(side.channel.receive(3), 1000, i));
         side.peer.hear("went on");
         for (std::size_t i = 0; i < count; ++i) {  // untouched by what waits
-          expect_message(kept[i], kMessageBytes, i);
+          expect_message(kept[i], kErrorMessageBytes, i);
           kept[i].release();
         }
         for (std::size_t i = count; i < count + 20; ++i)
-          ASSERT_NO_FATAL_FAILURE(expect_message(side.channel.receive(), kMessageBytes, i));
+          ASSERT_NO_FATAL_FAILURE(expect_message(side.channel.receive(), kErrorMessageBytes, i));
       },
       [](ChannelSide& side) {
         std::size_t count = 0;
         expect_error(ErrorCode::kTimeout, [&] {
-          for (;; ++count) send_pattern(side.channel, kMessageBytes, count);
+          for (;; ++count) send_pattern(side.channel, kErrorMessageBytes, count);
         });
         side.peer.tell_value(count);
         side.peer.hear("kept");
@@ -60,7 +60,7 @@ TEST_P(ChunkedErrors, ReceiverThatNeverReleasesHoldsUpItsOwnContextUntilItDoes) 
           patiently([&] { send_pattern(side.channel, 1000, i, 3); });
         side.peer.tell("went on");
         for (std::size_t i = count; i < count + 20; ++i)
-          patiently([&] { send_pattern(side.channel, kMessageBytes, i); });
+          patiently([&] { send_pattern(side.channel, kErrorMessageBytes, i); });
       },
       {.first_options = small_regions, .second_options = [](Options& options) {
          small_regions(options);
@@ -71,7 +71,9 @@ TEST_P(ChunkedErrors, ReceiverThatNeverReleasesHoldsUpItsOwnContextUntilItDoes) 
 TEST_P(ChunkedErrors, HandlerThatFailsGivesItsMemoryBackAndTheChannelGoesOn) {
   constexpr std::size_t kCount = 60;  // many times what the regions hold
   // One in three is larger than a region and so put together.
-  const auto size_of = [](std::size_t i) { return i % 3 == 0 ? 3 * kRegionBytes : kMessageBytes; };
+  const auto size_of = [](std::size_t i) {
+    return i % 3 == 0 ? 3 * kErrorRegionBytes : kErrorMessageBytes;
+  };
   run(
       [&](ChannelSide& side) {
         std::size_t failures = 0;

@@ -15,8 +15,6 @@
 namespace leat::detail {
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
 struct Variant {
   std::string name;
   std::function<void(Options&)> set;
@@ -26,24 +24,24 @@ void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; 
 std::vector<Variant> variants() {
   return {
       {"inplace_auto", [](Options&) {}},
-      {"inplace_window_1", [](Options& options) { options.window = "1"; }},
-      {"inplace_window_5", [](Options& options) { options.window = "5"; }},
-      {"link_on", [](Options& options) { options.link_enable = "on"; }},
-      {"link_off", [](Options& options) { options.link_enable = "off"; }},
-      {"short_chunks", [](Options& options) { options.chunk_bytes = 4096; }},
-      {"two_regions", [](Options& options) { options.region_count = 2; }},
-      {"verify", [](Options& options) { options.verify = true; }},
+      {"inplace_window_1", [](Options& options) { options.chunked_window = "1"; }},
+      {"inplace_window_5", [](Options& options) { options.chunked_window = "5"; }},
+      {"link_on", [](Options& options) { options.chunked_link_enable = "on"; }},
+      {"link_off", [](Options& options) { options.chunked_link_enable = "off"; }},
+      {"short_chunks", [](Options& options) { options.chunked_chunk_bytes = 4096; }},
+      {"two_regions", [](Options& options) { options.chunked_region_count = 2; }},
+      {"verify", [](Options& options) { options.chunked_verify = true; }},
       {"header_window_1",
        [](Options& options) {
-         options.mode = "header";
-         options.window = "1";
-         options.chunk_bytes = 64 << 10;
+         options.chunked_mode = "header";
+         options.chunked_window = "1";
+         options.chunked_chunk_bytes = 64 << 10;
        }},
       {"header_verify",
        [](Options& options) {
-         options.mode = "header";
-         options.verify = true;
-         options.chunk_bytes = 100'000;
+         options.chunked_mode = "header";
+         options.chunked_verify = true;
+         options.chunked_chunk_bytes = 100'000;
        }},
   };
 }
@@ -54,7 +52,7 @@ class Chunked : public testing::TestWithParam<std::tuple<std::string, PeerMode, 
   Options options(bool varied) const {
     const std::string& device = std::get<0>(GetParam());
     Options options = channel_options({"chunked", device});
-    options.region_bytes = 4 * kMiB;
+    options.chunked_region_bytes = 4 * kMiB;
     if (varied) std::get<2>(GetParam()).set(options);
     return options;
   }
@@ -119,7 +117,7 @@ TEST_P(Chunked, ReservedTransfersArriveIntact) {
       },
       [&](Peer&, const std::string& address) {
         Options varied = options(true);
-        varied.region_bytes = 4 * kMiB;
+        varied.chunked_region_bytes = 4 * kMiB;
         Channel channel = Channel::connect(address, varied);
         for (std::size_t i = 0; i < 8; ++i) {
           const std::size_t bytes = std::size_t{400'000} >> (i % 4);

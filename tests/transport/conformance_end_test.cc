@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -113,6 +114,29 @@ TEST_P(ChannelEnd, SendingToAClosedPeerFailsSoon) {
         expect_error(ErrorCode::kPeerDied, [&] { side.channel.send("no"); });
       },
       [](ChannelSide& side) { const Channel dropped = std::move(side.channel); });
+}
+
+// It needs not be full of what nobody takes, nor flooded.
+TEST_P(ChannelEnd, SendingNowAndThenToAPeerThatHasClosedFails) {
+  run(
+      [](ChannelSide& side) {
+        side.peer.hear("closed");
+        expect_error(ErrorCode::kPeerDied, [&] {
+          for (int i = 0; i < 100; ++i) {
+            side.channel.send("anyone there?");
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+        });
+        expect_error(ErrorCode::kPeerDied, [&] { side.channel.send("no"); });
+        expect_error(ErrorCode::kPeerDied,
+                     [&] { (void)side.channel.try_send(std::string_view(), 3); });
+        side.peer.tell("noticed");
+      },
+      [](ChannelSide& side) {
+        side.channel.close();  // its memory stays
+        side.peer.tell("closed");
+        side.peer.hear("noticed");
+      });
 }
 
 TEST_P(ChannelEnd, CloseOfThePeerEndsASendThatWaitsForRoom) {

@@ -13,14 +13,14 @@
 namespace leat::detail {
 namespace {
 
-constexpr auto kShortTimeout = std::chrono::seconds(1);
+constexpr auto kFlowTimeout = std::chrono::seconds(1);
 
 std::size_t random_size(std::uint64_t number) {
   std::mt19937_64 random(number);
   return random() % (number % 20 == 0 ? 20'000 : 300);
 }
 
-unsigned context_of(std::uint64_t number) { return static_cast<unsigned>(number % 3); }
+unsigned flow_context_of(std::uint64_t number) { return static_cast<unsigned>(number % 3); }
 
 class ChannelFlow : public ChannelTest {
  protected:
@@ -31,12 +31,12 @@ class ChannelFlow : public ChannelTest {
         [&](ChannelSide& side) {
           std::thread receiver([&] {
             for (std::size_t i = 0; i < count; ++i) {
-              const Message message = side.channel.receive(context_of(i));
+              const Message message = side.channel.receive(flow_context_of(i));
               ASSERT_NO_FATAL_FAILURE(expect_message(message, random_size(i), i));
             }
           });
           for (std::size_t i = 0; i < count; ++i) {
-            send_pattern(side.channel, random_size(i), i, context_of(i));
+            send_pattern(side.channel, random_size(i), i, flow_context_of(i));
           }
           receiver.join();
           EXPECT_EQ(side.channel.stats().rnr_retries, 0u);
@@ -122,7 +122,7 @@ TEST_P(ChannelFlow, BothSidesOnlySendingAreHeldBackAndLoseNothing) {
         expect_message(receive_patiently(side.channel), 1000, 5);
         EXPECT_GE(side.channel.stats().credit_waits, 1u);
       },
-      [](Options& options) { options.timeout = kShortTimeout; });
+      [](Options& options) { options.timeout = kFlowTimeout; });
 }
 
 // Two sides that flush before they receive do not wait for each other.
@@ -152,7 +152,7 @@ TEST_P(ChannelFlow, ReserveTimesOutWhereThereIsNoRoom) {
         });
       },
       [](ChannelSide&) {},
-      {.first_options = [](Options& options) { options.timeout = kShortTimeout; }});
+      {.first_options = [](Options& options) { options.timeout = kFlowTimeout; }});
 }
 
 TEST_P(ChannelFlow, ReceiveTimesOutAndGoesOnAfterwards) {
@@ -168,10 +168,10 @@ TEST_P(ChannelFlow, ReceiveTimesOutAndGoesOnAfterwards) {
         side.peer.hear("timed out");
         side.channel.send("late", 6);
       },
-      {.first_options = [](Options& options) { options.timeout = kShortTimeout; }});
+      {.first_options = [](Options& options) { options.timeout = kFlowTimeout; }});
 }
 
-TEST_P(ChannelFlow, LargeMessageThatTimedOutIsFinishedByTheNextSend) {
+TEST_P(ChannelFlow, LargeMessageThatTimedOutArrivesOnceWhenItIsSentAgain) {
   static constexpr std::size_t kBytes = std::size_t{32} << 20;
   run(
       [](ChannelSide& side) {
@@ -188,7 +188,7 @@ TEST_P(ChannelFlow, LargeMessageThatTimedOutIsFinishedByTheNextSend) {
         expect_message(side.channel.receive(2), kBytes, 1);
         EXPECT_FALSE(side.channel.receive(2)) << "it came twice";
       },
-      {.first_options = [](Options& options) { options.timeout = kShortTimeout; }});
+      {.first_options = [](Options& options) { options.timeout = kFlowTimeout; }});
 }
 
 TEST_P(ChannelFlow, SlowReaderOfOneContextDoesNotHoldUpAnother) {

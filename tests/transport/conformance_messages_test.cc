@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "support/channel_side.h"
+#include "transport/table.h"
 
 namespace leat::detail {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class ChannelMessages : public ChannelTest {
  protected:
@@ -164,31 +163,6 @@ TEST_P(ChannelMessages, LargeMessagesOfSeveralContextsInterleave) {
           }
         }
         expect_message(side.channel.receive(6), 10, 99);
-      });
-}
-
-TEST_P(ChannelMessages, AnotherMessageInTheMiddleOfALargeOneIsAnError) {
-  run(
-      [](ChannelSide& side) {
-        std::vector<std::byte> large(16 * kMiB);
-        fill_pattern(large, 1);
-        while (side.channel.try_send(large, 2)) {
-        }
-        expect_error(ErrorCode::kInvalidArgument, [&] {
-          (void)side.channel.try_send(std::span(large).first(large.size() - 1), 2);
-        });
-        side.peer.barrier();
-        side.channel.send(large, 2);
-        side.channel.shutdown();
-      },
-      [](ChannelSide& side) {
-        side.peer.barrier();
-        int count = 0;
-        while (const Message message = side.channel.receive(2)) {
-          expect_message(message, 16 * kMiB, 1);
-          ++count;
-        }
-        EXPECT_GE(count, 1);
       });
 }
 
@@ -501,6 +475,20 @@ TEST_P(ChannelMessages, BothSidesNameTheSameConnection) {
 }
 
 LEAT_INSTANTIATE_CHANNEL_SUITE(ChannelMessages);
+
+// attested+ over every transport, which channel_kinds() has of ring alone.
+std::vector<ChannelKind> attested_over_all() {
+  std::vector<ChannelKind> kinds;
+  for (const TransportRow& row : transport_rows())
+    kinds.push_back({std::string("attested+") + row.name, row.rdma ? "shm" : "tcp"});
+  return kinds;
+}
+
+INSTANTIATE_TEST_SUITE_P(Attested, ChannelMessages,
+                         testing::Combine(testing::ValuesIn(attested_over_all()),
+                                          testing::Values(PeerMode::kThreads,
+                                                          PeerMode::kProcesses)),
+                         channel_test_name);
 
 }  // namespace
 }  // namespace leat::detail

@@ -10,38 +10,38 @@
 #include <vector>
 
 #include "leat/error.h"
-#include "proto/chunk_header.h"
-#include "proto/immediate.h"
 #include "support/devices.h"
 #include "support/verbs_side.h"
-#include "transport/chunked.h"
+#include "transport/chunked/chunked.h"
+#include "transport/chunked/header.h"
+#include "transport/parts/immediate.h"
 
 namespace leat::detail {
 namespace {
 
-constexpr std::size_t kRegionBytes = 4096;
+constexpr std::size_t kChunkedRegionBytes = 4096;
 constexpr std::uint64_t kRegionUnits = 65;  // and a header
-constexpr std::uint64_t kRegions = 2;
-constexpr std::uint64_t kReceives = 64;
+constexpr std::uint64_t kChunkedRegions = 2;
+constexpr std::uint64_t kChunkedReceives = 64;
 
-struct SetupBlob {
+struct ChunkedSetup {
   std::uint64_t region_address, region_bytes, credits_offset, first_units, others_units,
       region_count, receive_count, max_message_bytes;
   std::uint32_t region_key, verify;
 };
 
-SetupBlob sound_setup() {
-  SetupBlob blob{};
+ChunkedSetup sound_setup() {
+  ChunkedSetup blob{};
   blob.first_units = blob.others_units = kRegionUnits;
-  blob.region_count = kRegions;
-  blob.receive_count = kReceives;
+  blob.region_count = kChunkedRegions;
+  blob.receive_count = kChunkedReceives;
   blob.max_message_bytes = 1 << 20;
-  blob.credits_offset = kContextCount * kRegions * kRegionUnits * kPlaceUnitBytes;
+  blob.credits_offset = kContextCount * kChunkedRegions * kRegionUnits * kPlaceUnitBytes;
   blob.region_bytes = blob.credits_offset + 192;
   return blob;
 }
 
-std::string word_of(const SetupBlob& blob) {
+std::string word_of(const ChunkedSetup& blob) {
   return {reinterpret_cast<const char*>(&blob), sizeof blob};
 }
 
@@ -53,18 +53,18 @@ ChunkHeader whole(std::uint64_t bytes) {
 }
 
 // The hostile side: its own region, and the victim's.
-class Hostile {
+class HostileChunked {
  public:
-  Hostile(VerbsSide& side, const SetupBlob& victim)
+  HostileChunked(VerbsSide& side, const ChunkedSetup& victim)
       : side_(side),
         victim_(victim),
         own_(side.allocate(sound_setup().region_bytes, kRemoteRead | kRemoteWrite)),
         source_(side.allocate(4096, kLocalOnly)) {
-    side.post_receives(kReceives);
+    side.post_receives(kChunkedReceives);
   }
 
   std::string setup() const {
-    SetupBlob blob = sound_setup();
+    ChunkedSetup blob = sound_setup();
     blob.region_address = own_.remote().address;
     blob.region_key = own_.remote().key;
     return word_of(blob);
@@ -96,28 +96,28 @@ class Hostile {
     return {victim_.region_address, victim_.region_bytes, victim_.region_key};
   }
   VerbsSide& side_;
-  const SetupBlob victim_;
+  const ChunkedSetup victim_;
   const MemoryRegion& own_;
   const MemoryRegion& source_;
 };
 
 ChunkedOptions small_options() {
   ChunkedOptions options;
-  options.region_bytes = kRegionBytes;
-  options.region_count = kRegions;
+  options.region_bytes = kChunkedRegionBytes;
+  options.region_count = kChunkedRegions;
   options.max_message_bytes = 1 << 20;
-  options.depths.receive_requests = kReceives;
+  options.depths.receive_requests = kChunkedReceives;
   return options;
 }
 
 class HostileToChunked : public VerbsTest {
  protected:
   // `attack` runs, then `use` until it throws, which must be kProtocol.
-  void expect_protocol_error(const std::function<void(Hostile&)>& attack,
+  void expect_protocol_error(const std::function<void(HostileChunked&)>& attack,
                              const std::function<void(Transport&)>& use,
                              const ChunkedOptions& chunked = small_options()) const {
     VerbsOptions options;
-    options.depths.receive_requests = kReceives;
+    options.depths.receive_requests = kChunkedReceives;
     run(
         [&](VerbsSide& side) {
           ChunkedTransport transport(std::move(side.device), std::move(side.queue_pair), chunked);
@@ -143,10 +143,10 @@ class HostileToChunked : public VerbsTest {
         },
         [&](VerbsSide& side) {
           const std::string theirs = side.peer.hear();
-          SetupBlob victim;
+          ChunkedSetup victim;
           ASSERT_EQ(theirs.size(), sizeof victim);
           std::memcpy(&victim, theirs.data(), sizeof victim);
-          Hostile hostile(side, victim);
+          HostileChunked hostile(side, victim);
           side.peer.tell(hostile.setup());
           side.peer.hear("started");
           attack(hostile);
@@ -156,7 +156,7 @@ class HostileToChunked : public VerbsTest {
         options);
   }
   // What was written is refused by the receiver.
-  void expect_refused(const std::function<void(Hostile&)>& attack,
+  void expect_refused(const std::function<void(HostileChunked&)>& attack,
                       const ChunkedOptions& chunked = small_options()) const {
     expect_protocol_error(attack, receive_nothing, chunked);
   }
@@ -172,34 +172,36 @@ class HostileToChunked : public VerbsTest {
 };
 
 TEST_P(HostileToChunked, HeaderThatWasNeverWritten) {
-  expect_refused([](Hostile& hostile) { hostile.say(encode({0, 0})); });
+  expect_refused([](HostileChunked& hostile) { hostile.say(encode({0, 0})); });
 }
 
 TEST_P(HostileToChunked, HeaderWithAWrongCheck) {
-  expect_refused([](Hostile& hostile) {
+  expect_refused([](HostileChunked& hostile) {
     hostile.write(0, whole(10));
     hostile.say(encode({0, 0}));
   });
 }
 
 TEST_P(HostileToChunked, PlaceOutsideOfItsRegions) {
-  expect_refused([](Hostile& hostile) { hostile.say(encode({0, kRegions * kRegionUnits})); });
+  expect_refused([](HostileChunked& hostile) {
+    hostile.say(encode({0, kChunkedRegions * kRegionUnits}));
+  });
 }
 
 TEST_P(HostileToChunked, PlaceOfAnotherContext) {
-  expect_refused([](Hostile& hostile) { hostile.announce(whole(10), 0, 3); });
+  expect_refused([](HostileChunked& hostile) { hostile.announce(whole(10), 0, 3); });
 }
 
 TEST_P(HostileToChunked, PlaceOutsideOfAllMemory) {
-  expect_refused([](Hostile& hostile) { hostile.say(encode({15, kMaxPlace})); });
+  expect_refused([](HostileChunked& hostile) { hostile.say(encode({15, kMaxPlace})); });
 }
 
 TEST_P(HostileToChunked, PlaceThatIsNotDue) {
-  expect_refused([](Hostile& hostile) { hostile.announce(whole(10), 1); });
+  expect_refused([](HostileChunked& hostile) { hostile.announce(whole(10), 1); });
 }
 
 TEST_P(HostileToChunked, StaleTransfer) {
-  expect_refused([](Hostile& hostile) {
+  expect_refused([](HostileChunked& hostile) {
     ChunkHeader header = whole(10);
     header.transfer = 7;
     hostile.announce(header);
@@ -209,7 +211,7 @@ TEST_P(HostileToChunked, StaleTransfer) {
 // Each lies where the next one is due, so that only its numbers are wrong.
 TEST_P(HostileToChunked, TransferTwice) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileChunked& hostile) {
         hostile.announce(whole(10), 0);
         hostile.announce(whole(10), 2);
       },
@@ -221,7 +223,7 @@ TEST_P(HostileToChunked, TransferTwice) {
 }
 
 TEST_P(HostileToChunked, PartTwice) {
-  expect_refused([](Hostile& hostile) {
+  expect_refused([](HostileChunked& hostile) {
     ChunkHeader header = whole(1000);
     header.total = 3000;
     header.count = 3;
@@ -234,30 +236,30 @@ TEST_P(HostileToChunked, PartTwice) {
 TEST_P(HostileToChunked, PlaceThatIsStillInUse) {
   unsigned received = 0;
   expect_protocol_error(
-      [](Hostile& hostile) {
-        ChunkHeader header = whole(kRegionBytes);
+      [](HostileChunked& hostile) {
+        ChunkHeader header = whole(kChunkedRegionBytes);
         for (std::uint32_t i = 0; i < 3; ++i) {
           header.transfer = i;
-          hostile.announce(header, i % kRegions * kRegionUnits);
+          hostile.announce(header, i % kChunkedRegions * kRegionUnits);
         }
       },
       [&](Transport& transport) {
         Delivery kept;  // for good
         while (transport.try_receive(0, kept) == ReceiveResult::kMessage) ++received;
-        EXPECT_LE(received, kRegions);
+        EXPECT_LE(received, kChunkedRegions);
       });
 }
 
 TEST_P(HostileToChunked, LengthBeyondItsRegion) {
-  expect_refused([](Hostile& hostile) { hostile.announce(whole(kRegionBytes + 1)); });
+  expect_refused([](HostileChunked& hostile) { hostile.announce(whole(kChunkedRegionBytes + 1)); });
 }
 
 TEST_P(HostileToChunked, LengthBeyondEverything) {
-  expect_refused([](Hostile& hostile) { hostile.announce(whole(UINT64_MAX)); });
+  expect_refused([](HostileChunked& hostile) { hostile.announce(whole(UINT64_MAX)); });
 }
 
 TEST_P(HostileToChunked, TransferAboveTheLimit) {
-  expect_refused([](Hostile& hostile) {
+  expect_refused([](HostileChunked& hostile) {
     ChunkHeader header = whole(4096);
     header.total = std::uint64_t{1} << 40;
     header.count = 1U << 28;
@@ -266,26 +268,50 @@ TEST_P(HostileToChunked, TransferAboveTheLimit) {
 }
 
 TEST_P(HostileToChunked, ImpossibleCount) {
-  expect_refused([](Hostile& hostile) {
+  expect_refused([](HostileChunked& hostile) {
     ChunkHeader header = whole(100);
     header.count = 5;
     hostile.announce(header);
   });
 }
 
-TEST_P(HostileToChunked, EndWithinATransfer) {
-  expect_refused([](Hostile& hostile) {
+TEST_P(HostileToChunked, PartOfATransferThatWasTakenBack) {
+  expect_refused([](HostileChunked& hostile) {
     ChunkHeader header = whole(1000);
     header.total = 3000;
     header.count = 3;
     hostile.announce(header);
-    hostile.say(encode({0, kEndPlace}));
+    header.sequence = 1;
+    header.count = ChunkHeader::kTakenBack;
+    header.length = 0;
+    hostile.announce(header, 17);
+    header.sequence = 2;
+    header.count = 3;
+    header.length = 1000;
+    hostile.announce(header, 18);
+  });
+}
+
+TEST_P(HostileToChunked, TransferTakenBackOutOfItsTurn) {
+  expect_refused([](HostileChunked& hostile) {
+    ChunkHeader header = whole(0);
+    header.sequence = 1;
+    header.count = ChunkHeader::kTakenBack;
+    hostile.announce(header);
+  });
+}
+
+TEST_P(HostileToChunked, TransferTakenBackBeyondItsRegion) {
+  expect_refused([](HostileChunked& hostile) {
+    ChunkHeader header = whole(UINT64_MAX);
+    header.count = ChunkHeader::kTakenBack;
+    hostile.announce(header);
   });
 }
 
 TEST_P(HostileToChunked, MessageAfterItsEnd) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileChunked& hostile) {
         hostile.say(encode({0, kEndPlace}));
         hostile.say(encode({0, kEndPlace}));
       },
@@ -298,16 +324,16 @@ TEST_P(HostileToChunked, MessageAfterItsEnd) {
 TEST_P(HostileToChunked, DigestThatDiffers) {
   ChunkedOptions verify = small_options();
   verify.verify = true;
-  expect_refused([](Hostile& hostile) { hostile.announce(whole(100)); }, verify);
+  expect_refused([](HostileChunked& hostile) { hostile.announce(whole(100)); }, verify);
 }
 
 // The victim looks when its own count says that there is no room left.
 TEST_P(HostileToChunked, RoomGivenBackThatItNeverHad) {
-  expect_protocol_error([](Hostile& hostile) { hostile.credit(64, 1 << 20); }, send);
+  expect_protocol_error([](HostileChunked& hostile) { hostile.credit(64, 1 << 20); }, send);
 }
 
 TEST_P(HostileToChunked, MoreTakenThanWasSent) {
-  expect_protocol_error([](Hostile& hostile) { hostile.credit(0, 1 << 20); },
+  expect_protocol_error([](HostileChunked& hostile) { hostile.credit(0, 1 << 20); },
                         [](Transport& transport) {
                           for (Context context = 0; context < kContextCount; ++context)
                             (void)transport.try_send({}, context);
@@ -320,22 +346,22 @@ LEAT_INSTANTIATE_ON_DEVICES(HostileToChunked);
 class HostileSetup : public VerbsTest {};
 
 TEST_P(HostileSetup, ThatContradictsItselfIsRefused) {
-  const std::vector<std::function<void(SetupBlob&)>> lies = {
-      [](SetupBlob& blob) { blob.first_units = 0; },
-      [](SetupBlob& blob) { blob.first_units = UINT64_MAX; },
-      [](SetupBlob& blob) { blob.others_units = 1; },
-      [](SetupBlob& blob) { blob.others_units = std::uint64_t{1} << 40; },
-      [](SetupBlob& blob) { blob.region_count = 0; },
-      [](SetupBlob& blob) { blob.region_count = 1; },
-      [](SetupBlob& blob) { blob.region_count = UINT64_MAX; },
-      [](SetupBlob& blob) { blob.receive_count = 0; },
-      [](SetupBlob& blob) { blob.max_message_bytes = 0; },
-      [](SetupBlob& blob) { blob.credits_offset = 64; },
-      [](SetupBlob& blob) { blob.credits_offset += 4; },
-      [](SetupBlob& blob) { blob.credits_offset = UINT64_MAX - 7; },
-      [](SetupBlob& blob) { blob.region_bytes = 100; },
-      [](SetupBlob& blob) { blob.region_address = UINT64_MAX - 100; },
-      [](SetupBlob& blob) { blob.verify = 2; },
+  const std::vector<std::function<void(ChunkedSetup&)>> lies = {
+      [](ChunkedSetup& blob) { blob.first_units = 0; },
+      [](ChunkedSetup& blob) { blob.first_units = UINT64_MAX; },
+      [](ChunkedSetup& blob) { blob.others_units = 1; },
+      [](ChunkedSetup& blob) { blob.others_units = std::uint64_t{1} << 40; },
+      [](ChunkedSetup& blob) { blob.region_count = 0; },
+      [](ChunkedSetup& blob) { blob.region_count = 1; },
+      [](ChunkedSetup& blob) { blob.region_count = UINT64_MAX; },
+      [](ChunkedSetup& blob) { blob.receive_count = 0; },
+      [](ChunkedSetup& blob) { blob.max_message_bytes = 0; },
+      [](ChunkedSetup& blob) { blob.credits_offset = 64; },
+      [](ChunkedSetup& blob) { blob.credits_offset += 4; },
+      [](ChunkedSetup& blob) { blob.credits_offset = UINT64_MAX - 7; },
+      [](ChunkedSetup& blob) { blob.region_bytes = 100; },
+      [](ChunkedSetup& blob) { blob.region_address = UINT64_MAX - 100; },
+      [](ChunkedSetup& blob) { blob.verify = 2; },
   };
   const auto refuses = [](VerbsSide& side, const std::function<void(ChunkedTransport&)>& start) {
     ChunkedTransport transport(std::move(side.device), std::move(side.queue_pair), small_options());
@@ -347,12 +373,12 @@ TEST_P(HostileSetup, ThatContradictsItselfIsRefused) {
     }
   };
   VerbsOptions options;
-  options.depths.receive_requests = kReceives;
+  options.depths.receive_requests = kChunkedReceives;
   for (const auto& lie : lies) {
     run_both(
         [&](VerbsSide& side) {
           refuses(side, [&](ChunkedTransport& transport) {
-            SetupBlob blob = sound_setup();
+            ChunkedSetup blob = sound_setup();
             lie(blob);
             transport.start(std::as_bytes(std::span(&blob, 1)));
           });

@@ -11,24 +11,26 @@
 #include "leat/error.h"
 #include "support/errors.h"
 #include "support/scripted_device.h"
-#include "transport/confirm_each.h"
+#include "transport/confirm_each/confirm_each.h"
 
 namespace leat::detail {
 namespace {
 
-constexpr std::size_t kSlotBytes = 256;
-constexpr unsigned kSlots = 16;
+constexpr std::size_t kConfirmedSlotBytes = 256;
+constexpr unsigned kConfirmedSlots = 16;
 
 enum What : std::uint32_t { kMessage, kLargeStart, kEnd, kGivenBack };
 
 class HostileToConfirmEach : public testing::Test {
  protected:
-  HostileToConfirmEach() {
+  HostileToConfirmEach() { start(1 << 20); }
+
+  void start(std::size_t max_message_bytes) {
     script_.limits.max_receive_requests = 4096;
     SlotOptions slots;
-    slots.slot_bytes = kSlotBytes;
-    slots.slot_count = kSlots;
-    slots.max_message_bytes = 1 << 20;
+    slots.slot_bytes = kConfirmedSlotBytes;
+    slots.slot_count = kConfirmedSlots;
+    slots.max_message_bytes = max_message_bytes;
     slots.depths.receive_requests = 4096;
     transport_ = std::make_unique<ConfirmEachTransport>(scripted_device(script_),
                                                         scripted_queue_pair(script_), slots);
@@ -55,7 +57,7 @@ class HostileToConfirmEach : public testing::Test {
   unsigned fill_up() {
     const std::array<std::byte, 100> message{};
     unsigned count = 0;
-    while (transport_->try_send(message, 0)) ++count;
+    while (sent(transport_->try_send(message, 0))) ++count;
     return count;
   }
 
@@ -75,7 +77,7 @@ TEST_F(HostileToConfirmEach, TheSameMessageTwice) {
 }
 
 TEST_F(HostileToConfirmEach, SlotThatThereIsNot) {
-  arrives(kMessage, kSlots + 15 * kWordSlots, 0, 10);
+  arrives(kMessage, kConfirmedSlots + 15 * kWordSlots, 0, 10);
   expect_refused();
 }
 
@@ -84,13 +86,21 @@ TEST_F(HostileToConfirmEach, LengthBeyondTheSlots) {
   expect_refused();
 }
 
+TEST_F(HostileToConfirmEach, LengthAboveTheLimit) {
+  for (const std::size_t most : {10, 100}) {
+    start(most);
+    arrives(kMessage, 0, 0, most + 1);
+    expect_refused();
+  }
+}
+
 TEST_F(HostileToConfirmEach, RunBeyondTheLastSlot) {
-  arrives(kMessage, kSlots - 1, 0, 2 * kSlotBytes);
+  arrives(kMessage, kConfirmedSlots - 1, 0, 2 * kConfirmedSlotBytes);
   expect_refused();
 }
 
 TEST_F(HostileToConfirmEach, MoreMessagesThanSlots) {
-  for (std::uint32_t i = 0; i <= kSlots; ++i) arrives(kMessage, 0, i, 10);
+  for (std::uint32_t i = 0; i <= kConfirmedSlots; ++i) arrives(kMessage, 0, i, 10);
   expect_refused();
 }
 
@@ -107,23 +117,23 @@ TEST_F(HostileToConfirmEach, OddAnnouncementOfALargeMessage) {
 }
 
 TEST_F(HostileToConfirmEach, SizeOfALargeMessageThatIsNone) {
-  arrives(kLargeStart, 0, 0, 8);  // its bytes, zeros, say a size that would go in place
+  arrives(kLargeStart, 0, 0, 8);  // its bytes, zeros, take back what has not begun
   expect_refused();
 }
 
 TEST_F(HostileToConfirmEach, NoImmediateAtAll) {
-  script_.arrivals.push_back({.kind = CompletionKind::kReceived, .bytes = 10});
+  script_.arrivals.push_back({.kind = CompletionKind::kStray, .bytes = 10});
   expect_refused();
 }
 
 TEST_F(HostileToConfirmEach, SlotGivenBackThatWasNeverFilled) {
-  EXPECT_EQ(fill_up(), kSlots);
-  arrives(kGivenBack, kSlots + 3, 0);
+  EXPECT_EQ(fill_up(), kConfirmedSlots);
+  arrives(kGivenBack, kConfirmedSlots + 3, 0);
   for (int i = 0; i < 3; ++i) expect_error(ErrorCode::kProtocol, [&] { fill_up(); });
 }
 
 TEST_F(HostileToConfirmEach, SlotGivenBackTwice) {
-  EXPECT_EQ(fill_up(), kSlots);
+  EXPECT_EQ(fill_up(), kConfirmedSlots);
   arrives(kGivenBack, 2, 0);
   EXPECT_EQ(fill_up(), 1U);
   arrives(kGivenBack, 2, 1);
@@ -132,7 +142,7 @@ TEST_F(HostileToConfirmEach, SlotGivenBackTwice) {
 }
 
 TEST_F(HostileToConfirmEach, SlotGivenBackOutOfItsTurn) {
-  EXPECT_EQ(fill_up(), kSlots);
+  EXPECT_EQ(fill_up(), kConfirmedSlots);
   arrives(kGivenBack, 2, 7);
   expect_error(ErrorCode::kProtocol, [&] { fill_up(); });
 }

@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "conn/link.h"
+#include "handshake/connection.h"
 #include "leat/error.h"
-#include "proto/slot_bundle.h"
-#include "proto/slot_receiver.h"
 #include "support/channel_side.h"
 #include "support/devices.h"
 #include "support/verbs_side.h"
-#include "transport/batched.h"
+#include "transport/batched/batched.h"
+#include "transport/batched/bundle.h"
+#include "transport/batched/slot_receiver.h"
 
 namespace leat::detail {
 namespace {
@@ -31,7 +31,7 @@ constexpr std::size_t kPulled = kHeaders + kMaxAllSlots * sizeof(SlotHeader);
 constexpr std::size_t kHeadBytes = (kPulled + 8 + kMostBundleBytes + 63) / 64 * 64;
 constexpr std::size_t kPosted = 0, kFilled = 8, kGiven = 264, kRingLimit = 512, kLanded = 576;
 
-struct SetupBlob {
+struct BatchedSetup {
   std::uint64_t region_address, region_bytes, slot_bytes, slot_count, max_message_bytes, header_key;
   std::uint32_t region_key;
   std::uint16_t header_bytes;
@@ -41,12 +41,13 @@ struct SetupBlob {
 };
 
 // The hostile side: its own region, which its victim reads, and the victim's.
-class Hostile {
+class HostileBatched {
  public:
   static constexpr std::size_t kShortMirrorBytes = 4096;
 
   // `shares`: where both could, memory. `mirror_bytes`: of what the victim may read; 0: all slots.
-  Hostile(VerbsSide& side, const SetupBlob& victim, bool shares, std::size_t mirror_bytes = 0)
+  HostileBatched(VerbsSide& side, const BatchedSetup& victim, bool shares,
+                 std::size_t mirror_bytes = 0)
       : layout(kSlotBytes, kSlots, shares && victim.shares_memory != 0 ? 0 : sizeof(SlotFront)),
         side_(side),
         victim_(victim),
@@ -56,20 +57,20 @@ class Hostile {
         source_(side.allocate(4096, kLocalOnly)) {}
 
   std::string setup() const {
-    const SetupBlob blob{own_.remote().address,
-                         own_.remote().bytes,
-                         kSlotBytes,
-                         kSlots,
-                         1 << 20,
-                         7,
-                         own_.remote().key,
-                         sizeof(SlotFront),
-                         shares_,
-                         0,
-                         mirror_.remote().address,
-                         layout.bytes(),
-                         mirror_.remote().key,
-                         0};
+    const BatchedSetup blob{own_.remote().address,
+                            own_.remote().bytes,
+                            kSlotBytes,
+                            kSlots,
+                            1 << 20,
+                            7,
+                            own_.remote().key,
+                            sizeof(SlotFront),
+                            shares_,
+                            0,
+                            mirror_.remote().address,
+                            layout.bytes(),
+                            mirror_.remote().key,
+                            0};
     return {reinterpret_cast<const char*>(&blob), sizeof blob};
   }
   // A word of our own head.
@@ -128,7 +129,7 @@ class Hostile {
     return {victim_.region_address, victim_.region_bytes, victim_.region_key};
   }
   VerbsSide& side_;
-  const SetupBlob victim_;
+  const BatchedSetup victim_;
   const bool shares_;
   const MemoryRegion& own_;
   const MemoryRegion& mirror_;
@@ -137,12 +138,16 @@ class Hostile {
 
 class HostileToBatched : public VerbsTest {
  protected:
+  static constexpr std::size_t kMostBytes = 1 << 20;
+  std::size_t most_bytes_ = kMostBytes;  // of a message, for the victim
+
   // At the victim's side: its transport, which has met the hostile one.
-  static std::unique_ptr<BatchedTransport> make_victim(VerbsSide& side) {
+  static std::unique_ptr<BatchedTransport> make_victim(VerbsSide& side,
+                                                       std::size_t most_bytes = kMostBytes) {
     SlotOptions slots;
     slots.slot_bytes = kSlotBytes;
     slots.slot_count = kSlots;
-    slots.max_message_bytes = 1 << 20;
+    slots.max_message_bytes = most_bytes;
     auto transport = std::make_unique<BatchedTransport>(std::move(side.device),
                                                         std::move(side.queue_pair), slots);
     const auto setup = transport->setup();
@@ -153,30 +158,30 @@ class HostileToBatched : public VerbsTest {
     return transport;
   }
   // At the other one.
-  static std::unique_ptr<Hostile> make_hostile(VerbsSide& side, bool shares,
-                                               std::size_t mirror_bytes = 0) {
+  static std::unique_ptr<HostileBatched> make_hostile(VerbsSide& side, bool shares,
+                                                      std::size_t mirror_bytes = 0) {
     const std::string theirs = side.peer.hear();
-    SetupBlob victim;
+    BatchedSetup victim;
     if (theirs.size() != sizeof victim) throw std::runtime_error("not the setup of batched");
     std::memcpy(&victim, theirs.data(), sizeof victim);
-    auto hostile = std::make_unique<Hostile>(side, victim, shares, mirror_bytes);
+    auto hostile = std::make_unique<HostileBatched>(side, victim, shares, mirror_bytes);
     side.peer.tell(hostile->setup());
     side.peer.hear("started");
     return hostile;
   }
   // `attack` runs, then `use` until it throws, which must be kProtocol.
-  void expect_protocol_error(const std::function<void(Hostile&)>& attack,
+  void expect_protocol_error(const std::function<void(HostileBatched&)>& attack,
                              const std::function<void(Transport&)>& use) const {
     for (const bool shares : {false, true}) expect_protocol_error(attack, use, shares);
   }
-  void expect_protocol_error(const std::function<void(Hostile&)>& attack,
+  void expect_protocol_error(const std::function<void(HostileBatched&)>& attack,
                              const std::function<void(Transport&)>& use, bool shares) const {
     SCOPED_TRACE(shares ? "memory shared where it can be" : "memory not shared");
     VerbsOptions options;
     options.depths.receive_requests = 256;
     run(
         [&](VerbsSide& side) {
-          const auto transport = make_victim(side);
+          const auto transport = make_victim(side, most_bytes_);
           side.peer.hear("attacked");
           const auto attempt = [&] {
             const Deadline deadline = hang_deadline();
@@ -213,7 +218,7 @@ class HostileToBatched : public VerbsTest {
 
 TEST_P(HostileToBatched, BitWithoutAMessage) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
       },
@@ -222,7 +227,7 @@ TEST_P(HostileToBatched, BitWithoutAMessage) {
 
 TEST_P(HostileToBatched, BitOfNoSlot) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.set(kFilled, 1ULL << 40);
         hostile.set(kPosted, 1);
       },
@@ -231,8 +236,33 @@ TEST_P(HostileToBatched, BitOfNoSlot) {
 
 TEST_P(HostileToBatched, LengthBeyondTheSlots) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.fill(0, {.size = 1 << 20, .sequence = 1});
+        hostile.set(kFilled, 1);
+        hostile.set(kPosted, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, LengthAboveTheLimit) {
+  for (const std::size_t most : {10, 100}) {
+    most_bytes_ = most;
+    expect_protocol_error(
+        [most](HostileBatched& hostile) {
+          hostile.fill(0, {.size = sized(most + 1, SlotKind::kMessage), .sequence = 1});
+          hostile.set(kFilled, 1);
+          hostile.set(kPosted, 1);
+        },
+        receive_nothing);
+  }
+}
+
+TEST_P(HostileToBatched, LengthAboveTheLimitInABundle) {
+  most_bytes_ = 40;
+  expect_protocol_error(
+      [](HostileBatched& hostile) {
+        hostile.write(kHeadBytes + hostile.layout.header_bytes(), sealed(41));
+        hostile.fill(0, {.size = sized(Bundled::taken(41), SlotKind::kBundle), .sequence = 1});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
       },
@@ -241,7 +271,7 @@ TEST_P(HostileToBatched, LengthBeyondTheSlots) {
 
 TEST_P(HostileToBatched, SequenceGap) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.fill(0, {.place = 1, .size = 10, .sequence = 2});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
@@ -251,7 +281,7 @@ TEST_P(HostileToBatched, SequenceGap) {
 
 TEST_P(HostileToBatched, SequenceFarAhead) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.fill(0, {.place = 999, .size = 10, .sequence = 1000});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
@@ -261,7 +291,7 @@ TEST_P(HostileToBatched, SequenceFarAhead) {
 
 TEST_P(HostileToBatched, TheSamePlaceTwice) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.fill(0, {.place = 1, .size = 10, .sequence = 2});
         hostile.fill(1, {.place = 1, .size = 10, .sequence = 2});
         hostile.set(kFilled, 3);
@@ -272,7 +302,7 @@ TEST_P(HostileToBatched, TheSamePlaceTwice) {
 
 TEST_P(HostileToBatched, EndThatSaysTooLittle) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.fill(0, {.size = sized(4, SlotKind::kEnd), .sequence = 1});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
@@ -282,8 +312,19 @@ TEST_P(HostileToBatched, EndThatSaysTooLittle) {
 
 TEST_P(HostileToBatched, AnnouncedSizeAboveTheLimit) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.write(kHeadBytes + hostile.layout.header_bytes(), std::uint64_t{1} << 60);
+        hostile.fill(0, {.size = sized(8, SlotKind::kLargeStart), .sequence = 1});
+        hostile.set(kFilled, 1);
+        hostile.set(kPosted, 1);
+      },
+      receive_nothing);
+}
+
+TEST_P(HostileToBatched, NothingToTakeBack) {
+  expect_protocol_error(
+      [](HostileBatched& hostile) {
+        hostile.write(kHeadBytes + hostile.layout.header_bytes(), std::uint64_t{0});
         hostile.fill(0, {.size = sized(8, SlotKind::kLargeStart), .sequence = 1});
         hostile.set(kFilled, 1);
         hostile.set(kPosted, 1);
@@ -293,7 +334,7 @@ TEST_P(HostileToBatched, AnnouncedSizeAboveTheLimit) {
 
 TEST_P(HostileToBatched, MessageLongerThanItsBundle) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.write(kHeadBytes + hostile.layout.header_bytes(), sealed(57));
         hostile.fill(0, {.size = sized(64, SlotKind::kBundle), .sequence = 1});
         hostile.set(kFilled, 1);
@@ -304,7 +345,7 @@ TEST_P(HostileToBatched, MessageLongerThanItsBundle) {
 
 TEST_P(HostileToBatched, BundleBeyondItsSlot) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.fill(0, {.size = sized(2 * kSlotBytes, SlotKind::kBundle), .sequence = 1});
         hostile.set(kFilled, 3);
         hostile.set(kPosted, 1);
@@ -313,18 +354,18 @@ TEST_P(HostileToBatched, BundleBeyondItsSlot) {
 }
 
 TEST_P(HostileToBatched, MessageLongerThanItsOpenBundle) {
-  expect_protocol_error([](Hostile& hostile) { hostile.open(3, sealed(~0U), 64); },
+  expect_protocol_error([](HostileBatched& hostile) { hostile.open(3, sealed(~0U), 64); },
                         receive_nothing);
 }
 
 TEST_P(HostileToBatched, OpenBundleBeyondItsSlot) {
-  expect_protocol_error([](Hostile& hostile) { hostile.open(3, sealed(8), 2 * kSlotBytes); },
+  expect_protocol_error([](HostileBatched& hostile) { hostile.open(3, sealed(8), 2 * kSlotBytes); },
                         receive_nothing);
 }
 
 TEST_P(HostileToBatched, OpenBundleWithinALargeMessage) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.write(kHeadBytes + hostile.layout.header_bytes(), std::uint64_t{100'000});
         hostile.fill(0, {.size = sized(8, SlotKind::kLargeStart), .sequence = 1});
         hostile.set(kFilled, 1);
@@ -357,12 +398,12 @@ TEST_P(HostileToBatched, OpenBundleThatCannotBeRead) {
         side.peer.tell("done");
       },
       [&](VerbsSide& side) {
-        const auto hostile = make_hostile(side, false, Hostile::kShortMirrorBytes);
+        const auto hostile = make_hostile(side, false, HostileBatched::kShortMirrorBytes);
         hostile->open_full(3, kMessages);
         side.peer.tell("opened");
         side.peer.hear("got them");
         const auto last =
-            static_cast<unsigned>(Hostile::kShortMirrorBytes / hostile->layout.offset(0, 1));
+            static_cast<unsigned>(HostileBatched::kShortMirrorBytes / hostile->layout.offset(0, 1));
         hostile->open_beyond_the_mirror(last, kMessages * Bundled::taken(64));
         side.peer.tell("attacked");
         side.peer.hear("done");
@@ -371,37 +412,41 @@ TEST_P(HostileToBatched, OpenBundleThatCannotBeRead) {
 
 TEST_P(HostileToBatched, OpenBundleInNoSlot) {
   expect_protocol_error(
-      [](Hostile& hostile) {
+      [](HostileBatched& hostile) {
         hostile.set(kPosted, Posted{0, kMaxAllSlots, 64}.word());
       },
       receive_nothing);
 }
 
 TEST_P(HostileToBatched, RingForNoSlot) {
-  expect_protocol_error([](Hostile& hostile) { hostile.ring(ring_of(3000, 0)); }, receive_nothing);
+  expect_protocol_error([](HostileBatched& hostile) { hostile.ring(ring_of(3000, 0)); },
+                        receive_nothing);
 }
 
 TEST_P(HostileToBatched, RingForAnEmptySlot) {
-  expect_protocol_error([](Hostile& hostile) { hostile.ring(ring_of(3, 0)); }, receive_nothing);
+  expect_protocol_error([](HostileBatched& hostile) { hostile.ring(ring_of(3, 0)); },
+                        receive_nothing);
 }
 
 TEST_P(HostileToBatched, RingWithoutBeingAskedTo) {
-  expect_protocol_error([](Hostile& hostile) { hostile.ring(ring_of(3, 9)); }, receive_nothing);
+  expect_protocol_error([](HostileBatched& hostile) { hostile.ring(ring_of(3, 9)); },
+                        receive_nothing);
 }
 
 TEST_P(HostileToBatched, NumberOfLandedMessagesThatIsNone) {
-  expect_protocol_error([](Hostile& hostile) { hostile.write(kLanded, std::uint64_t{5}); },
+  expect_protocol_error([](HostileBatched& hostile) { hostile.write(kLanded, std::uint64_t{5}); },
                         receive_nothing);
 }
 
 TEST_P(HostileToBatched, LimitOfRingsThatIsNone) {
-  expect_protocol_error([](Hostile& hostile) { hostile.write(kRingLimit, std::uint64_t{5}); },
+  expect_protocol_error(
+      [](HostileBatched& hostile) { hostile.write(kRingLimit, std::uint64_t{5}); }, send);
+  expect_protocol_error([](HostileBatched& hostile) { hostile.write(kRingLimit, sealed(1000)); },
                         send);
-  expect_protocol_error([](Hostile& hostile) { hostile.write(kRingLimit, sealed(1000)); }, send);
 }
 
 TEST_P(HostileToBatched, SlotsGivenBackThatWereNeverFilled) {
-  expect_protocol_error([](Hostile& hostile) { hostile.set(kGiven, ~0ULL); }, send);
+  expect_protocol_error([](HostileBatched& hostile) { hostile.set(kGiven, ~0ULL); }, send);
 }
 
 LEAT_INSTANTIATE_ON_DEVICES(HostileToBatched);

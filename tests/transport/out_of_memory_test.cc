@@ -23,6 +23,9 @@ void* operator new[](std::size_t bytes) {
   if (scarce && bytes >= kLarge) throw std::bad_alloc();
   return ::operator new(bytes);
 }
+void* operator new[](std::size_t bytes, const std::nothrow_t& or_null) noexcept {
+  return scarce && bytes >= kLarge ? nullptr : ::operator new(bytes, or_null);
+}
 void operator delete[](void* memory) noexcept { ::operator delete(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { ::operator delete(memory); }
 
@@ -44,17 +47,19 @@ TEST_P(OutOfMemory, loses_no_order) {
   TransportSetup setup;
   setup.transport = GetParam();
   constexpr std::size_t kMost = std::size_t{4} << 20;
-  setup.ring.max_message_bytes = kMost;
-  setup.slots = {.slot_bytes = 4096, .slot_count = 64, .max_message_bytes = kMost};
-  setup.chunks = {
-      .chunk_bytes = 65536, .region_bytes = 262144, .region_count = 4, .max_message_bytes = kMost};
+  setup.settings = {.max_message_bytes = kMost,
+                    .slot_bytes = 4096,
+                    .slot_count = 64,
+                    .chunked_chunk_bytes = 65536,
+                    .chunked_region_bytes = 262144,
+                    .chunked_region_count = 4};
   // In pieces; but attested+ring gets it in place, and copies it.
   const std::vector<std::byte> large(setup.transport == "attested+ring" ? 600'000 : 3'000'000);
   run_transports(
       PeerMode::kThreads, setup,
       [&](TransportSide& side) {
         // As much of it as there is room for.
-        if (side.transport->try_send(large, 0)) side.send(std::span(large).first(20), 0);
+        if (sent(side.transport->try_send(large, 0))) side.send(std::span(large).first(20), 0);
         side.peer.tell("sent");
         side.peer.hear("done");
       },
@@ -75,7 +80,8 @@ TEST_P(OutOfMemory, loses_no_order) {
 TEST(OutOfMemoryOfBatched, small_messages_do_not_take_its_place) {
   TransportSetup setup;
   setup.transport = "batched";
-  setup.slots = {.slot_bytes = 4096, .slot_count = 1024, .max_message_bytes = std::size_t{4} << 20};
+  setup.settings = {
+      .max_message_bytes = std::size_t{4} << 20, .slot_bytes = 4096, .slot_count = 1024};
   const std::vector<std::byte> large(3'000'000);
   run_transports(
       PeerMode::kThreads, setup,

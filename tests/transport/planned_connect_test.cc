@@ -40,15 +40,15 @@ class PlannedConnect : public testing::TestWithParam<ChannelKind> {
 };
 
 TEST_P(PlannedConnect, DifferentPlansAreRefusedWithBothDigests) {
-  const auto said = refusal([](Options& options) { options.plan_digest = "00FFee"; },
-                            [](Options& options) { options.plan_digest = "00ffef"; });
+  const auto said = refusal([](Options& options) { options.planned_digest = "00FFee"; },
+                            [](Options& options) { options.planned_digest = "00ffef"; });
   EXPECT_NE(said.find("00ffee"), std::string::npos) << said;
   EXPECT_NE(said.find("00ffef"), std::string::npos) << said;
 }
 
 TEST_P(PlannedConnect, APlanAndNoneAreDifferent) {
-  const auto said = refusal([](Options&) {},
-                            [](Options& options) { options.plan_digest = std::string(64, 'a'); });
+  const auto said = refusal(
+      [](Options&) {}, [](Options& options) { options.planned_digest = std::string(64, 'a'); });
   EXPECT_NE(said.find(std::string(64, 'a')), std::string::npos) << said;
   EXPECT_NE(said.find("none"), std::string::npos) << said;
 }

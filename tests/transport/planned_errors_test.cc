@@ -95,8 +95,8 @@ TEST_P(PlannedErrors, AMessageThatComesTwiceEndsTheConnection) {
       [&](PlannedSide& side) {
         side.channel.open(0, array);
         expect_error(ErrorCode::kProtocol, [&] { (void)side.channel.receive(0, 0, 4); });
-        expect_error(ErrorCode::kPeerDied, [&] { (void)side.channel.receive(0, 3); });
-        expect_error(ErrorCode::kPeerDied, [&] { side.channel.close(0); });
+        expect_error(ErrorCode::kProtocol, [&] { (void)side.channel.receive(0, 3); });
+        expect_error(ErrorCode::kProtocol, [&] { side.channel.close(0); });
         side.peer.tell("seen");
       },
       [&](PlannedSide& side) {

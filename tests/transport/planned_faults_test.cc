@@ -15,17 +15,17 @@
 #include "support/fault_device.h"
 #include "support/pattern.h"
 #include "support/peer_pair.h"
+#include "support/planned_side.h"
 #include "support/scale.h"
-#include "transport/planned.h"
-#include "verbs/device_table.h"
+#include "transport/planned/planned.h"
+#include "verbs/table.h"
 
 namespace leat::detail {
 namespace {
 
-constexpr std::size_t kRegionBytes = 64 * 1024;
+constexpr std::size_t kFaultyPlannedBytes = 64 * 1024;
 const RingOptions kRings{.ring_bytes = 4096, .context_ring_bytes = 4096, .max_message_bytes = 4096};
-// What docs/wire_format.md says: where the planned part of a setup starts, and what is in it.
-constexpr std::size_t kRingSetupBytes = 64;
+// What docs/wire_format.md says is in the planned part of a setup.
 struct PlannedSetup {
   std::uint64_t address;
   std::uint64_t bytes;
@@ -72,7 +72,7 @@ Ends connect(Peer& peer, const std::string& name, const FaultProfile& profile, b
 }
 
 PlannedTransport make_planned(Ends ends) {
-  return {std::move(ends.device), std::move(ends.queue_pair), kRings, {kRegionBytes, ""}};
+  return {std::move(ends.device), std::move(ends.queue_pair), kRings, {kFaultyPlannedBytes, ""}};
 }
 
 // A peer that speaks the ring part honestly, and writes what it likes into the planned region.
@@ -80,12 +80,12 @@ class Rogue : public RingTransport {
  public:
   explicit Rogue(Ends ends)
       : RingTransport(std::move(ends.device), std::move(ends.queue_pair), kRings) {
-    region_ = device().allocate(kRegionBytes + 128, kRemoteWrite);
+    region_ = device().allocate(kFaultyPlannedBytes + 128, kRemoteWrite);
   }
 
   Blob planned_setup() const {
     const RemoteRegion region = region_->remote();
-    const PlannedSetup planned{region.address, kRegionBytes, region.key, 0, {}};
+    const PlannedSetup planned{region.address, kFaultyPlannedBytes, region.key, 0, {}};
     Blob blob = setup();
     const auto bytes = std::as_bytes(std::span(&planned, 1));
     blob.insert(blob.end(), bytes.begin(), bytes.end());
@@ -110,12 +110,13 @@ class Rogue : public RingTransport {
     until("write", [&] { return find_credit() && post_request(request); });
   }
   void say_epoch(Context context, std::uint64_t epoch) {
-    until("epoch",
-          [&] { return write_word(peer_.address + kRegionBytes + 8 * context, peer_.key, epoch); });
+    until("epoch", [&] {
+      return write_word(peer_.address + kFaultyPlannedBytes + 8 * context, peer_.key, epoch);
+    });
   }
   std::uint64_t peer_epoch(Context context) const {
     std::uint64_t epoch = 0;
-    std::memcpy(&epoch, region_->memory().data() + kRegionBytes + 8 * context, sizeof epoch);
+    std::memcpy(&epoch, region_->memory().data() + kFaultyPlannedBytes + 8 * context, sizeof epoch);
     return epoch;
   }
 
@@ -294,12 +295,6 @@ INSTANTIATE_TEST_SUITE_P(Devices, PlannedRogue, testing::ValuesIn(test_devices()
                          [](const auto& parameters) { return device_label(parameters.param); });
 
 // --- Faults of the device
-
-struct Fault {
-  std::string name;
-  FaultProfile profile;
-};
-void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
 std::vector<Fault> harmless() {
   std::vector<Fault> faults{{"none", {}}, {"like_hardware", {.like_hardware = true}}};

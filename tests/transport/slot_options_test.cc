@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "proto/slot_header.h"
-#include "proto/slots.h"
 #include "support/channel_side.h"
+#include "transport/slots/header.h"
+#include "transport/slots/slots.h"
 
 namespace leat::detail {
 namespace {
@@ -100,7 +100,7 @@ TEST_P(BatchedOptionsTest, SenderReadsOnlyBelowTheThreshold) {
         {.first_options =
              [&](Options& options) {
                slots(1024, 64)(options);
-               options.confirm_threshold = one.threshold;
+               options.batched_confirm_threshold = one.threshold;
              },
          .second_options = slots(1024, 64)});
   }

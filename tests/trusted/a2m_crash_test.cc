@@ -29,7 +29,7 @@ struct Question {
   std::uint32_t bytes = 0;
   std::array<std::byte, 256> payload;
 };
-struct Answer {
+struct Answered {
   Verdict verdict;
   Proof proof;
 };
@@ -45,16 +45,16 @@ class DistantKernel final : public ForwardingKernel {
                  Proof& proof) noexcept override {
     Question question{.statement = statement, .bytes = static_cast<std::uint32_t>(payload.size())};
     std::copy(payload.begin(), payload.end(), question.payload.begin());
-    Answer answer;
-    if (send(socket_, &question, sizeof question, 0) < 0 ||
-        recv(socket_, &answer, sizeof answer, 0) != sizeof answer)
+    Answered answer;
+    if (::send(socket_, &question, sizeof question, 0) < 0 ||
+        ::recv(socket_, &answer, sizeof answer, 0) != sizeof answer)
       return Verdict::kUnavailable;
     proof = answer.proof;
     return answer.verdict;
   }
   void tell(std::uint64_t index) {
     const Question told{.told = true, .index = index};
-    (void)send(socket_, &told, sizeof told, 0);
+    (void)::send(socket_, &told, sizeof told, 0);
   }
 
  private:
@@ -72,12 +72,12 @@ std::string context_at(std::uint64_t index) {
     for (;; ++nonce) {
       for (int i = 0; i < 5; ++i) {
         // Alone in appending: it knows the index before.
-        const std::uint64_t index = memory.bounds(kLog).tail;
-        memory.append(kLog, bytes_of(context_at(index)));
+        const std::uint64_t index = memory.bounds(kFirstLog).tail;
+        memory.append(kFirstLog, bytes_of(context_at(index)));
         kernel.tell(index);
       }
-      const LogBounds bounds = memory.bounds(kLog);
-      memory.truncate(kLog, bounds.head + (bounds.tail - bounds.head) / 8, nonce_of(nonce));
+      const LogBounds bounds = memory.bounds(kFirstLog);
+      memory.truncate(kFirstLog, bounds.head + (bounds.tail - bounds.head) / 8, nonce_of(nonce));
     }
   } catch (...) {
     _exit(1);
@@ -91,7 +91,7 @@ std::uint64_t serve_until_killed(AttestationKernel& kernel, int socket, pid_t pr
   std::uint64_t told = 0;
   std::thread killer;
   Question question;
-  while (recv(socket, &question, sizeof question, 0) == sizeof question) {
+  while (::recv(socket, &question, sizeof question, 0) == sizeof question) {
     if (!killer.joinable())
       killer = std::thread([=] {
         std::this_thread::sleep_for(life);
@@ -101,10 +101,10 @@ std::uint64_t serve_until_killed(AttestationKernel& kernel, int socket, pid_t pr
       told = question.index + 1;
       continue;
     }
-    Answer answer;
+    Answered answer;
     answer.verdict = kernel.attest(question.statement,
                                    std::span(question.payload).first(question.bytes), answer.proof);
-    (void)send(socket, &answer, sizeof answer, MSG_NOSIGNAL);
+    (void)::send(socket, &answer, sizeof answer, MSG_NOSIGNAL);
   }
   if (killer.joinable()) killer.join();
   int status = 0;
@@ -155,10 +155,10 @@ TEST(A2mCrash, whoever_keeps_the_logs_may_be_killed_at_any_point) {
       ASSERT_GE(range.first, told) << "an append that had returned";
       may_be_lost.insert(range.first);
     }
-    const LogBounds bounds = memory.bounds(kLog);
+    const LogBounds bounds = memory.bounds(kFirstLog);
     Record record;
     for (std::uint64_t i = bounds.head; i < bounds.tail; ++i) {
-      const LookupStatus status = memory.lookup(kLog, i, record);
+      const LookupStatus status = memory.lookup(kFirstLog, i, record);
       if (status == LookupStatus::kLost) {
         ASSERT_TRUE(may_be_lost.contains(i));
         continue;
@@ -170,14 +170,15 @@ TEST(A2mCrash, whoever_keeps_the_logs_may_be_killed_at_any_point) {
       }
     }
     // Whoever verifies finds all in order, or says that something is missing if something is.
-    A2mVerifier verifier(*own, kManifest);
-    ASSERT_EQ(learn(verifier, memory, kLog), manifest.lost == 0 ? Finding::kOk : Finding::kMissing);
+    A2mVerifier verifier(*own, kManifestLog);
+    ASSERT_EQ(learn(verifier, memory, kFirstLog),
+              manifest.lost == 0 ? Finding::kOk : Finding::kMissing);
     if (manifest.lost > 0) {
       kernel.reset();  // nobody believes this host any more: a new epoch
       continue;
     }
-    const auto lost_here = may_be_lost.lower_bound(memory.bounds(kLog).head);
-    ASSERT_EQ(verifier.verify_all(kLog, shows(memory)),
+    const auto lost_here = may_be_lost.lower_bound(memory.bounds(kFirstLog).head);
+    ASSERT_EQ(verifier.verify_all(kFirstLog, shows(memory)),
               lost_here == may_be_lost.end() ? Finding::kOk : Finding::kMissing);
   }
   RecordProperty("kills", static_cast<int>(kills));

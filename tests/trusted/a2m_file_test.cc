@@ -29,13 +29,13 @@ class A2mFile : public testing::Test {
     options.check_all = check_all;
     return {kernel_, options};
   }
-  // With entries "0" to "9" in kLog, closed.
+  // With entries "0" to "9" in kFirstLog, closed.
   void write_ten() {
     AttestedMemory memory = open();
-    for (int i = 0; i < 10; ++i) memory.append(kLog, bytes_of(std::to_string(i)));
+    for (int i = 0; i < 10; ++i) memory.append(kFirstLog, bytes_of(std::to_string(i)));
   }
   std::string folder() const { return scratch_.path() + "/a2m"; }
-  std::string file(std::uint32_t log = kLog) const {
+  std::string file(std::uint32_t log = kFirstLog) const {
     return folder() + "/log-" + std::to_string(log) + ".a2m";
   }
   void flip(std::size_t offset) const {
@@ -57,23 +57,24 @@ TEST_F(A2mFile, reopens_with_all_that_was_appended_and_goes_on) {
   {
     AttestedMemory memory = open();
     const Recovery& found = memory.recoveries().front();
-    EXPECT_EQ(found.log, kLog);
+    EXPECT_EQ(found.log, kFirstLog);
     EXPECT_EQ(found.bounds, (LogBounds{0, 10}));
     EXPECT_EQ(found.verified_from, 10U) << "it was closed: nothing to verify";
     EXPECT_EQ(found.lost, 0U);
-    memory.truncate(kLog, 7, nonce_of(1));
-    EXPECT_EQ(memory.append(kLog, bytes_of("next")), 11U);
+    memory.truncate(kFirstLog, 7, nonce_of(1));
+    EXPECT_EQ(memory.append(kFirstLog, bytes_of("next")), 11U);
   }
   AttestedMemory memory = open(true);
   EXPECT_EQ(memory.recoveries().front().bounds, (LogBounds{7, 12}));
   EXPECT_EQ(memory.recoveries().front().verified_from, 7U);
   EXPECT_EQ(memory.recoveries().front().lost, 0U);
   Record record;
-  EXPECT_EQ(memory.lookup(kLog, 6, record), LookupStatus::kForgotten);
-  EXPECT_EQ(memory.lookup(kLog, 11, record), LookupStatus::kAssigned);
+  EXPECT_EQ(memory.lookup(kFirstLog, 6, record), LookupStatus::kForgotten);
+  EXPECT_EQ(memory.lookup(kFirstLog, 11, record), LookupStatus::kAssigned);
   EXPECT_EQ(context_of(record), "next");
-  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { memory.truncate(kLog, 8, nonce_of(1)); }),
-              HasSubstr("used before"))
+  EXPECT_THAT(
+      error_of(ErrorCode::kInvalidArgument, [&] { memory.truncate(kFirstLog, 8, nonce_of(1)); }),
+      HasSubstr("used before"))
       << "nonces are known again from the MANIFEST";
 }
 
@@ -88,16 +89,16 @@ TEST_F(A2mFile, each_flipped_bit_of_an_entry_is_found) {
     {
       AttestedMemory memory = open();  // not verified one by one, yet no lie gets through
       Record record;
-      const LookupStatus status = memory.lookup(kLog, 4, record);
-      EXPECT_NE(verify_lookup(own_, kLog, 4, record, {0, 10}), Finding::kOk) << byte;
+      const LookupStatus status = memory.lookup(kFirstLog, 4, record);
+      EXPECT_NE(verify_lookup(own_, kFirstLog, 4, record, {0, 10}), Finding::kOk) << byte;
       EXPECT_TRUE(status == LookupStatus::kAssigned || status == LookupStatus::kLost);
-      EXPECT_THAT(memory.check(kLog).lost_ranges, ElementsAre(Range{4, 1})) << byte;
+      EXPECT_THAT(memory.check(kFirstLog).lost_ranges, ElementsAre(Range{4, 1})) << byte;
     }
     AttestedMemory memory = open(true);
     EXPECT_THAT(memory.recoveries().front().lost_ranges, ElementsAre(Range{4, 1})) << byte;
     Record record;
-    EXPECT_EQ(memory.lookup(kLog, 4, record), LookupStatus::kLost);
-    EXPECT_EQ(memory.lookup(kLog, 5, record), LookupStatus::kAssigned);
+    EXPECT_EQ(memory.lookup(kFirstLog, 4, record), LookupStatus::kLost);
+    EXPECT_EQ(memory.lookup(kFirstLog, 5, record), LookupStatus::kAssigned);
     fs::rename(before, file());
   }
 }
@@ -108,11 +109,11 @@ TEST_F(A2mFile, a_file_that_was_cut_has_lost_the_rest_and_goes_on) {
   AttestedMemory memory = open();
   EXPECT_THAT(memory.recoveries().front().lost_ranges, ElementsAre(Range{6, 4}));
   Record record;
-  EXPECT_EQ(memory.lookup(kLog, 5, record), LookupStatus::kAssigned);
-  EXPECT_EQ(memory.lookup(kLog, 6, record), LookupStatus::kLost);
-  EXPECT_EQ(memory.lookup(kLog, 9, record), LookupStatus::kLost);
-  EXPECT_EQ(memory.append(kLog, bytes_of("on")), 10U);
-  EXPECT_EQ(memory.lookup(kLog, 10, record), LookupStatus::kAssigned);
+  EXPECT_EQ(memory.lookup(kFirstLog, 5, record), LookupStatus::kAssigned);
+  EXPECT_EQ(memory.lookup(kFirstLog, 6, record), LookupStatus::kLost);
+  EXPECT_EQ(memory.lookup(kFirstLog, 9, record), LookupStatus::kLost);
+  EXPECT_EQ(memory.append(kFirstLog, bytes_of("on")), 10U);
+  EXPECT_EQ(memory.lookup(kFirstLog, 10, record), LookupStatus::kAssigned);
 }
 
 TEST_F(A2mFile, an_older_state_of_the_file_is_found_by_the_kernels_counter) {
@@ -121,8 +122,8 @@ TEST_F(A2mFile, an_older_state_of_the_file_is_found_by_the_kernels_counter) {
   fs::copy(folder(), old);
   {
     AttestedMemory memory = open();
-    for (int i = 0; i < 3; ++i) memory.append(kLog, bytes_of("new"));
-    memory.truncate(kLog, 2, nonce_of(1));
+    for (int i = 0; i < 3; ++i) memory.append(kFirstLog, bytes_of("new"));
+    memory.truncate(kFirstLog, 2, nonce_of(1));
   }
   fs::remove_all(folder());
   fs::rename(old, folder());
@@ -130,8 +131,8 @@ TEST_F(A2mFile, an_older_state_of_the_file_is_found_by_the_kernels_counter) {
   EXPECT_THAT(memory.recoveries().front().lost_ranges, ElementsAre(Range{10, 4}));
   EXPECT_THAT(memory.recoveries().back().lost_ranges, ElementsAre(Range{0, 1}));
   // And by a client, of the log and of the MANIFEST.
-  A2mVerifier verifier(own_, kManifest);
-  EXPECT_EQ(learn(verifier, memory, kLog), Finding::kMissing);
+  A2mVerifier verifier(own_, kManifestLog);
+  EXPECT_EQ(learn(verifier, memory, kFirstLog), Finding::kMissing);
 }
 
 TEST_F(A2mFile, a_file_that_was_removed_is_all_lost) {
@@ -147,7 +148,7 @@ TEST_F(A2mFile, a_kernel_that_began_anew_with_the_same_epoch_is_refused) {
   WriterKernel restarted;
   EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
                        [&] { AttestedMemory(restarted, options_of(folder())); }),
-              HasSubstr("began anew"));
+              HasSubstr("started again"));
 }
 
 TEST_F(A2mFile, another_epoch_log_device_or_shape_is_refused_and_said) {
@@ -162,7 +163,7 @@ TEST_F(A2mFile, another_epoch_log_device_or_shape_is_refused_and_said) {
   EXPECT_THAT(refused(kernel_, options_of(folder(), true)), HasSubstr("other options"));
   WriterKernel other(kEpoch, Algorithm::kHmacSha384);
   EXPECT_THAT(refused(other, options_of(folder())), HasSubstr("another algorithm"));
-  fs::copy_file(file(kOther), file(), fs::copy_options::overwrite_existing);
+  fs::copy_file(file(kOtherLog), file(), fs::copy_options::overwrite_existing);
   EXPECT_THAT(refused(kernel_, options_of(folder())), HasSubstr("is log 11"));
   for (std::size_t byte = 0; byte < 128; byte += 5) {
     fs::remove_all(folder());
@@ -181,7 +182,7 @@ TEST_F(A2mFile, damaged_words_of_the_header_cost_time_and_nothing_else) {
     flip(byte);
     AttestedMemory memory = open();
     EXPECT_EQ(memory.recoveries().front().lost, 0U) << byte;
-    EXPECT_EQ(memory.bounds(kLog), (LogBounds{0, 10}));
+    EXPECT_EQ(memory.bounds(kFirstLog), (LogBounds{0, 10}));
   }
 }
 
@@ -193,10 +194,10 @@ TEST_F(A2mFile, a_second_writer_is_refused) {
 TEST_F(A2mFile, who_only_verifies_opens_an_archive_for_reading) {
   write_ten();
   const AttestedMemory archive(own_, options_of(folder()));
-  EXPECT_EQ(archive.bounds(kLog), (LogBounds{0, 10}));
-  EXPECT_EQ(archive.check(kLog).lost, 0U);
+  EXPECT_EQ(archive.bounds(kFirstLog), (LogBounds{0, 10}));
+  EXPECT_EQ(archive.check(kFirstLog).lost, 0U);
   AttestedMemory writable(own_, options_of(folder()));
-  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { writable.append(kLog, {}); }),
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { writable.append(kFirstLog, {}); }),
               HasSubstr("reading only"));
 }
 
@@ -219,18 +220,18 @@ TEST_F(A2mFile, case78_a_truncation_cut_between_its_two_appends_is_finished) {
   {
     FailingKernel failing(kernel_, 11);  // ten appends and the first half
     AttestedMemory memory(failing, options_of(folder()));
-    for (int i = 0; i < 10; ++i) memory.append(kLog, bytes_of(std::to_string(i)));
-    EXPECT_THROW(memory.truncate(kLog, 5, nonce_of(1)), Error);
-    EXPECT_EQ(memory.bounds(kLog), (LogBounds{0, 11}));
+    for (int i = 0; i < 10; ++i) memory.append(kFirstLog, bytes_of(std::to_string(i)));
+    EXPECT_THROW(memory.truncate(kFirstLog, 5, nonce_of(1)), Error);
+    EXPECT_EQ(memory.bounds(kFirstLog), (LogBounds{0, 11}));
   }
   {
     AttestedMemory memory = open();
     EXPECT_TRUE(memory.recoveries().front().finished_truncation);
-    EXPECT_EQ(memory.bounds(kLog), (LogBounds{5, 11}));
-    EXPECT_EQ(memory.bounds(kManifest), (LogBounds{0, 1}));
-    A2mVerifier verifier(own_, kManifest);
-    ASSERT_EQ(learn(verifier, memory, kLog), Finding::kOk);
-    EXPECT_EQ(verifier.bounds(kLog), (LogBounds{5, 12}));
+    EXPECT_EQ(memory.bounds(kFirstLog), (LogBounds{5, 11}));
+    EXPECT_EQ(memory.bounds(kManifestLog), (LogBounds{0, 1}));
+    A2mVerifier verifier(own_, kManifestLog);
+    ASSERT_EQ(learn(verifier, memory, kFirstLog), Finding::kOk);
+    EXPECT_EQ(verifier.bounds(kFirstLog), (LogBounds{5, 12}));
   }
   EXPECT_FALSE(open().recoveries().front().finished_truncation) << "once";
 }
@@ -241,26 +242,26 @@ TEST_F(A2mFile, case78_or_by_the_next_truncation_of_the_same_process) {
     using ForwardingKernel::ForwardingKernel;
     Verdict attest(const Statement& statement, std::span<const std::byte> payload,
                    Proof& proof) noexcept override {
-      return fails && statement.session == kManifest
+      return fails && statement.session == kManifestLog
                  ? Verdict::kUnavailable
                  : ForwardingKernel::attest(statement, payload, proof);
     }
     bool fails = true;
   } kernel(kernel_);
   AttestedMemory memory(kernel, options_of(folder()));
-  for (int i = 0; i < 10; ++i) memory.append(kLog, {});
-  EXPECT_THROW(memory.truncate(kLog, 5, nonce_of(1)), Error);
+  for (int i = 0; i < 10; ++i) memory.append(kFirstLog, {});
+  EXPECT_THROW(memory.truncate(kFirstLog, 5, nonce_of(1)), Error);
   kernel.fails = false;
-  memory.truncate(kLog, 6, nonce_of(2));
-  EXPECT_EQ(memory.bounds(kManifest).tail, 2U);
-  A2mVerifier verifier(own_, kManifest);
-  ASSERT_EQ(learn(verifier, memory, kLog), Finding::kOk);
-  EXPECT_EQ(verifier.bounds(kLog)->head, 6U);
+  memory.truncate(kFirstLog, 6, nonce_of(2));
+  EXPECT_EQ(memory.bounds(kManifestLog).tail, 2U);
+  A2mVerifier verifier(own_, kManifestLog);
+  ASSERT_EQ(learn(verifier, memory, kFirstLog), Finding::kOk);
+  EXPECT_EQ(verifier.bounds(kFirstLog)->head, 6U);
 }
 
 TEST_F(A2mFile, a_disk_without_room_costs_no_number) {
   AttestedMemory memory = open();
-  memory.append(kLog, bytes_of("before"));
+  memory.append(kFirstLog, bytes_of("before"));
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   rlimit limit = before;
@@ -268,10 +269,11 @@ TEST_F(A2mFile, a_disk_without_room_costs_no_number) {
   signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &limit);
   std::uint64_t appended = 1;
-  EXPECT_THROW(for (; appended < 10'000; ++appended) memory.append(kLog, bytes_of("more")), Error);
+  EXPECT_THROW(for (; appended < 10'000; ++appended) memory.append(kFirstLog, bytes_of("more")),
+               Error);
   setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_EQ(memory.append(kLog, bytes_of("after")), appended);
-  EXPECT_EQ(memory.check(kLog).lost, 0U);
+  EXPECT_EQ(memory.append(kFirstLog, bytes_of("after")), appended);
+  EXPECT_EQ(memory.check(kFirstLog).lost, 0U);
 }
 
 }  // namespace

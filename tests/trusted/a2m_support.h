@@ -15,15 +15,15 @@
 
 namespace leat::trusted {
 
-constexpr std::uint32_t kManifest = 9, kLog = 10, kOther = 11;
+constexpr std::uint32_t kManifestLog = 9, kFirstLog = 10, kOtherLog = 11;
 
 // With the sessions of the logs and the MANIFEST.
 class LogKernel : public ForwardingKernel {
  protected:
   LogKernel(std::uint32_t device, std::uint64_t epoch, Algorithm algorithm, Role role)
       : ForwardingKernel(local_), local_(device, epoch) {
-    for (const std::uint32_t id : {kManifest, kLog, kOther}) {
-      const Key key = key_of(static_cast<unsigned char>(id));
+    for (const std::uint32_t id : {kManifestLog, kFirstLog, kOtherLog}) {
+      const Key key = session_key(static_cast<unsigned char>(id));
       local_.provision({.id = id,
                         .role = role,
                         .algorithm = algorithm,
@@ -51,8 +51,9 @@ struct ReaderKernel : LogKernel {
 };
 
 inline MemoryOptions options_of(const std::string& folder = {}, bool digests = false) {
-  MemoryOptions options{.folder = folder, .manifest = kManifest, .max_manifest_entries = 1 << 16};
-  for (const std::uint32_t id : {kLog, kOther})
+  MemoryOptions options{
+      .folder = folder, .manifest = kManifestLog, .max_manifest_entries = 1 << 16};
+  for (const std::uint32_t id : {kFirstLog, kOtherLog})
     options.logs.push_back({.session = id, .max_entries = 1 << 18, .digests = digests});
   return options;
 }
@@ -79,7 +80,7 @@ inline A2mVerifier::Lookup shows(const AttestedMemory& memory) {
 inline Finding learn(A2mVerifier& verifier, AttestedMemory& memory, std::uint32_t log) {
   const Nonce nonce = verifier.challenge();
   const Record end = memory.end(log, nonce);
-  return verifier.learn_bounds(log, end, memory.end(kManifest, nonce), shows(memory));
+  return verifier.learn_bounds(log, end, memory.end(kManifestLog, nonce), shows(memory));
 }
 
 }  // namespace leat::trusted

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "leat/trusted/attestation.h"
+#include "leat/attest/attestation.h"
 
 namespace leat::trusted {
 

@@ -14,8 +14,8 @@ constexpr Statement kMulticast{.session = kGroup};
 class Groups : public testing::Test {
  protected:
   Groups() : sender_(1, kEpoch), first_(2, kEpoch), second_(3, kEpoch) {
-    const Key group_key = key_of(1);
-    const Key pair_key = key_of(2);
+    const Key group_key = session_key(1);
+    const Key pair_key = session_key(2);
     sender_.provision({.id = kGroup, .role = Role::kGroupSender, .key = group_key});
     for (LocalKernel* receiver : {&first_, &second_})
       receiver->provision(

@@ -231,7 +231,7 @@ TEST_P(KernelAttacks, keys_of_the_two_directions_differ) {
 }
 
 TEST_P(KernelAttacks, peers_with_different_keys_refuse_everything) {
-  Pair pair(GetParam(), 1, key_of(1), key_of(2));
+  Pair pair(GetParam(), 1, session_key(1), session_key(2));
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(pair.b.verify(attested(pair.a, "?"), Kind::kSend), Verdict::kMac);
     EXPECT_EQ(pair.a.verify(attested(pair.b, "?"), Kind::kSend), Verdict::kMac);

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "leat/trusted/attestation.h"
+#include "leat/attest/attestation.h"
 
 namespace leat::trusted {
 
@@ -23,7 +23,7 @@ inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-inline Key key_of(unsigned char seed, std::size_t bytes = 32) {
+inline Key session_key(unsigned char seed, std::size_t bytes = 32) {
   return Key(bytes, std::byte{seed});
 }
 
@@ -49,7 +49,7 @@ inline Record attested(AttestationKernel& kernel, std::string_view payload,
 // Two devices, 1 and 2, with one session between them.
 struct Pair {
   explicit Pair(Algorithm algorithm = Algorithm::kHmacSha256, std::uint8_t streams = 1,
-                const Key& key_a = key_of(1), const Key& key_b = key_of(1))
+                const Key& key_a = session_key(1), const Key& key_b = session_key(1))
       : a(1, kEpoch), b(2, kEpoch) {
     a.provision({.id = kSession,
                  .role = Role::kPair,

@@ -11,9 +11,9 @@
 #include <set>
 #include <thread>
 
+#include "attest/keystore.h"
 #include "support/errors.h"
 #include "trusted/kernel_support.h"
-#include "trusted/keystore.h"
 
 namespace leat::trusted {
 
@@ -73,7 +73,7 @@ TEST_F(KernelTest, hmac_is_that_of_rfc_2104_over_label_header_and_payload) {
                  {Algorithm::kHmacSha512, EVP_sha512(), 64}};
   for (const auto& hash : kHashes) {
     Pair pair(hash.algorithm);
-    const auto key = hkdf(key_of(1), info_of(hash.algorithm), hash.bytes);
+    const auto key = hkdf(session_key(1), info_of(hash.algorithm), hash.bytes);
     for (const std::string payload : {"", "abc"}) {
       const Record record = attested(pair.a, payload);
       std::string covered = "leat-att-v1";
@@ -90,7 +90,7 @@ TEST_F(KernelTest, hmac_is_that_of_rfc_2104_over_label_header_and_payload) {
 
 TEST_F(KernelTest, gmac_is_aes_256_gcm_of_nothing_with_the_counter_as_nonce) {
   Pair pair(Algorithm::kAes256Gmac);
-  const auto key = hkdf(key_of(1), info_of(Algorithm::kAes256Gmac), 32);
+  const auto key = hkdf(session_key(1), info_of(Algorithm::kAes256Gmac), 32);
   for (unsigned char counter = 0; counter < 3; ++counter) {
     const Record record = attested(pair.a, "payload");
     std::string covered = "leat-att-v1";
@@ -114,10 +114,10 @@ TEST_F(KernelTest, gmac_is_aes_256_gcm_of_nothing_with_the_counter_as_nonce) {
 
 TEST_F(KernelTest, a_record_of_another_session_is_refused) {
   LocalKernel a(1, kEpoch), b(2, kEpoch);
-  a.provision(pair_session(1, 2, key_of(1)));
-  a.provision(pair_session(2, 2, key_of(2)));
-  b.provision(pair_session(1, 1, key_of(1)));
-  b.provision(pair_session(2, 1, key_of(2)));
+  a.provision(pair_session(1, 2, session_key(1)));
+  a.provision(pair_session(2, 2, session_key(2)));
+  b.provision(pair_session(1, 1, session_key(1)));
+  b.provision(pair_session(2, 1, session_key(2)));
   a.enable(), b.enable();
   Record record = attested(a, "of session 1", {.session = 1});
   record[8] = std::byte{2};
@@ -129,7 +129,7 @@ TEST_F(KernelTest, a_record_of_another_session_is_refused) {
 }
 
 TEST_F(KernelTest, a_record_of_an_earlier_epoch_is_refused) {
-  const Key key = key_of(1);
+  const Key key = session_key(1);
   LocalKernel old_a(1, kEpoch), a(1, kEpoch + 1), b(2, kEpoch + 1);
   for (LocalKernel* kernel : {&old_a, &a}) {
     kernel->provision(pair_session(kSession, 2, key));
@@ -162,7 +162,7 @@ TEST_F(KernelTest, nothing_is_attested_or_verified_before_enable) {
   Pair ready;
   const Record record = attested(ready.a, "early");
   LocalKernel kernel(2, kEpoch);
-  kernel.provision(pair_session(kSession, 1, key_of(1)));
+  kernel.provision(pair_session(kSession, 1, session_key(1)));
   Proof proof;
   EXPECT_EQ(kernel.attest({.session = kSession}, {}, proof), Verdict::kNotEnabled);
   EXPECT_EQ(kernel.verify(record, Kind::kSend), Verdict::kNotEnabled);
@@ -174,7 +174,7 @@ TEST_F(KernelTest, nothing_is_attested_or_verified_before_enable) {
 TEST_F(KernelTest, keys_come_once_in_a_kernels_life) {
   LocalKernel kernel(1, kEpoch);
   kernel.enable();
-  EXPECT_EQ(kernel.provision(pair_session(1, 2, key_of(1))), Verdict::kSealed);
+  EXPECT_EQ(kernel.provision(pair_session(1, 2, session_key(1))), Verdict::kSealed);
 }
 
 TEST_F(KernelTest, an_epoch_that_the_device_has_had_is_refused) {
@@ -187,18 +187,18 @@ TEST_F(KernelTest, an_epoch_that_the_device_has_had_is_refused) {
 
 TEST_F(KernelTest, duplicate_sessions_and_short_or_equal_keys_are_refused) {
   LocalKernel kernel(1, kEpoch);
-  EXPECT_EQ(kernel.provision(pair_session(1, 2, key_of(1))), Verdict::kOk);
-  EXPECT_EQ(kernel.provision(pair_session(1, 2, key_of(2))), Verdict::kDuplicate);
-  EXPECT_EQ(kernel.provision(pair_session(2, 2, key_of(1))), Verdict::kDuplicate);
-  EXPECT_EQ(kernel.provision(pair_session(3, 2, key_of(3, 31))), Verdict::kBadKey);
-  EXPECT_EQ(kernel.provision(pair_session(3, 2, key_of(3, 65))), Verdict::kBadKey);
+  EXPECT_EQ(kernel.provision(pair_session(1, 2, session_key(1))), Verdict::kOk);
+  EXPECT_EQ(kernel.provision(pair_session(1, 2, session_key(2))), Verdict::kDuplicate);
+  EXPECT_EQ(kernel.provision(pair_session(2, 2, session_key(1))), Verdict::kDuplicate);
+  EXPECT_EQ(kernel.provision(pair_session(3, 2, session_key(3, 31))), Verdict::kBadKey);
+  EXPECT_EQ(kernel.provision(pair_session(3, 2, session_key(3, 65))), Verdict::kBadKey);
   EXPECT_EQ(kernel.provision(pair_session(3, 2, {})), Verdict::kBadKey);
-  EXPECT_EQ(kernel.provision(pair_session(3, 2, key_of(3, 64))), Verdict::kOk);
+  EXPECT_EQ(kernel.provision(pair_session(3, 2, session_key(3, 64))), Verdict::kOk);
 }
 
 TEST_F(KernelTest, sessions_that_contradict_themselves_are_refused) {
   LocalKernel kernel(1, kEpoch);
-  const Key key = key_of(1);
+  const Key key = session_key(1);
   EXPECT_EQ(kernel.provision(pair_session(1, 1, key)), Verdict::kBadSession);
   EXPECT_EQ(kernel.provision(pair_session(1, 0, key)), Verdict::kBadSession);
   EXPECT_EQ(kernel.provision({.id = 1, .role = Role::kGroupSender, .peer = 2, .key = key}),
@@ -215,7 +215,7 @@ TEST_F(KernelTest, sessions_that_contradict_themselves_are_refused) {
 
 TEST_F(KernelTest, a_log_attests_and_is_read_but_never_delivers) {
   LocalKernel kernel(1, kEpoch);
-  kernel.provision({.id = kSession, .role = Role::kLog, .key = key_of(1)});
+  kernel.provision({.id = kSession, .role = Role::kLog, .key = session_key(1)});
   kernel.enable();
   const Record entry = attested(kernel, "entry", {.session = kSession, .kind = Kind::kLog});
   EXPECT_EQ(kernel.verify_stateless(entry, Kind::kLog), Verdict::kOk);

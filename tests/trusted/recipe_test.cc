@@ -1,6 +1,6 @@
 // The transformation recipe: replicas of a counter, one of which may lie. README.md beside this
 // numbers the cases.
-#include "leat/trusted/recipe.h"
+#include "leat/attest/recipe.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr std::uint32_t kFromLeader = 300, kFromFollower = 301;
 class Recipe : public testing::Test {
  protected:
   Recipe() : leader_(1, kEpoch), follower_(2, kEpoch), third_(3, kEpoch) {
-    const Key first = key_of(1), second = key_of(2);
+    const Key first = session_key(1), second = session_key(2);
     leader_.provision({.id = kFromLeader, .role = Role::kGroupSender, .key = first});
     for (LocalKernel* kernel : {&follower_, &third_})
       kernel->provision({.id = kFromLeader, .role = Role::kGroupReceiver, .peer = 1, .key = first});

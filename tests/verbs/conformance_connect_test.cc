@@ -15,7 +15,7 @@
 #include "support/devices.h"
 #include "support/leaks.h"
 #include "support/verbs_side.h"
-#include "verbs/device_table.h"
+#include "verbs/table.h"
 
 namespace leat::detail {
 namespace {

@@ -13,9 +13,7 @@
 namespace leat::detail {
 namespace {
 
-constexpr std::byte kFilling{0x5a};
-constexpr std::size_t kRegionBytes = 8192;
-constexpr unsigned kReadWrite = kRemoteRead | kRemoteWrite;
+constexpr std::size_t kTargetBytes = 8192;
 
 bool is_failure(const Completion& completion) {
   return completion.status != CompletionStatus::kSuccess;
@@ -32,15 +30,15 @@ class VerbsErrors : public VerbsTest {
   void expect_failure(unsigned access, CompletionStatus expected, const BadRequest& bad_request) {
     run(
         [&](VerbsSide& side) {
-          const MemoryRegion& ours = side.allocate(kRegionBytes, kLocalOnly, std::byte{1});
-          const MemoryRegion& receives = side.allocate(kRegionBytes, kRemoteWrite);
-          side.post_receives(2, 100);
+          const MemoryRegion& ours = side.allocate(kTargetBytes, kLocalOnly, std::byte{1});
+          const MemoryRegion& receives = side.allocate(kTargetBytes, kRemoteWrite);
+          side.post_receives(2);
           const RemoteRegion target = side.exchange(receives.remote());
           side.complete(immediate_request(1, 1));
           SendRequest bad = bad_request(ours, target);
           bad.id = 2;
           side.post(bad);
-          // More may be accepted before the failure is known; none may run.
+          // More may be accepted before the failure is known; none may run, but behind a read.
           for (std::uint64_t id = 3; id <= 5; ++id) side.post(immediate_request(99, id));
           expect_completion(side.send_completion(), 2, expected);
           for (std::uint64_t id = 3; id <= 5; ++id) {
@@ -48,33 +46,32 @@ class VerbsErrors : public VerbsTest {
           }
           side.post(immediate_request(99, 6));
           expect_completion(side.send_completion(), 6, CompletionStatus::kFlushed);
-          for (std::uint64_t id = 100; id <= 101; ++id) {
-            expect_completion(side.receive_completion(), id, CompletionStatus::kFlushed);
-          }
-          side.post(ReceiveRequest{.id = 102});
-          expect_completion(side.receive_completion(), 102, CompletionStatus::kFlushed);
+          for (int i = 0; i < 2; ++i) expect_flushed(side.receive_completion());
+          side.expect_no_receive_completion();
+          side.post_receives(1);
+          expect_flushed(side.receive_completion());
           expect_filled(ours.memory(), std::byte{1});
           side.peer.tell("failed");
         },
         [&](VerbsSide& side) {
-          const MemoryRegion& target = side.allocate(kRegionBytes, access, kFilling);
-          const MemoryRegion& buffer = side.allocate(64, kRemoteWrite, kFilling);
-          for (std::uint64_t id = 0; id < 5; ++id) {
-            side.post(ReceiveRequest{id, buffer.memory().data(), 64, buffer.local_key()});
-          }
+          const MemoryRegion& target = side.allocate(kTargetBytes, access, kFilling);
+          side.post_receives(5);
           side.exchange(target.remote());
           side.peer.hear("failed");
           EXPECT_EQ(side.receive_completion().immediate, 1u);
           // Whether our side hears of the failure is the device's choice, but not as a success.
+          const bool may_run = bad_request(target, target.remote()).opcode == Opcode::kRead;
           Completion completion;
           while (side.queue_pair->poll_receives({&completion, 1}) == 1) {
-            EXPECT_TRUE(is_failure(completion)) << "received " << completion.immediate;
+            EXPECT_TRUE(may_run || is_failure(completion)) << "received " << completion.immediate;
           }
           expect_filled(target.memory(), kFilling);
-          expect_filled(buffer.memory(), kFilling);
         });
   }
 
+  static void expect_flushed(const Completion& completion) {
+    EXPECT_STREQ(to_string(completion.status), to_string(CompletionStatus::kFlushed));
+  }
   static void expect_completion(const Completion& completion, std::uint64_t id,
                                 CompletionStatus status) {
     EXPECT_EQ(completion.id, id);
@@ -83,36 +80,39 @@ class VerbsErrors : public VerbsTest {
 };
 
 TEST_P(VerbsErrors, WriteBehindTheRegionIsARemoteAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
     return write_request({ours, 0, peers, peers.bytes, 1});
   });
 }
 
 TEST_P(VerbsErrors, WriteAcrossTheEndOfTheRegionIsARemoteAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
     return write_request({ours, 0, peers, peers.bytes - 63, 64});
   });
 }
 
 TEST_P(VerbsErrors, WriteBeforeTheRegionIsARemoteAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, RemoteRegion peers) {
-    peers.address -= 8;
-    return write_request({ours, 0, peers, 0, 16});
-  });
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess,
+                 [](auto& ours, RemoteRegion peers) {
+                   peers.address -= 8;
+                   return write_request({ours, 0, peers, 0, 16});
+                 });
 }
 
 TEST_P(VerbsErrors, WriteAroundTheAddressSpaceIsARemoteAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, RemoteRegion peers) {
-    peers.address = ~std::uint64_t{0} - 7;
-    return write_request({ours, 0, peers, 0, 64});
-  });
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess,
+                 [](auto& ours, RemoteRegion peers) {
+                   peers.address = ~std::uint64_t{0} - 7;
+                   return write_request({ours, 0, peers, 0, 64});
+                 });
 }
 
 TEST_P(VerbsErrors, WriteWithAWrongKeyIsARemoteAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, RemoteRegion peers) {
-    peers.key ^= 0x10;
-    return write_request({ours, 0, peers, 0, 64});
-  });
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess,
+                 [](auto& ours, RemoteRegion peers) {
+                   peers.key ^= 0x10;
+                   return write_request({ours, 0, peers, 0, 64});
+                 });
 }
 
 TEST_P(VerbsErrors, WriteWithoutPermissionIsARemoteAccessError) {
@@ -128,7 +128,7 @@ TEST_P(VerbsErrors, WriteIntoLocalMemoryIsARemoteAccessError) {
 }
 
 TEST_P(VerbsErrors, UnsignaledWriteThatFailsGivesACompletion) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
     SendRequest request = write_request({ours, 0, peers, peers.bytes, 8});
     request.signaled = false;
     return request;
@@ -136,7 +136,7 @@ TEST_P(VerbsErrors, UnsignaledWriteThatFailsGivesACompletion) {
 }
 
 TEST_P(VerbsErrors, InlinedWriteOutsideTheRegionIsARemoteAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
     SendRequest request = write_request({ours, 0, peers, peers.bytes, 8});
     request.inlined = true;
     return request;
@@ -144,7 +144,7 @@ TEST_P(VerbsErrors, InlinedWriteOutsideTheRegionIsARemoteAccessError) {
 }
 
 TEST_P(VerbsErrors, ImmediateOutsideTheRegionIsARemoteAccessErrorAndDoesNotArrive) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
     SendRequest request = write_request({ours, 0, peers, peers.bytes - 8, 16});
     request.opcode = Opcode::kWriteWithImmediate;
     request.immediate = 99;
@@ -153,7 +153,7 @@ TEST_P(VerbsErrors, ImmediateOutsideTheRegionIsARemoteAccessErrorAndDoesNotArriv
 }
 
 TEST_P(VerbsErrors, ImmediateWithAWrongKeyIsARemoteAccessErrorAndDoesNotArrive) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
     SendRequest request = write_request({ours, 0, peers, 0, 16});
     request.opcode = Opcode::kWriteWithImmediate;
     request.remote_key ^= 0x10;
@@ -162,16 +162,17 @@ TEST_P(VerbsErrors, ImmediateWithAWrongKeyIsARemoteAccessErrorAndDoesNotArrive) 
 }
 
 TEST_P(VerbsErrors, ReadBehindTheRegionIsARemoteAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, auto& peers) {
     return read_request({ours, 0, peers, peers.bytes - 4, 8});
   });
 }
 
 TEST_P(VerbsErrors, ReadWithAWrongKeyIsARemoteAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kRemoteAccess, [](auto& ours, RemoteRegion peers) {
-    peers.key += 1;
-    return read_request({ours, 0, peers, 0, 64});
-  });
+  expect_failure(kRemoteReadWrite, CompletionStatus::kRemoteAccess,
+                 [](auto& ours, RemoteRegion peers) {
+                   peers.key += 1;
+                   return read_request({ours, 0, peers, 0, 64});
+                 });
 }
 
 TEST_P(VerbsErrors, ReadWithoutPermissionIsARemoteAccessError) {
@@ -181,7 +182,7 @@ TEST_P(VerbsErrors, ReadWithoutPermissionIsARemoteAccessError) {
 }
 
 TEST_P(VerbsErrors, SourceOutsideOurRegionIsALocalAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kLocalAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kLocalAccess, [](auto& ours, auto& peers) {
     SendRequest request = write_request({ours, 0, peers, 0, 64});
     request.local = static_cast<std::byte*>(request.local) + ours.memory().size() - 63;
     return request;
@@ -189,7 +190,7 @@ TEST_P(VerbsErrors, SourceOutsideOurRegionIsALocalAccessError) {
 }
 
 TEST_P(VerbsErrors, SourceWithAWrongKeyIsALocalAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kLocalAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kLocalAccess, [](auto& ours, auto& peers) {
     SendRequest request = write_request({ours, 0, peers, 0, 64});
     request.local_key ^= 0x10;
     return request;
@@ -197,16 +198,11 @@ TEST_P(VerbsErrors, SourceWithAWrongKeyIsALocalAccessError) {
 }
 
 TEST_P(VerbsErrors, ReadIntoMemoryOutsideOurRegionIsALocalAccessError) {
-  expect_failure(kReadWrite, CompletionStatus::kLocalAccess, [](auto& ours, auto& peers) {
+  expect_failure(kRemoteReadWrite, CompletionStatus::kLocalAccess, [](auto& ours, auto& peers) {
     SendRequest request = read_request({ours, 0, peers, 0, 64});
     request.local = static_cast<std::byte*>(request.local) + ours.memory().size() - 63;
     return request;
   });
-}
-
-TEST_P(VerbsErrors, SendLongerThanItsReceiveIsALengthErrorAndDoesNotArrive) {
-  expect_failure(kReadWrite, CompletionStatus::kLength,
-                 [](auto& ours, auto&) { return send_request(ours, 0, 65); });
 }
 
 TEST_P(VerbsErrors, DestroyedRegionTakesItsKeyBack) {
@@ -224,8 +220,8 @@ TEST_P(VerbsErrors, DestroyedRegionTakesItsKeyBack) {
           expect_completion(side.send_completion(), 2, CompletionStatus::kRemoteAccess);
         },
         [](VerbsSide& side) {
-          auto target = side.device->allocate(4096, kReadWrite);
-          const MemoryRegion& other = side.allocate(4096, kReadWrite, kFilling);
+          auto target = side.device->allocate(4096, kRemoteReadWrite);
+          const MemoryRegion& other = side.allocate(4096, kRemoteReadWrite, kFilling);
           side.post_receives(1);
           side.exchange(target->remote());
           side.peer.barrier();
@@ -263,8 +259,7 @@ TEST_P(VerbsErrors, DestroyingWithWorkPendingIsSafe) {
   for (std::size_t round = 0; round < rounds; ++round) {
     run_both([](VerbsSide& side) {
       const MemoryRegion& ours = side.allocate(1 << 20, kRemoteWrite);
-      side.post(ReceiveRequest{1, ours.memory().data(), 4096, ours.local_key()});
-      side.post_receives(10, 2);
+      side.post_receives(11);
       const RemoteRegion target = side.exchange(ours.remote());
       std::vector<SendRequest> requests;
       for (std::uint64_t id = 0; id < 20; ++id) {
@@ -372,14 +367,11 @@ TEST_P(VerbsDeath, FlushesPostedReceivesAfterWhatArrived) {
         for (std::uint32_t i = 0; i < 4; ++i) {
           const Completion completion = side.receive_completion();
           ASSERT_FALSE(is_failure(completion)) << to_string(completion.status);
-          EXPECT_EQ(completion.id, i);
           EXPECT_EQ(completion.immediate, i);
         }
-        for (std::uint64_t id = 4; id < 10; ++id) {
-          expect_completion(side.receive_completion(), id, CompletionStatus::kFlushed);
-        }
-        side.post_receives(1, 10);
-        expect_completion(side.receive_completion(), 10, CompletionStatus::kFlushed);
+        for (int i = 4; i < 10; ++i) expect_flushed(side.receive_completion());
+        side.post_receives(1);
+        expect_flushed(side.receive_completion());
       },
       [](VerbsSide& side) {
         side.peer.hear("posted");
@@ -392,9 +384,7 @@ TEST_P(VerbsDeath, WakesASleepingReceiver) {
       [](VerbsSide& side) {
         side.post_receives(3);
         side.peer.tell("posted");
-        for (std::uint64_t id = 0; id < 3; ++id) {
-          expect_completion(side.sleep_for_receive(), id, CompletionStatus::kFlushed);
-        }
+        for (int i = 0; i < 3; ++i) expect_flushed(side.sleep_for_receive());
       },
       [](VerbsSide& side) { side.peer.hear("posted"); });
 }
@@ -414,7 +404,7 @@ TEST_P(VerbsDeath, WakesASleepingSender) {
 TEST_P(VerbsDeath, InTheMiddleOfAFloodIsNoticedByBothSides) {
   run_deaths(
       [](VerbsSide& side) {
-        const MemoryRegion& ours = side.allocate(64 * 1024, kReadWrite);
+        const MemoryRegion& ours = side.allocate(64 * 1024, kRemoteReadWrite);
         side.post_receives(200);
         const RemoteRegion target = side.exchange(ours.remote());
         SendRequest request = write_request({ours, 0, target, 0, 64 * 1024});
@@ -428,7 +418,7 @@ TEST_P(VerbsDeath, InTheMiddleOfAFloodIsNoticedByBothSides) {
         }
       },
       [](VerbsSide& side) {
-        const MemoryRegion& ours = side.allocate(64 * 1024, kReadWrite);
+        const MemoryRegion& ours = side.allocate(64 * 1024, kRemoteReadWrite);
         side.post_receives(500);
         const RemoteRegion target = side.exchange(ours.remote());
         SendRequest request = write_request({ours, 0, target, 0, 64 * 1024});

@@ -10,15 +10,12 @@
 namespace leat::detail {
 namespace {
 
-constexpr std::byte kFilling{0xa5};
-constexpr unsigned kReadWrite = kRemoteRead | kRemoteWrite;
-
 class VerbsMemory : public VerbsTest {};
 
 TEST_P(VerbsMemory, AllocatedMemoryIsZeroedPageAlignedAndLargeEnough) {
   run_both([](VerbsSide& side) {
     for (const std::size_t bytes : {1u, 4095u, 4096u, 4097u, 1u << 20}) {
-      const auto region = side.device->allocate(bytes, kReadWrite);
+      const auto region = side.device->allocate(bytes, kRemoteReadWrite);
       EXPECT_GE(region->memory().size(), bytes);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(region->memory().data()) % 4096, 0u);
       expect_filled(region->memory(), std::byte{0});
@@ -87,14 +84,15 @@ TEST_P(VerbsMemory, RegionsMadeAfterConnectingAreUsable) {
           fill_pattern(source.memory(), i);
           const RemoteRegion target = side.exchange({});
           side.complete(write_request({source, 0, target, 0, 4096}, i));
-          side.peer.tell("written");
+          side.complete(immediate_request(0));
         }
       },
       [](VerbsSide& side) {
         for (std::size_t i = 0; i < kCount; ++i) {
           const MemoryRegion& target = side.allocate(4096, kRemoteWrite);
+          side.post_receives(1);
           side.exchange(target.remote());
-          side.peer.hear("written");
+          side.receive_completion();
           expect_pattern(target.memory().first(4096), i);
         }
       });
@@ -107,18 +105,19 @@ TEST_P(VerbsMemory, RegionsMayComeAndGoWhileThePeerIsIdle) {
         fill_pattern(source.memory(), 1);
         const RemoteRegion target = side.exchange({});
         side.complete(write_request({source, 0, target, 0, 4096}));
-        side.peer.barrier();
+        side.complete(immediate_request(0));
       },
       [](VerbsSide& side) {
         for (int i = 0; i < 100; ++i) side.device->allocate(4096, kRemoteWrite);
         const MemoryRegion& target = side.allocate(4096, kRemoteWrite);
+        side.post_receives(1);
         side.exchange(target.remote());
-        side.peer.barrier();
+        side.receive_completion();
         expect_pattern(target.memory().first(4096), 1);
       });
 }
 
-TEST_P(VerbsMemory, CallersMemoryIsASourceOfWritesAndSends) {
+TEST_P(VerbsMemory, CallersMemoryIsASourceOfWrites) {
   static constexpr std::size_t kBytes = 100'000;
   run(
       [](VerbsSide& side) {
@@ -129,16 +128,17 @@ TEST_P(VerbsMemory, CallersMemoryIsASourceOfWritesAndSends) {
         EXPECT_EQ(region->memory().size(), memory.size());
         const RemoteRegion target = side.exchange({});
         side.complete(write_request({*region, 0, target, 0, kBytes}, 1));
-        side.complete(send_request(*region, 0, kBytes, 2));
+        SendRequest second = write_request({*region, 0, target, kBytes, kBytes}, 2);
+        second.opcode = Opcode::kWriteWithImmediate;
+        side.complete(second);
       },
       [](VerbsSide& side) {
-        const MemoryRegion& target = side.allocate(kBytes, kRemoteWrite);
-        const MemoryRegion& receive = side.allocate(kBytes, kRemoteWrite);
-        side.post(ReceiveRequest{0, receive.memory().data(), kBytes, receive.local_key()});
+        const MemoryRegion& target = side.allocate(2 * kBytes, kRemoteWrite);
+        side.post_receives(1);
         side.exchange(target.remote());
         EXPECT_EQ(side.receive_completion().bytes, kBytes);
         expect_pattern(target.memory().first(kBytes), 4);
-        expect_pattern(receive.memory().first(kBytes), 4);
+        expect_pattern(target.memory().subspan(kBytes, kBytes), 4);
       });
 }
 

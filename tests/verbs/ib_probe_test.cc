@@ -16,13 +16,21 @@
 #include "leat/error.h"
 #include "support/devices.h"
 #include "support/peer_pair.h"
-#include "verbs/device_table.h"
-#include "verbs/ib_address.h"
-#include "verbs/ib_call.h"
-#include "verbs/ib_probe.h"
+#include "verbs/ib/address.h"
+#include "verbs/ib/call.h"
+#include "verbs/ib/device.h"
+#include "verbs/ib/probe.h"
+#include "verbs/table.h"
 
 namespace leat::detail {
 namespace {
+
+std::string ib_device_for_route(const std::string& local, const std::string& peer,
+                                std::string& why_not) {
+  const RoutedDevice found = find_ib_device({local, peer});
+  why_not = found.why_not;
+  return found.name;
+}
 
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -111,6 +119,25 @@ TEST(IbAddress, RefusesNamesAndNothing) {
   for (const char* text : {"", "localhost", "10.0.0.256", "10.0.0.1:80", "[::1]"}) {
     EXPECT_THROW(IbAddress::parse(text), Error) << text;
   }
+}
+
+TEST(IbProbe, TellsOtherDevicesWhatTheyLack) {
+  EXPECT_NO_THROW(check_ib_transport(IBV_TRANSPORT_IB, "mlx5_0"));
+  const auto refusal = [](ibv_transport_type type, const std::string& name) -> std::string {
+    try {
+      check_ib_transport(type, name);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_THAT(refusal(IBV_TRANSPORT_IWARP, "siw0"),
+              testing::AllOf(HasSubstr("siw0 is an iWARP device"), HasSubstr("immediate data"),
+                             HasSubstr("go over TCP")));
+  EXPECT_THAT(refusal(IBV_TRANSPORT_UNSPECIFIED, "efa_0"),
+              testing::AllOf(HasSubstr("reliable connected"), HasSubstr("EFA"),
+                             testing::Not(HasSubstr("iWARP")), HasSubstr("go over TCP")));
 }
 
 TEST(IbProbe, SaysThatTheMachineHasNoDevice) {

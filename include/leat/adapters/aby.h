@@ -1,5 +1,5 @@
-// leat in place of the socket of ABY (ENCRYPTO_utils/socket.h). ABY declares the class by its name,
-// so it must be one:
+// leat in place of ABY's socket (ENCRYPTO_utils/socket.h). ABY declares the class by name, so it
+// must be a class:
 //
 //   class CSocket : public leat::adapters::AbySocket<CSocket> {
 //     using AbySocket::AbySocket;
@@ -25,11 +25,11 @@
 
 namespace leat::adapters {
 
-// A listener or a connection. `Derived` is what Accept makes.
-// Owner: whoever constructed it. Threads: one may send while another receives; Close when neither
-// does. The counters are for any thread.
-// Errors: ABY's convention: false, null, or fewer bytes than asked for; `verbose` says what was
-// wrong on standard error.
+// A listener or a connection. Accept returns a `Derived`.
+// Owner: the caller that constructed it. Threads: one may send while another receives; call Close
+// when neither does. Any thread may read the counters.
+// Errors: ABY's convention, which is false, null, or fewer bytes than requested; with `verbose` the
+// reason goes to standard error.
 template <typename Derived>
 class AbySocket {
  public:
@@ -42,7 +42,7 @@ class AbySocket {
   // NOLINTBEGIN(readability-identifier-naming)
   bool Socket() { return true; }
 
-  // The port is taken, and clients may knock, from here on. No address: all.
+  // Takes the port; clients may connect from now on. No address: all addresses.
   bool Bind(const std::string& address = "", std::uint16_t port = 0) {
     return done("bind", [&] { listener_.emplace(endpoint(address, port), options_); });
   }
@@ -57,13 +57,13 @@ class AbySocket {
     return came ? std::move(accepted) : nullptr;
   }
 
-  // Tries once: ABY itself tries again.
+  // Tries once; ABY itself tries again.
   bool Connect(const std::string& host, std::uint16_t port) {
     return done("connect",
                 [&] { socket_.emplace(Channel::connect(endpoint(host, port), options_)); });
   }
 
-  // All bytes, or fewer if the connection has ended.
+  // Sends or receives all bytes; returns fewer if the connection has ended.
   std::size_t Send(const void* data, std::size_t bytes) {
     std::span left(static_cast<const std::byte*>(data), bytes);
     done("send", [&] {
@@ -90,7 +90,7 @@ class AbySocket {
     listener_.reset();
   }
 
-  // Of this end of the connection; "" and 0 if there is none.
+  // The address of this end of the connection; "" and 0 if there is none.
   std::string GetIP() const {
     std::string host = local_address();
     host = host.substr(0, host.rfind(':'));

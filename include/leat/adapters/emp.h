@@ -19,8 +19,8 @@
 
 namespace leat::adapters {
 
-// For an emp-tool whose IOChannel is a class with virtuals. Constructor, names and counters are
-// NetIO's. Threads and errors as for EmpStream.
+// For an emp-tool whose IOChannel has virtual functions. Constructor, names and counters are those
+// of NetIO. Threads and errors are those of EmpStream.
 template <typename Base>
 class EmpChannel : public Base {
  public:
@@ -64,8 +64,8 @@ class EmpChannel : public Base {
   EmpStream stream_;
 };
 
-// For an emp-tool whose IOChannel is a template that calls its derived class: send_data_internal in
-// later ones, send_data in earlier ones.
+// For an emp-tool whose IOChannel is a template that calls its derived class: later versions call
+// send_data_internal, earlier ones send_data.
 template <template <typename> class Base>
 class EmpCrtpChannel : public Base<EmpCrtpChannel<Base>> {
  public:

@@ -1,4 +1,4 @@
-// The stream of bytes below the I/O channels of emp.h.
+// The byte stream below the I/O channels of emp.h.
 #pragma once
 
 #include <algorithm>
@@ -21,22 +21,22 @@
 
 namespace leat::adapters {
 
-// A stream with the promises of emp-tool's NetIO: small sends are gathered; what was
-// gathered goes when it fills its memory, at flush(), before receiving, and at the end. One promise
-// more: a send that finds no room takes in what arrives meanwhile, so two sides that both send any
-// amount before they receive never wait for each other.
-// Owner: whoever constructed it. Threads: one at a time, as for NetIO.
-// Errors: leat::Error; kPeerDied if the peer ends while bytes are wanted from it; kTimeout after
-// the option `timeout` without room for the next kPieceBytes, or without a byte to receive: what a
-// send had taken is then sent in part, so make another stream.
+// A stream with the guarantees of emp-tool's NetIO: it gathers small sends, and sends them when its
+// buffer is full, at flush(), before receiving, and on destruction. In addition, a send without
+// room takes in what arrives meanwhile, so that two sides may both send any amount before they
+// receive.
+// Owner: the caller that constructed it. Threads: one at a time, as for NetIO.
+// Errors: leat::Error. kPeerDied if the peer ends before it has sent the bytes that the caller
+// wants; kTimeout after the option `timeout` without room for the next kPieceBytes, or without a
+// byte to receive. Part of a send may have left then: make another stream.
 class EmpStream {
  public:
   static constexpr std::size_t kGatherBytes = std::size_t{32} << 10;
   static constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
-  // At the longest, unless options say otherwise, a client waits for its server.
+  // How long a client waits for its server, unless the options say otherwise.
   static constexpr std::chrono::seconds kConnectLimit{60};
 
-  // A null address: waits for one client at `port`, of any address.
+  // Connects to `address`; with a null address waits for one client at `port`, on all addresses.
   EmpStream(const char* address, int port, const Options& options)
       : channel_(address == nullptr
                      ? accept_one(port, options)
@@ -49,7 +49,7 @@ class EmpStream {
     try {
       flush();
     } catch (const std::exception&) {
-      // The peer is gone: nobody is left who wants these bytes.
+      // The peer is gone, and with it the receiver of these bytes.
     }
   }
 
@@ -82,13 +82,13 @@ class EmpStream {
     try {
       channel_.flush();
     } catch (const Error& error) {
-      // A peer that had all it wanted and went is no error, as for a socket; whether it had is what
-      // receive() says.
+      // As with a socket, a peer that left after it had all it wanted is no error here; if it
+      // lacked something, receive() will say so.
       if (error.code() != ErrorCode::kPeerDied) throw;
     }
   }
 
-  // Returns when the peer has come here too. Exactly one side says `first`.
+  // Returns when the peer has called it too. Exactly one side passes `first`.
   void sync(bool first) {
     char token = 0;
     if (first) send(&token, 1);
@@ -124,7 +124,8 @@ class EmpStream {
       } while (take_in());
       return false;
     };
-    // A peer that went away is an error of try_send, unless it is being connected again.
+    // If the peer went away, try_send throws, unless the transport is re-establishing the
+    // connection.
     while (wait_any({&channel, 1}, WaitFor::kRoom, "send", sent) != nullptr) {
     }
   }
@@ -139,17 +140,17 @@ class EmpStream {
     unread_ = current_.bytes();
   }
 
-  // Takes what has arrived out of the peer's way. False: nothing has.
+  // Takes in what has arrived, so that the peer has room. False: nothing has arrived.
   bool take_in() {
     if (ended_) return false;
     std::optional<Message> message = channel_.try_receive();
     if (!message) return false;
     ended_ = !*message;
-    // Memory goes back to the peer in order, so the message that is being read must leave as well.
+    // Memory goes back to the peer in order, so the message being read must be copied as well.
     if (current_) early_.assign(unread_.begin(), unread_.end());
     current_.release();
     std::size_t taken = early_.size() - unread_.size();
-    if (taken >= unread_.size()) {  // not more often, so that no byte moves often
+    if (taken >= unread_.size()) {  // rarely, so that no byte is moved often
       early_.erase(early_.begin(), early_.begin() + static_cast<std::ptrdiff_t>(taken));
       taken = 0;
     }
@@ -159,15 +160,15 @@ class EmpStream {
   }
 
   Channel channel_;
-  const bool leaves_by_itself_;  // what is sent leaves without another call
+  const bool leaves_by_itself_;  // sent bytes leave without another call
   const std::size_t piece_bytes_;
   std::array<std::byte, kGatherBytes> gather_;
   std::size_t gathered_ = 0;
 
-  std::span<const std::byte> unread_;  // of current_, else the end of early_
+  std::span<const std::byte> unread_;  // of current_, or else the end of early_
   Message current_;
   std::vector<std::byte> early_;  // arrived while a send waited
-  bool ended_ = false;            // seen by take_in
+  bool ended_ = false;            // take_in() has seen the peer's end
 };
 
 }  // namespace leat::adapters

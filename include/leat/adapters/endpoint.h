@@ -9,7 +9,7 @@
 
 namespace leat::adapters {
 
-// "host:port" as leat reads it. An empty host: all addresses, for listening.
+// "host:port" as leat reads it. An empty host stands for all addresses, for listening.
 inline std::string endpoint(const std::string& host, int port) {
   if (port < 0 || port > 65535)
     throw Error(ErrorCode::kInvalidArgument, "there is no port " + std::to_string(port),
@@ -18,8 +18,8 @@ inline std::string endpoint(const std::string& host, int port) {
   return (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-// The programs of these frameworks start in any order: unless `options` says otherwise, their
-// clients try again while nobody listens. A negative limit: without end.
+// The programs of these frameworks start in any order. So, unless `options` says otherwise, a
+// client tries again while no server listens, for at most `limit`; negative: without limit.
 inline Options patient(Options options, std::chrono::milliseconds limit) {
   if (!options.connect_retry) options.connect_retry = true;
   if (!options.connect_timeout) options.connect_timeout = limit;

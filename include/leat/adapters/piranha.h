@@ -26,18 +26,18 @@
 
 namespace leat::adapters {
 
-// Three connections between two parties, numbered from 0. `kCounter` gets incrementSent(int) and
-// incrementRecv(int).
-// Owner: whoever constructed it. Threads: as BmrNet, each connection for itself; one thread may
-// send over it while another receives.
-// Errors: Piranha's convention, false; what was wrong goes to standard error. Unlike BmrNet it also
-// returns false if the peer ended before all bytes had come.
+// Three connections between two parties, numbered from 0. `kCounter` receives incrementSent(int)
+// and incrementRecv(int).
+// Owner: the caller that constructed it. Threads: as for Piranha's BmrNet, each connection by
+// itself; one thread may send over it while another receives.
+// Errors: Piranha's convention, false; the reason goes to standard error. Unlike Piranha's BmrNet
+// it also returns false if the peer ended before all bytes had arrived.
 template <auto& kCounter>
 class BmrNet {
  public:
   static constexpr int kConnections = 3;
-  // At the longest, unless the option `handshake_timeout` says otherwise, a server waits for a
-  // newcomer to say which connection it is.
+  // How long a server waits for a newcomer to name its connection, unless the option
+  // `handshake_timeout` says otherwise.
   static constexpr std::chrono::seconds kNumberLimit{10};
 
   // For connectNow.
@@ -52,8 +52,8 @@ class BmrNet {
   // BmrNet's names.
   // NOLINTBEGIN(readability-identifier-naming)
 
-  // Waits for the client, all of whose connections replace those of an earlier call. A connection
-  // that comes twice replaces the first one: a client may have died and been started again.
+  // Waits for the client. Its connections replace those of an earlier call. Of two connections with
+  // the same number the later one is kept, because a client may have died and been restarted.
   bool listenNow() {
     return done("listen", [&] {
       Listener listener(endpoint("", port_), options_);
@@ -61,7 +61,7 @@ class BmrNet {
       for (int missing = kConnections; missing != 0;) {
         Socket socket = Socket::accept(listener);
         std::uint32_t number = 0;
-        // Those that have no number are strangers.
+        // Newcomers without a valid number are strangers.
         if (!done("accept", [&] { return hear_number(socket, number); }) || number >= kConnections)
           continue;
         if (!sockets[number]) --missing;
@@ -72,8 +72,8 @@ class BmrNet {
     });
   }
 
-  // Waits for the server, without end unless the options say otherwise. Its connections replace
-  // those of an earlier call.
+  // Waits for the server, without limit unless the options set one. The connections replace those
+  // of an earlier call.
   bool connectNow() {
     return done("connect", [&] {
       if (!host_)
@@ -114,7 +114,7 @@ class BmrNet {
  private:
   using Sockets = std::array<std::optional<Socket>, kConnections>;
 
-  // Not for longer than the limit, because who says nothing keeps others waiting. False: it ended.
+  // Waits only for the limit, because a silent newcomer delays the others. False: it ended.
   bool hear_number(Socket& socket, std::uint32_t& number) const {
     using Clock = std::chrono::steady_clock;
     const std::chrono::milliseconds limit = options_.handshake_timeout.value_or(kNumberLimit);

@@ -1,6 +1,6 @@
-// The Parser (CORA, section 3.2): which messages a model makes the parties exchange. Nothing is
-// run: counts and sizes follow from the model, the protocols and the number of parties alone.
-// docs/scml.md has the formulas and their sources.
+// The Parser (CORA, section 3.2): derives which messages the parties of a model exchange. It
+// computes nothing else: counts and sizes follow from the model, the protocols and the number of
+// parties alone. docs/scml.md has the formulas and their sources.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,14 @@ LEAT_EXPORT std::string_view to_string(Pass pass) noexcept;
 // How matrices are multiplied under secret sharing (section 3.2.1).
 enum class Form {
   kMatrix,         // whole matrices: M*N + N*P messages
-  kInnerProducts,  // every product of two numbers by itself: M*N*P messages
+  kInnerProducts,  // every product of two numbers alone: M*N*P messages
 };
 
-// Where two parties' Beaver triples come from (section 3.2.4).
+// The source of two parties' Beaver triples (section 3.2.4).
 enum class Triples {
   kNone,  // a dealer, or an earlier run: no messages
   kOt,
-  kHe,  // matrix triples; scalar and bit triples come from oblivious transfer
+  kHe,  // matrix triples; scalar and bit triples use oblivious transfer
 };
 
 struct ParseOptions {
@@ -46,9 +46,9 @@ struct Flow {
   friend bool operator==(const Flow&, const Flow&) = default;
 };
 
-// Messages of one size, which one protocol context holds: indexes 0 to message_count() - 1 along
-// each of the flows. Those of one round stand together, the first round's first; within a round
-// they are in the order of the elements, so that neighbours may travel as one write.
+// Messages of one size in one protocol context, with the indexes 0 to message_count() - 1 along
+// each flow. They are ordered by round, and within a round by element, so that adjacent messages
+// may travel as one write.
 struct MessageArray {
   std::string content;
   std::uint64_t message_bytes = 0;
@@ -61,10 +61,10 @@ struct MessageArray {
 };
 
 // A node of the dependency graph: one layer in one pass, a conversion between protocols, or the
-// making of triples. Without arrays it is computed locally.
+// making of triples. An operation without arrays is local.
 struct Operation {
   std::string name;       // unique: "cnn1", "cnn1 to boolean", "cnn1 weight gradient"
-  std::size_t layer = 0;  // in Model::layers
+  std::size_t layer = 0;  // index in Model::layers
   Pass pass = Pass::kForward;
   Protocol protocol = Protocol::kSs;
   std::vector<std::size_t> inputs;  // earlier operations whose data this one reads
@@ -78,8 +78,8 @@ struct Task {
   std::vector<Operation> operations;
 };
 
-// `model` as read_model returns it. leat::Error, which names the layer: kInvalidArgument for a
-// number of parties or a protocol that cannot be had, kTooLarge if a count does not fit 64 bits.
+// Parses a model from read_model(). Throws leat::Error, naming the layer: kInvalidArgument for an
+// unsupported number of parties or protocol, kTooLarge if a count exceeds 64 bits.
 LEAT_EXPORT Task parse(const Model& model, const ParseOptions& options);
 
 }  // namespace leat::scml

@@ -1,5 +1,5 @@
-// The client of an attested append-only memory: believes nothing that a host shows of its logs but
-// what the kernel attested, and learns by nonces how far they go now.
+// The client of an attested append-only memory. It believes only what the attestor of the log
+// attested, and learns by nonces how far the logs extend now.
 #pragma once
 
 #include <cstdint>
@@ -10,40 +10,41 @@
 #include <string_view>
 
 #include "leat/export.h"
+#include "leat/held.h"
 #include "leat/trusted/a2m.h"
 
 namespace leat::trusted {
 
-// What became of something shown by a host. All but kOk, kBeyondTail and kUnavailable come of no
-// correct host that lost nothing; an honest one that crashed shows kMissing.
+// The verdict on something that a host showed. A correct host that lost nothing causes only kOk,
+// kBeyondTail, kUnavailable and kBoundsUnknown; an honest one that crashed may also cause kMissing.
 enum class Finding : std::uint8_t {
   kOk,
-  kNotAttested,    // no entry, or not as the log's kernel attested it
-  kOtherLog,       // an entry of another log
-  kOtherIndex,     // another entry of the log
+  kNotAttested,    // no entry, or not as the log's attestor attested it
+  kOtherLog,       // belongs to another log
+  kOtherIndex,     // has another index in this log
   kForgotten,      // an entry below the head
-  kBeyondTail,     // attested since the bounds were learnt: learn them again
-  kFalseStatus,    // says forgotten or unassigned of what is neither
-  kMissing,        // an index between head and tail without its entry
-  kStale,          // not the outstanding nonce: an old answer
-  kBadTruncation,  // the head lowered or beyond the tail, a nonce used twice, no truncation at all
-  kDigest,         // the cumulative digest is not that of the entries before
-  kBoundsUnknown,  // learn_bounds() of this log first
-  kUnavailable,    // the own kernel does not answer, or has no such session
+  kBeyondTail,     // appended after the bounds were learnt: learn them again
+  kFalseStatus,    // the host calls an existing entry forgotten or unassigned
+  kMissing,        // the host lacks an entry between head and tail
+  kStale,          // for no outstanding nonce: an old answer, or an expired challenge
+  kBadTruncation,  // lowers the head or exceeds the tail, repeats a nonce, or is not a truncation
+  kDigest,         // the cumulative digest does not match the entries before it
+  kBoundsUnknown,  // call learn_bounds() for this log first
+  kUnavailable,    // the client's attestor does not answer or lacks the session
 };
 LEAT_EXPORT std::string_view to_string(Finding finding) noexcept;
 
-// Algorithm 2's check of an entry that a lookup gave, by itself: attested, of this log, with this
-// index, and head <= index < tail.
+// The check of algorithm 2 for a single entry that a lookup returned: it is attested, belongs to
+// this log, has this index, and head <= index < tail.
 LEAT_EXPORT Finding verify_lookup(AttestationKernel& kernel, std::uint32_t log, std::uint64_t index,
                                   std::span<const std::byte> record, LogBounds bounds);
 
-// Owner: the caller; `kernel`, this client's own, outlives it and has the logs' sessions
-// (Role::kGroupReceiver, or kLog if it is the very kernel that attests). Threads: one at a time.
+// Owner: the caller. `kernel`, the client's own attestor, outlives it and has the logs' sessions
+// (Role::kGroupReceiver, or kLog if it is the attestor that attests them). Threads: one at a time.
 // Memory: a few words for each log, and the nonce of each truncation.
 class LEAT_EXPORT A2mVerifier {
  public:
-  // How the host is asked for an entry. What it throws goes through.
+  // Asks the host for an entry. Its exceptions pass through.
   using Lookup =
       std::function<LookupStatus(std::uint32_t log, std::uint64_t index, Record& record)>;
 
@@ -52,34 +53,37 @@ class LEAT_EXPORT A2mVerifier {
   A2mVerifier& operator=(A2mVerifier&&) noexcept;
   ~A2mVerifier();
 
-  // A fresh nonce, for one end() of a log and of the MANIFEST, or for one truncation. At most
-  // kMostChallenges are outstanding; older ones are no longer answered. Throws leat::Error kSystem.
+  // Returns a fresh nonce: for one end() of a log and of the MANIFEST, or for one truncation. At
+  // most kMostChallenges are outstanding; the oldest one then becomes invalid. Throws leat::Error
+  // kSystem.
   static constexpr std::size_t kMostChallenges = 64;
   Nonce challenge();
 
-  // `end` and `manifest_end`: what the host's end() of the log and of the MANIFEST returned for a
-  // challenge. Reads the part of the MANIFEST that is new to this client; a gap in it is a lie.
-  // Nothing is learnt unless it returns kOk, and then the challenge is over.
+  // `end` and `manifest_end` are what the host's end() returned for the log and for the MANIFEST,
+  // for the same challenge. Reads the part of the MANIFEST that this client has not read yet; a gap
+  // in it is a lie. On kOk learns the bounds and ends the challenge; otherwise changes nothing.
   Finding learn_bounds(std::uint32_t log, std::span<const std::byte> end,
                        std::span<const std::byte> manifest_end, const Lookup& lookup);
-  // As of the last learn_bounds().
+  // The bounds that the last learn_bounds() learnt; no value before it.
   std::optional<LogBounds> bounds(std::uint32_t log) const;
 
-  // What a lookup answered, status and entry, against the bounds that were learnt.
+  // Checks what a lookup returned, status and entry, against the bounds that were learnt.
   Finding verify_lookup(std::uint32_t log, std::uint64_t index, LookupStatus status,
                         std::span<const std::byte> record) const;
 
-  // What truncate(log, head, nonce) returned, the nonce from challenge(), which is then over.
+  // Checks what the host's truncate(log, head, nonce) returned. The nonce is from challenge(), and
+  // ends with kOk.
   Finding verify_truncation(std::uint32_t log, std::uint64_t head,
                             std::span<const std::byte> record);
 
-  // Every entry from head to tail is there, and the cumulative digests, in a log that has them, are
-  // right. `bad`, if not null, receives the index of the first that is not.
+  // Checks that every entry from head to tail exists and that the cumulative digests, if the log
+  // has them, are right. If that fails, `bad`, unless null, receives the index of the first entry
+  // at fault.
   Finding verify_all(std::uint32_t log, const Lookup& lookup, std::uint64_t* bad = nullptr) const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct LEAT_HIDDEN State;
+  leat::detail::Held<std::unique_ptr<State>> state_;
 };
 
 }  // namespace leat::trusted

@@ -1,5 +1,5 @@
-// The client of a trusted system: signs requests, and believes an answer only if enough nodes gave
-// the same.
+// The client of a trusted system: it signs requests and believes an answer only if enough nodes
+// gave the same one.
 #pragma once
 
 #include <chrono>
@@ -9,26 +9,27 @@
 #include <span>
 #include <vector>
 
+#include "leat/attest/identity.h"
 #include "leat/export.h"
+#include "leat/held.h"
 #include "leat/options.h"
-#include "leat/trusted/identity.h"
 #include "leat/trusted/state_machine.h"
 
 namespace leat::trusted {
 
 struct ClientOptions {
   PartyId self = 0;
-  std::uint64_t epoch = 0;     // of the system; with a service, that of all its connections
-  std::vector<PartyId> nodes;  // requests go to the first; to all, if it does not answer
-  // Nodes whose answers must be equal: f + 1 of a BFT system, all of a chain.
+  std::uint64_t epoch = 0;     // the system's; with a service, that of all its connections
+  std::vector<PartyId> nodes;  // requests go to the first; to all if it does not answer
+  // How many nodes must give equal answers: f + 1 in a BFT system, all in a chain.
   std::size_t quorum = 0;
-  std::size_t window = 4;  // requests under way, 1 to 16
+  std::size_t window = 4;  // concurrent requests, 1 to 16
   std::chrono::milliseconds retry_after{500};
   std::chrono::milliseconds timeout{10'000};
-  // A chain's configuration service (configuration.h): it says who the nodes are, and all of them
-  // must answer; `nodes` and `quorum` are not used. 0: none.
+  // The chain's configuration service (configuration.h), 0 for none. The service names the nodes,
+  // all of which must answer; `nodes` and `quorum` are then ignored.
   PartyId service = 0;
-  leat::Options channel;  // of each connection; `timeout` is set here
+  leat::Options channel;  // for each connection; `timeout` is overridden
 };
 
 // The outputs of a request's commands, in order.
@@ -40,33 +41,36 @@ struct Answer {
 // Owner: the caller; directory and key outlive it. Threads: one at a time.
 class LEAT_EXPORT Client {
  public:
-  // Connects to all nodes; those that cannot be reached are left out, and are tried no more, but
-  // for a new configuration. Throws leat::Error kInvalidArgument: options, a node without address;
-  // kUnavailable: fewer than `quorum` can be reached, or the service names no nodes in time.
+  // Connects to all nodes. It leaves out those that cannot be reached, and tries them again only
+  // under a new configuration. Throws leat::Error kInvalidArgument for wrong options or a node
+  // without an address; kUnavailable if it reaches fewer than `quorum` nodes, or if the service
+  // names none in time.
   Client(const Directory& directory, const SigningKey& key, const ClientOptions& options);
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
   ~Client();
 
-  // One request of up to kMaxCommands under one signature; they are executed in their order, each
-  // once, however often the request must be sent. Blocks while `window` requests are under way.
-  // Throws as receive(); kTooLarge.
+  // Submits a request of up to kMaxCommands commands under one signature. The nodes execute them in
+  // their order, each once, however often the client has to send the request. Blocks while `window`
+  // requests are under way. Returns the number of the first command (Answer::first). Throws as
+  // receive(), and kTooLarge.
   std::uint64_t submit(std::span<const Bytes> commands);
-  // The answer to the oldest request that has none yet. Throws kTimeout: no quorum gave the same
-  // answer within the option `timeout` since it was sent; the text says who answered. The request
-  // may be executed all the same, or still be; it stays the oldest, to be waited for again.
-  // kTooLarge: the request has more bytes than `quorum` nodes can attest, and is given up.
-  // kInvalidArgument: nothing is under way.
+  // Returns the answer to the oldest request without one; blocks. Throws kTimeout if no quorum gave
+  // the same answer within the option `timeout` of this call; the text names the nodes that
+  // answered. The request may have been executed or may still be; it remains the oldest, so that
+  // the caller can wait again. Throws kTooLarge if the request has more bytes than `quorum` nodes
+  // can attest, and gives it up; kPeerDied if all nodes are gone; kInvalidArgument if no request is
+  // under way.
   Answer receive();
-  // Both.
+  // Submits a request and receives its answer; drops the answers to earlier requests.
   std::vector<Bytes> call(std::span<const Bytes> commands);
 
-  // In which requests are sent now: that of the options, or what the service says.
-  std::uint64_t epoch() const noexcept;
+  // The epoch in which requests are sent now: that of the options, or what the service says.
+  std::uint64_t epoch() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct LEAT_HIDDEN State;
+  leat::detail::Held<std::unique_ptr<State>> state_;
 };
 
 }  // namespace leat::trusted

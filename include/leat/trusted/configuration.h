@@ -1,9 +1,9 @@
-// Who the nodes of a chain are: a trusted service decides, and replaces a chain that does not serve
-// its clients by another, under a new epoch (TNIC, ASPLOS 2025, appendix C.4;
-// docs/trusted_systems.md has messages and limits).
+// Chooses the nodes of a chain: a trusted service replaces a chain that fails its clients by
+// another one under a new epoch (TNIC, ASPLOS 2025, appendix C.4; docs/trusted_systems.md has
+// messages and limits).
 //
-// Of all nodes that may become part of a chain, fewer may lie than a chain has: then each chain has
-// a correct one, and what clients believed is never lost.
+// Of all nodes that may join a chain, fewer may lie than a chain has nodes. Then each chain has a
+// correct node, and no answer that a client believed is ever lost.
 #pragma once
 
 #include <chrono>
@@ -12,57 +12,57 @@
 #include <memory>
 #include <vector>
 
+#include "leat/attest/attestation.h"
+#include "leat/attest/identity.h"
 #include "leat/export.h"
-#include "leat/trusted/attestation.h"
 #include "leat/trusted/chain.h"
 #include "leat/trusted/fault.h"
-#include "leat/trusted/identity.h"
 #include "leat/trusted/participant.h"
 #include "leat/trusted/state_machine.h"
 
 namespace leat::trusted {
 
 struct Configuration {
-  std::uint64_t epoch = 0;     // of its kernels and messages; the first is 1
-  std::vector<PartyId> nodes;  // from the head to the tail
+  std::uint64_t epoch = 0;     // of its attestors and messages; the first is 1
+  std::vector<PartyId> nodes;  // from head to tail
 };
 
-// Gives a kernel with the sessions of that epoch: node i of the configuration attests on session
-// first_session + i; who is none of them, as the service, is a receiver of all. Throws leat::Error
-// if there is none: then this party stays out of that epoch.
+// Returns an attestor with the sessions of that epoch: node i of the configuration attests on
+// session first_session + i; the service, and any other party that is not a node, receives on all.
+// Throws leat::Error if it has none; then this party stays out of that epoch.
 using KernelFactory = std::function<std::unique_ptr<AttestationKernel>(const Configuration&)>;
 
-// Equal at the service and all nodes.
+// Equal at the service and at all nodes.
 struct ConfigurationOptions {
   PartyId service = 0;
-  std::vector<PartyId> pool;  // who may be a node; the chain begins with the first of them
-  std::size_t length = 3;     // of a chain; in the pool fewer may lie
-  ChainOptions chain;         // `nodes` and `start` are those of the configuration
-  // How long a node may take to say what it executed, or to begin; and how long a client must have
-  // had no answer until its complaint about that counts.
+  std::vector<PartyId> pool;  // the nodes to choose from; the first chain takes the first of them
+  std::size_t length = 3;     // nodes in a chain; fewer nodes of the pool may lie
+  ChainOptions chain;         // the configuration overrides `nodes` and `start`
+  // How long a node may take to report what it executed, or to begin; and how long a client must
+  // have waited until its complaint about silence counts.
   std::chrono::milliseconds patience{2000};
 };
 
-// The service. A complaint ends an epoch at once if it proves a lie: evidence by judge(), or signed
-// answers to one request that differ; one about silence after a while. Then all nodes stop and say
-// what they executed. The longest history that the head's attested records prove has all that any
-// client believed; its state is what the next chain begins with. Who is proven to have lied is in
-// none again; who does not answer, or stood where a request got stuck, is so if there are enough
-// others.
+// The service. A complaint that proves a lie ends the epoch at once: evidence that judge() accepts,
+// or signed answers to one request that differ. A complaint about silence ends it after `patience`.
+// Then all nodes stop and report what they executed. The longest history that the head's attested
+// records prove contains everything that any client believed; the next chain starts from its state.
+// A node that provably lied never joins a chain again. Neither does one that did not report or held
+// the place where a request got stuck, as long as enough others remain.
 //
-// Serve it with the service as the first of ServeOptions::nodes, the pool behind it, everywhere.
-// Keeps one state and, while it replaces a chain, the histories; a message with either must fit
-// into ServeOptions::max_backlog_bytes. It must not lie, and is needed only when something goes
-// wrong; it is not meant to be restarted, because it keeps nothing on disk.
-// Owner: the caller; directory and key outlive it. The rest as Participant says; throws leat::Error
-// if it has no kernel for an epoch.
+// Serve it with the service first in ServeOptions::nodes and the pool behind it, at every party. It
+// keeps one state and, during a replacement, the histories; a message with either must fit into
+// ServeOptions::max_backlog_bytes. The service must not lie. It is needed only when something
+// fails, and cannot be restarted, because it keeps nothing on disk.
+// Owner: the caller; directory and key outlive it. Otherwise as for Participant. Calls throw
+// leat::Error if it gets no attestor for an epoch.
 class LEAT_EXPORT ConfigurationService final : public Participant {
  public:
   using Hook = std::function<void(const Configuration&)>;
 
-  // `hook`: of each chain that serves; `faults`: of each node that lied (the evidence is empty if
-  // it convinces the service alone) or is to blame for silence. Throws leat::Error
-  // kInvalidArgument: a pool smaller than a chain.
+  // Calls `hook` with each chain that begins to serve, and `faults` with each node that lied (its
+  // evidence is empty if it convinces only the service) or is to blame for silence. Throws
+  // leat::Error kInvalidArgument if the pool is smaller than a chain.
   ConfigurationService(const Directory& directory, const SigningKey& key,
                        const MachineFactory& make_machine, KernelFactory make_kernel,
                        const ConfigurationOptions& options, Hook hook = {}, FaultHook faults = {});
@@ -72,13 +72,13 @@ class LEAT_EXPORT ConfigurationService final : public Participant {
   void idle(Time now, Outbox& outbox) override;
 
  private:
-  struct State;
+  struct LEAT_HIDDEN State;
   std::unique_ptr<State> state_;
 };
 
-// A node that is part of the chain when the service says so, and waits otherwise. Sends the service
-// the evidence that it finds. One that was killed may be started again: its kernel is gone, so it
-// joins in a later epoch. As ChainNode in all else.
+// A node that joins the chain when the service says so, and otherwise waits. It sends the service
+// the evidence that it finds. One that was killed may be started again; as its attestor is gone, it
+// joins only in a later epoch. Otherwise as ChainNode.
 class LEAT_EXPORT ChainMember final : public Participant {
  public:
   ChainMember(PartyId self, const Directory& directory, const SigningKey& key,
@@ -91,7 +91,7 @@ class LEAT_EXPORT ChainMember final : public Participant {
   void idle(Time now, Outbox& outbox) override;
 
  private:
-  struct State;
+  struct LEAT_HIDDEN State;
   std::unique_ptr<State> state_;
 };
 

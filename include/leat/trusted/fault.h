@@ -1,31 +1,31 @@
-// What a node of a trusted system can be found to have done.
+// The faults of which a node of a trusted system can be found guilty.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string_view>
 
+#include "leat/attest/identity.h"
 #include "leat/export.h"
-#include "leat/trusted/identity.h"
 #include "leat/trusted/state_machine.h"
 
 namespace leat::trusted {
 
-// The numbers are those of the bytes of evidence.
+// The numbers are those in the bytes of evidence.
 enum class FaultKind : std::uint8_t {
-  kFormat = 1,   // attested what is no message of the protocol
-  kRequest = 2,  // a request that no client signed, or for the second time
-  kQueue = 3,    // executed commands that nobody had sent
-  kOutput = 4,   // outputs that are not those of the commands
-  kDigest = 5,   // another state than that of the commands
-  kAhead = 6,    // says to have executed what was not ordered
+  kFormat = 1,   // attested what is not a message of the protocol
+  kRequest = 2,  // a request that no client signed, or a repeated one
+  kQueue = 3,    // executed commands that no client had sent
+  kOutput = 4,   // outputs that the commands do not have
+  kDigest = 5,   // a state that the commands do not lead to
+  kAhead = 6,    // claims to have executed what was not ordered
   kSilent = 7,   // does not order a request, or does not answer, in time
-  kLog = 16,     // signed as its log what it has not attested so
+  kLog = 16,     // signed as its log what it has not attested as such
 };
 LEAT_EXPORT std::string_view to_string(FaultKind kind) noexcept;
 
-// With evidence a node is exposed: any member of the sessions can verify it. Without it is only
-// suspected: kAhead and kSilent, which leave no trace that others could not have caused.
+// Evidence exposes a node: any member of the sessions can verify it. Without evidence a node is
+// only suspected; that is so for kAhead and kSilent, whose traces others could have caused.
 struct Fault {
   PartyId accused = 0;
   FaultKind kind = FaultKind::kFormat;

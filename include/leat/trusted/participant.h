@@ -1,6 +1,6 @@
-// A node's part of a trusted system, and the process around it. The part is pure: it gets messages
-// and the time, and says what is to be sent; so it can be tested without any process, and run by
-// something else than serve().
+// A party's part of a trusted system, and the process around it. A participant is pure: it gets
+// messages and the time, and says what to send. So it can be tested without a process, and run by
+// something other than serve().
 #pragma once
 
 #include <chrono>
@@ -10,23 +10,23 @@
 #include <span>
 #include <vector>
 
+#include "leat/attest/identity.h"
 #include "leat/export.h"
 #include "leat/options.h"
-#include "leat/trusted/identity.h"
 
 namespace leat::trusted {
 
-// Where messages go.
+// Where a participant's messages go.
 class LEAT_EXPORT Outbox {
  public:
   virtual ~Outbox() = default;
-  // Copies the message. What is sent to a node that has not connected yet waits for it; to others
-  // that are not connected it is lost.
+  // Copies the message. For a node that has not connected yet it is kept, within
+  // ServeOptions::max_backlog_bytes; for any other party that is not connected it is lost.
   virtual void send(PartyId to, std::span<const std::byte> message) = 0;
 };
 
-// Owner: whoever runs it. Threads: one at a time. Messages may be anything, `from` is who has
-// proved to be it. Throws only what makes the node unable to go on (its kernel is gone).
+// Owner: the caller that runs it. Threads: one at a time. A message may be any bytes; `from` has
+// proved its identity. Calls throw only if the participant cannot go on (its attestor is gone).
 class LEAT_EXPORT Participant {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -34,10 +34,10 @@ class LEAT_EXPORT Participant {
   virtual ~Participant() = default;
   virtual void receive(PartyId from, std::span<const std::byte> message, Time now,
                        Outbox& outbox) = 0;
-  // Those were all that had come by now: what is done for all of them together, such as asking a
-  // kernel once, is to be done now.
+  // Called when all messages that have arrived so far were passed to receive(): does what is
+  // cheaper for all of them together, such as one ask() of the attestor.
   virtual void settle(Time, Outbox&) {}
-  // Nothing has arrived since the last settle(); at least each kTick.
+  // Called at least once in kTick while nothing has arrived since the last settle().
   virtual void idle(Time now, Outbox& outbox) = 0;
 
   static constexpr std::chrono::milliseconds kTick{20};
@@ -45,18 +45,20 @@ class LEAT_EXPORT Participant {
 
 struct ServeOptions {
   PartyId self = 0;
-  std::uint64_t epoch = 0;     // as of the attestation kernel
-  std::vector<PartyId> nodes;  // all of the system
-  leat::Options channel;       // of each connection; `timeout` is set here
-  std::size_t max_backlog_bytes = std::size_t{64} << 20;  // for a peer that takes nothing: cut off
+  std::uint64_t epoch = 0;     // that of the attestation kernel
+  std::vector<PartyId> nodes;  // all nodes of the system
+  leat::Options channel;       // for each connection; `timeout` is overridden
+  std::size_t max_backlog_bytes = std::size_t{64}
+                                  << 20;  // a peer with more unsent bytes is cut off
 };
 
-// Runs a participant: listens at its address in the directory, connects to the nodes that stand
-// before it in the list, accepts the others and clients, and moves messages until `stop`, asked
-// between messages and each kTick, says so. A peer that speaks no sense or goes away is dropped. A
-// node that is not there yet, or not any more, is tried until it comes, beside all this; what is
-// sent while a connection is lost stays lost. Blocks, at the end for attempts that are under way.
-// Throws what the participant throws, kInvalidArgument: a node without an address, kAddress.
+// Runs a participant: listens at its address in the directory, connects to the nodes before it in
+// the list, accepts the later ones and clients, and moves messages until `stop` returns true;
+// `stop` is called between messages and at least once in kTick. Drops a peer that breaks the
+// protocol or goes away. Keeps trying to connect to a node that is absent, without delaying
+// anything else; messages sent while a connection is lost are lost. Blocks, at the end also for
+// connection attempts under way. Throws what the participant throws; kInvalidArgument for a node
+// without an address; kAddress.
 LEAT_EXPORT void serve(Participant& participant, const Directory& directory, const SigningKey& key,
                        const ServeOptions& options, const std::function<bool()>& stop);
 

@@ -1,11 +1,11 @@
-// PeerReview: whoever deviates from the protocol is found out, by witnesses that replay what it
-// said (TNIC, ASPLOS 2025, algorithm 5 and appendix C.5).
+// PeerReview: witnesses replay what a node said, and so expose every node that leaves the protocol
+// (TNIC, ASPLOS 2025, algorithm 5 and appendix C.5).
 //
-// A tree of nodes: the root attests what clients ask, batch by batch, each node executes it, passes
-// it on to its children and attests to its parent what it gave. A node's one attested stream is its
-// log: each record also says how far the node has received the streams of its neighbours, so
-// nothing can be sent without being logged, nor answered without having been logged before.
-// Nothing is prevented; a wrong step has its effect, and is exposed at the next audit.
+// The nodes form a tree. The root attests the clients' requests batch by batch; each node executes
+// a batch, passes it to its children, and attests its outputs to its parent. A node's single
+// attested stream is its log. Each record also states how far the node has received its neighbours'
+// streams, so a node can send nothing without logging it, and answer nothing that it had not logged
+// before. Faults are not prevented: a wrong step takes effect, and the next audit exposes it.
 // docs/trusted_systems.md has the messages.
 #pragma once
 
@@ -17,10 +17,10 @@
 #include <span>
 #include <vector>
 
+#include "leat/attest/attestation.h"
+#include "leat/attest/identity.h"
 #include "leat/export.h"
-#include "leat/trusted/attestation.h"
 #include "leat/trusted/fault.h"
-#include "leat/trusted/identity.h"
 #include "leat/trusted/participant.h"
 #include "leat/trusted/state_machine.h"
 
@@ -29,45 +29,46 @@ namespace leat::trusted {
 struct PeerReviewOptions {
   struct Node {
     PartyId id = 0;                  // device number
-    PartyId parent = 0;              // of the root: 0
-    std::vector<PartyId> witnesses;  // who audit it; at least one of them must be correct
+    PartyId parent = 0;              // 0 for the root
+    std::vector<PartyId> witnesses;  // they audit it; at least one must be correct
   };
-  std::vector<Node> nodes;  // the root first, and each after its parent
-  // Node i attests on session first_session + i: Role::kGroupSender there; all other nodes, all
-  // witnesses and whoever judges have it as Role::kGroupReceiver.
+  std::vector<Node> nodes;  // the root first, every other node after its parent
+  // Node i attests on session first_session + i, as Role::kGroupSender; all other nodes, all
+  // witnesses and every judge have that session as Role::kGroupReceiver.
   std::uint32_t first_session = 1;
   unsigned batch = 1;  // commands in one attested record, 1 to kMaxCommands
-  // Each so many records the state's digest is attested too: evidence begins there.
+  // Every so many records the digest of the state is attested too; evidence begins there.
   unsigned checkpoint_records = 256;
-  unsigned audit_records = 256;  // in one piece of an audit
+  unsigned audit_records = 256;  // records in one piece of an audit
   std::chrono::milliseconds audit_period{100};
-  // How long a node may owe an answer until it is suspected.
+  // How long a node may owe an answer before it is suspected.
   std::chrono::milliseconds patience{2000};
 };
 
-// How a node stands with another, or with a witness.
+// What a node or witness knows of a node.
 enum class Standing : std::uint8_t {
-  kTrusted,    // no reason to think otherwise; also after a suspicion that it has answered
+  kTrusted,    // nothing speaks against it; also after it answered a suspicion
   kSuspected,  // owes an answer: `fault` is kSilent
-  kExposed,    // for good: `fault` has the evidence, which judge() verifies
+  kExposed,    // for good; `fault` has the evidence, which judge() verifies
 };
 struct StandingChange {
   PartyId node = 0;
   Standing standing = Standing::kTrusted;
-  Fault fault;  // not of kTrusted
+  Fault fault;  // unless kTrusted
 };
 using StandingHook = std::function<void(const StandingChange&)>;
 
-// A node of the tree. It answers clients itself: who does not want to believe the root alone asks
-// for equal answers of several nodes. It has nothing more to do with who is exposed to it.
+// A node of the tree. Every node answers clients, so a client that does not trust the root alone
+// can ask for equal answers of several nodes. A node has no further dealings with one that is
+// exposed to it.
 //
-// Keeps of its log what a witness has not audited yet; a witness that never asks makes it grow.
-// Owner: the caller; kernel, directory and key outlive it. The rest as Participant says; throws
-// leat::Error kUnavailable when the kernel does not attest any more.
+// It keeps the part of its log that some witness has not audited; a witness that never asks makes
+// that grow. Owner: the caller; attestor, directory and key outlive it. Otherwise as for
+// Participant. Calls throw leat::Error kUnavailable when the attestor no longer attests.
 class LEAT_EXPORT PeerNode final : public Participant {
  public:
-  // Throws leat::Error kInvalidArgument: no tree, the kernel's device no node of it, or sessions
-  // that the kernel does not have in that role.
+  // Throws leat::Error kInvalidArgument if the nodes are no tree, if the attestor's device is not
+  // among them, or if it lacks a session in its role.
   PeerNode(AttestationKernel& kernel, const Directory& directory, const SigningKey& key,
            const MachineFactory& make_machine, const PeerReviewOptions& options,
            StandingHook hook = {});
@@ -77,20 +78,22 @@ class LEAT_EXPORT PeerNode final : public Participant {
   void settle(Time now, Outbox& outbox) override;
   void idle(Time now, Outbox& outbox) override;
 
-  // Records that it attested.
+  // How many records it has attested.
   std::uint64_t log_records() const noexcept;
 
  private:
-  struct State;
+  struct LEAT_HIDDEN State;
   std::unique_ptr<State> state_;
 };
 
-// Audits the nodes that name it as a witness: asks with a nonce for what they attested since,
-// replays it with the reference machine, and exposes to all nodes and witnesses who deviated.
-// `kernel` has all sessions as a receiver and attests nothing. As PeerNode in all else.
+// Audits the nodes that list it as a witness: asks each, with a nonce, for what it attested since
+// the last audit, replays that on a machine of its own, and exposes deviating nodes to all nodes
+// and witnesses. `kernel` has all sessions as a receiver and attests nothing. Otherwise as
+// PeerNode.
 class LEAT_EXPORT PeerWitness final : public Participant {
  public:
-  // Throws leat::Error kInvalidArgument: no tree, or sessions that the kernel does not have.
+  // Throws leat::Error kInvalidArgument if the nodes are no tree, or if the attestor lacks a
+  // session.
   PeerWitness(PartyId self, AttestationKernel& kernel, const Directory& directory,
               const MachineFactory& make_machine, const PeerReviewOptions& options,
               StandingHook hook = {});
@@ -100,16 +103,17 @@ class LEAT_EXPORT PeerWitness final : public Participant {
   void idle(Time now, Outbox& outbox) override;
 
   Standing standing(PartyId node) const noexcept;
-  // Records of a node's log that were replayed and found right.
+  // How many records of a node's log it has replayed and found right.
   std::uint64_t audited(PartyId node) const noexcept;
 
  private:
-  struct State;
+  struct LEAT_HIDDEN State;
   std::unique_ptr<State> state_;
 };
 
-// A third party's judgement: whom the evidence proves to have done what; no value if nothing. Needs
-// nobody else: replays the accused's own signed and attested words. `kernel` has the sessions.
+// A third party's judgement: returns whom the evidence convicts, and of what; no value if it proves
+// nothing. Needs no other party: replays what the accused itself signed and attested. `kernel` has
+// the sessions.
 LEAT_EXPORT std::optional<Fault> judge(AttestationKernel& kernel, const Directory& directory,
                                        const MachineFactory& make_machine,
                                        const PeerReviewOptions& options,

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "conn/tls_context.h"
-#include "conn/wire.h"
+#include "base/wire.h"
+#include "net/tls_context.h"
 #include "trusted/remote/messages.h"
 
 namespace leat::trusted::remote {

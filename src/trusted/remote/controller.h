@@ -1,5 +1,6 @@
-// The controller's side: what runs on the device between its loader and its attestation kernel. No
-// I/O: the caller carries bodies of messages, and a KernelHome starts the kernel.
+// The controller's side: the program that runs on the device between loader and attestation kernel.
+// No I/O: the caller carries the bodies of messages, and a KernelHome starts the attestation
+// kernel.
 #pragma once
 
 #include <cstdint>
@@ -11,45 +12,45 @@
 
 namespace leat::trusted::remote {
 
-// What a device must remember over reboots, so that nothing old comes back.
+// What a device must remember over reboots, so that nothing old is accepted again.
 struct DeviceRecord {
   std::uint32_t least_firmware = 0;
   std::uint32_t least_image = 0;
   std::uint64_t last_epoch = 0;
 };
 
-// Where the attestation kernel runs. Calls come in this order, each once; any may throw Error,
-// which ends the attestation.
+// Where the attestation kernel runs. The calls come in this order, each once. Any of them may throw
+// Error, which ends the attestation.
 class KernelHome {
  public:
   virtual ~KernelHome() = default;
-  // Starts the program if it is the one with this digest; gives what was measured.
+  // Starts the program if it has this digest; returns the measured one.
   virtual Digest start(const Digest& expected) = 0;
-  // Hands the keys over and waits until the kernel has taken them.
+  // Passes the keys on and waits until the attestation kernel has taken them.
   virtual void provision(const Secrets& secrets) = 0;
   virtual void enable(const Enable& enable) = 0;
 };
 
-// One attestation, by a vendor who may be anybody until TLS says that it is the one of the
-// firmware. Errors and threads as for VendorSession.
+// One attestation, for a vendor of unknown identity until TLS proves it to be the firmware's.
+// Errors and threads as for VendorSession.
 class ControllerSession {
  public:
-  // All must outlive it. `save` is called with the record before anything that it forbids to come
-  // back is used, and must have it on disk when it returns.
+  // The arguments must outlive it. `save` is called with the record before this session uses
+  // anything whose reuse the record forbids, and must have it on disk when it returns.
   ControllerSession(const Boot& boot, EVP_PKEY& vendor_key, DeviceRecord& record,
                     std::function<void(const DeviceRecord&)> save, KernelHome& kernel);
 
-  // QUOTE for CHALLENGE; then TLS, whose other end must have the key boot.firmware.vendor.
+  // Returns QUOTE for CHALLENGE. TLS follows; its other end must have the key boot.firmware.vendor.
   Bytes answer(View challenge_body);
   const Nonce& nonce() const { return nonce_; }
   void accept_bind(View body, const Bind& own);
   void accept_image(View body);
-  // Gives DONE.
+  // Returns DONE.
   Bytes accept_secrets(View body);
-  // Gives ENABLED.
+  // Returns ENABLED.
   Bytes accept_enable(View body);
 
-  // From here on this boot has been attested, and takes no other vendor's session.
+  // Once true, this boot has been attested and takes no other vendor's session.
   bool authenticated() const { return authenticated_; }
   bool enabled() const { return state_ == State::kEnabled; }
 

@@ -16,13 +16,13 @@ struct ControllerService {
   std::function<void(const DeviceRecord&)> save;
   KernelHome& kernel;
   ControllerLimits limits = {};
-  // Hears of everybody who was sent away before TLS had shown that it was the vendor.
+  // Called for every client that was sent away before TLS had proved it to be the vendor.
   std::function<void(const std::string& why)> on_stranger = {};
 };
 
-// Serves one connection at a time, each for at most its limits, and returns once the kernel is
-// enabled. A stranger's connection changes nothing. If the vendor's own fails, the boot is used up
-// and its error is thrown: a device attests once per boot.
+// Serves one connection at a time, each within its limits, and returns once the attestation kernel
+// is enabled. A stranger's connection changes nothing. If the vendor's connection fails, the boot
+// is used up and its error is thrown, because a device attests once per boot.
 void serve_until_enabled(int listener, const ControllerService& service);
 
 }  // namespace leat::trusted::remote

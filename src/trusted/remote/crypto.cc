@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "base/quote.h"
-#include "conn/tls_context.h"
 #include "leat/error.h"
+#include "net/tls_context.h"
 
 namespace leat::trusted::remote {
 namespace {
@@ -136,7 +136,7 @@ bool verify(EVP_PKEY& key, View message, View signature) {
                "EVP_DigestVerifyInit");
   const bool good = EVP_DigestVerify(context.get(), raw(signature), signature.size(), raw(message),
                                      message.size()) == 1;
-  leat::detail::tls_reason();  // why it is bad is of no interest to the next who asks
+  leat::detail::tls_reason();  // why it is bad is of no interest to the next caller
   return good;
 }
 

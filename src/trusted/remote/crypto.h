@@ -1,4 +1,4 @@
-// The primitives of remote attestation, all of them OpenSSL's: Ed25519, SHA-2, HKDF, AES-256-GCM.
+// The primitives of remote attestation, all from OpenSSL: Ed25519, SHA-2, HKDF, AES-256-GCM.
 #pragma once
 
 #include <openssl/crypto.h>
@@ -24,7 +24,7 @@ using Pin = std::array<std::byte, 32>;     // SHA-256 of a SubjectPublicKeyInfo
 using Digest = std::array<std::byte, 48>;  // SHA-384
 using Signature = std::array<std::byte, 64>;
 
-// Memory that is wiped when it is given back, so that no secret stays in freed memory.
+// Wipes memory before it is freed, so that no secret remains in it.
 template <typename T>
 struct WipingAllocator {
   using value_type = T;
@@ -56,7 +56,7 @@ inline View as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// Throws leat::Error(kResource) with what OpenSSL says; for failures that no input explains.
+// Throws leat::Error(kResource) with OpenSSL's text, for failures that no input explains.
 [[noreturn]] void fail_crypto(const char* what);
 // The same if `result` is not 1.
 void check_crypto(int result, const char* what);
@@ -70,14 +70,14 @@ T random() {
 }
 
 Digest sha384(View bytes);
-// Of a file; throws kInvalidArgument that names it.
+// Of a file. Throws kInvalidArgument, naming it.
 Digest sha384_of_file(const std::string& path);
-bool same(View a, View b) noexcept;  // in a time that depends on the lengths only
+bool same(View a, View b) noexcept;  // its time depends on the lengths only
 
-// `bytes` bytes from `secret`, distinct for each `purpose` (HKDF-SHA-256).
+// Derives `bytes` bytes from `secret`, different for each `purpose` (HKDF-SHA-256).
 SecretBytes derive(View secret, std::string_view purpose, std::size_t bytes);
 
-// An Ed25519 key: private if it was made so.
+// An Ed25519 key; it has the private half if it was made with it.
 KeyHandle make_key();
 KeyHandle key_from_seed(View seed);  // 32 bytes
 Pin pin_of(const EVP_PKEY& key);
@@ -85,9 +85,9 @@ Signature sign(EVP_PKEY& key, View message);
 bool verify(EVP_PKEY& key, View message, View signature);
 bool is_ed25519(const EVP_PKEY& key);
 
-// AES-256-GCM with a random nonce in front and the tag behind; `context` is authenticated with it.
+// AES-256-GCM; a random nonce precedes and the tag follows. `context` is authenticated too.
 Bytes seal(View key, View context, View plain);
-// Throws kAuthentication if it is not what seal() made with the same key and context.
+// Throws kAuthentication unless seal() made it with the same key and context.
 Bytes unseal(View key, View context, View sealed);
 
 }  // namespace leat::trusted::remote

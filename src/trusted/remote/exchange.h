@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "conn/stream.h"
-#include "conn/tls.h"
+#include "net/stream.h"
+#include "net/tls.h"
 #include "trusted/remote/controller.h"
 #include "trusted/remote/vendor.h"
 
@@ -22,17 +22,17 @@ struct Received {
 };
 // Blocks. Throws kTimeout, kPeerDied, Refused(kMalformed).
 Received read_frame(leat::detail::Stream& stream, leat::detail::Deadline deadline);
-// The body of a frame that must have that type. Throws the peer's refusal if that came instead, and
-// Refused(kOrder) for any other.
+// Returns the body of a frame that must have that type. If the peer's refusal came instead, throws
+// it; for any other type throws Refused(kOrder).
 SecretBytes expect_frame(leat::detail::Stream& stream, Type type, leat::detail::Deadline deadline);
 void write_frame(leat::detail::Stream& stream, Type type, View body,
                  leat::detail::Deadline deadline);
 
-// The vendor's connection to one device. Owner: one thread. Throws Error and Refused; a refusal of
-// its own is told to the controller.
+// The vendor's connection to one device. Owner: one thread. Throws Error and Refused, and tells the
+// controller of its own refusals.
 class VendorConnection {
  public:
-  // `vendor_key`: the one whose public half is in the controller's firmware.
+  // `vendor_key`: its public half is in the controller's firmware.
   VendorConnection(leat::detail::Fd socket, VendorSession session, EVP_PKEY& vendor_key);
 
   // From CHALLENGE to DONE.
@@ -49,8 +49,9 @@ class VendorConnection {
 };
 
 struct ControllerLimits {
-  std::chrono::milliseconds authentication{5'000};  // until the vendor is known to be one
-  std::chrono::milliseconds provisioning{120'000};  // from there to ENABLE: other members take part
+  std::chrono::milliseconds authentication{5'000};  // until the vendor has proved its identity
+  std::chrono::milliseconds provisioning{
+      120'000};  // from there to ENABLE, while other members take part
 };
 
 // Serves one connection: CHALLENGE to ENABLED.

@@ -11,9 +11,9 @@
 #include "base/fd.h"
 #include "base/quote.h"
 #include "base/system_error.h"
-#include "conn/tls_context.h"
-#include "conn/wire.h"
+#include "base/wire.h"
 #include "leat/error.h"
+#include "net/tls_context.h"
 
 namespace leat::trusted::remote {
 namespace {
@@ -37,7 +37,7 @@ SecretBytes read_all_of(const std::string& path, bool secret) {
     throw bad_file(path, std::generic_category().message(errno));
   if (secret && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
     throw bad_file(path, "is a secret that other users of this host can read", "chmod 600 it.");
-  if (!S_ISREG(status.st_mode)) throw bad_file(path, "is no file");
+  if (!S_ISREG(status.st_mode)) throw bad_file(path, "is not a file");
   if (static_cast<std::size_t>(status.st_size) > kMaxFileBytes) throw bad_file(path, "is too long");
   SecretBytes bytes(static_cast<std::size_t>(status.st_size));
   std::size_t done = 0;
@@ -143,7 +143,7 @@ void write_revocations(const std::string& path, X509_CRL& revocations) {
 
 DeviceRecord read_record(const std::string& path) {
   const Bytes bytes = read_public_file(path);
-  if (bytes.size() != kRecordBytes) throw bad_file(path, "is no device's record");
+  if (bytes.size() != kRecordBytes) throw bad_file(path, "is not a device's record");
   leat::detail::WireReader reader(bytes);
   DeviceRecord record;
   record.least_firmware = reader.number<std::uint32_t>();

@@ -98,7 +98,7 @@ KernelEnd::KernelEnd(Fd socket) {
   struct stat status {};
   if (fstat(socket.get(), &status) != 0 || !S_ISSOCK(status.st_mode)) {
     throw Error(ErrorCode::kInvalidArgument,
-                "descriptor " + std::to_string(socket.get()) + " is no socket of a controller",
+                "descriptor " + std::to_string(socket.get()) + " is not a controller's socket",
                 "The controller starts the kernel: leat-provision device --help.");
   }
   stream_ = leat::detail::plain_stream(std::move(socket));

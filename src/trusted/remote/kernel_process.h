@@ -1,6 +1,6 @@
-// The attestation kernel as a process of its own, started by the controller, and the one channel
-// through which it gets keys: a socket pair that it inherits as descriptor 3. Frames of messages.h:
-// SECRETS down, READY up, ENABLE down, ENABLED up, each once.
+// The attestation kernel as a process of its own, which the controller starts, and the only channel
+// that gives it keys: a socket pair that it inherits as descriptor 3. It carries frames of
+// messages.h, each once: SECRETS down, READY up, ENABLE down, ENABLED up.
 #pragma once
 
 #include <sys/types.h>
@@ -11,28 +11,28 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "conn/stream.h"
+#include "net/stream.h"
 #include "trusted/remote/controller.h"
 
 namespace leat::trusted::remote {
 
 inline constexpr int kKernelDescriptor = 3;
 
-// Owner: the controller, one thread. When it is destroyed the kernel sees the end of the channel;
-// it goes on, and keeps its keys, if it has been enabled.
+// Owner: the controller, in one thread. On its destruction the attestation kernel sees the channel
+// end; if it was enabled, it goes on and keeps its keys.
 class KernelProcess final : public KernelHome {
  public:
-  // `command`: a program's path and its arguments; not run before start().
+  // `command`: a program's path and its arguments; it runs only after start().
   explicit KernelProcess(std::vector<std::string> command,
                          std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
-  // Measures and runs the same open file, so that it cannot be exchanged between. Throws
+  // Measures and runs the same open file, so that it cannot be exchanged in between. Throws
   // Refused(kImage) for another program, Refused(kKernel) if it cannot be run.
   Digest start(const Digest& expected) override;
   void provision(const Secrets& secrets) override;
   void enable(const Enable& enable) override;
 
-  // 0 before start. The caller reaps it.
+  // 0 before start(). The caller reaps the process.
   pid_t pid() const { return pid_; }
 
  private:
@@ -42,18 +42,18 @@ class KernelProcess final : public KernelHome {
   std::unique_ptr<leat::detail::Stream> stream_;
 };
 
-// The kernel's end. It takes one set of keys in the life of the process, and there is no message
-// that reads one back. Owner: one thread, at the start of the process.
+// The attestation kernel's end. It takes one set of keys in the life of the process, and no message
+// reads one back. Owner: one thread, at the start of the process.
 class KernelEnd {
  public:
-  // Throws kInvalidArgument if `socket` is none: the process was not started by a controller.
+  // Throws kInvalidArgument if `socket` is not a controller's: no controller started this process.
   explicit KernelEnd(leat::detail::Fd socket);
 
-  // The keys; blocks. Throws Refused, kTimeout, kPeerDied.
+  // Receives the keys; blocks. Throws Refused, kTimeout, kPeerDied.
   Secrets receive_secrets(leat::detail::Deadline deadline);
-  // Says that they are taken; then waits for ENABLE, before which nothing may be attested.
+  // Reports that they were taken, then waits for ENABLE, before which nothing may be attested.
   Enable wait_enable(leat::detail::Deadline deadline);
-  // Says that the kernel attests from now on.
+  // Reports that the attestation kernel attests from now on.
   void enabled();
 
  private:

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/quote.h"
-#include "conn/wire.h"
+#include "base/wire.h"
 #include "leat/error.h"
 
 namespace leat::trusted::remote {

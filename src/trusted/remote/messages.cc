@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "conn/wire.h"
+#include "base/wire.h"
 
 namespace leat::trusted::remote {
 namespace {

@@ -1,8 +1,8 @@
 // The messages of remote attestation and their bytes: docs/remote_attestation.md. Pure.
 //
 // A frame is magic, version, type and length, then the body. Every parser takes a whole body and
-// throws Refused(kMalformed) for anything that it would not itself have written, so that each value
-// has one form and what is hashed is what was meant.
+// throws Refused(kMalformed) for anything that it would not itself have written. So each value has
+// one form, and a hash covers exactly what was meant.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@ namespace leat::trusted::remote {
 enum class Type : std::uint8_t {
   kChallenge = 1,  // vendor to controller, in clear
   kQuote = 2,      // controller to vendor, in clear
-  kBind = 3,       // both ways, the first inside TLS, as all that follow
+  kBind = 3,       // both ways; the first inside TLS, as are all that follow
   kImage = 4,      // vendor to controller
   kSecrets = 5,    // vendor to controller, and controller to kernel
   kReady = 6,      // kernel to controller
   kDone = 7,       // controller to vendor
   kEnable = 8,     // vendor to controller, and controller to kernel
   kEnabled = 9,    // controller to vendor
-  kRefused = 10,   // any, then the connection ends
+  kRefused = 10,   // either way; then the connection ends
 };
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;
@@ -40,10 +40,10 @@ struct FrameHeader {
   Type type;
   std::uint32_t body_bytes;
 };
-// Of no type a body is longer.
+// No body of that type is longer.
 std::size_t max_body_bytes(Type type);
-// Throws Refused(kMalformed); a body longer than its type's longest is refused here, before any
-// memory is spent on it.
+// Throws Refused(kMalformed). Refuses a body above its type's limit here, before any memory is
+// spent on it.
 FrameHeader parse_frame_header(View bytes);
 SecretBytes frame(Type type, View body);
 
@@ -65,14 +65,14 @@ Bytes encode(const Quote& message);
 Quote parse_quote(View body);
 Bytes signed_part(const Challenge& challenge, const Quote& quote);
 
-// What the exporter of this end gives: equal at both, or somebody sits between.
+// The value of this end's exporter. If the ends differ, a third party sits in between.
 struct Bind {
   std::array<std::byte, 32> exported{};
 };
 Bytes encode(const Bind& message);
 Bind parse_bind(View body);
 
-// Which program the kernel's process runs: TNIC's bitstream.
+// The program that the attestation kernel's process runs; it corresponds to TNIC's bitstream.
 struct Image {
   std::uint32_t id = 0;
   std::uint32_t version = 0;
@@ -92,7 +92,7 @@ struct SessionSecret {
   std::uint8_t algorithm = 1;
   std::uint8_t streams = 1;
   std::uint32_t sender = 0;              // pair: one of the two
-  std::vector<std::uint32_t> receivers;  // pair: one; group: ascending; log: none
+  std::vector<std::uint32_t> receivers;  // pair: the other; group: ascending; log: none
   SecretBytes key;
 };
 struct Secrets {
@@ -102,7 +102,8 @@ struct Secrets {
   SecretBytes reply_key;                // Ed25519 seed for signed replies to clients
 };
 SecretBytes encode(const Secrets& message);
-// Also refuses, as kSessions, what no device can use: R19 and sessions that do not concern it.
+// Also refuses, as kSessions, what no device can use: R19, and sessions that do not concern the
+// device.
 Secrets parse_secrets(View body);
 
 struct Ready {
@@ -116,7 +117,7 @@ struct Done {
   std::uint64_t epoch = 0;
   Digest image_message{};    // SHA-384 of the body of IMAGE
   Digest secrets_message{};  // and of SECRETS
-  Digest kernel{};           // what was measured of the program that now holds the keys
+  Digest kernel{};           // the measurement of the program that now holds the keys
 };
 Bytes encode(const Done& message);
 Done parse_done(View body);

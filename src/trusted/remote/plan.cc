@@ -25,7 +25,7 @@ class Fields {
  public:
   Fields(const json& object, std::string where, std::initializer_list<const char*> known)
       : object_(object), where_(std::move(where)) {
-    if (!object.is_object()) bad_plan(where_ + " is no object");
+    if (!object.is_object()) bad_plan(where_ + " is not an object");
     for (const auto& item : object.items()) {
       if (std::find(known.begin(), known.end(), item.key()) == known.end())
         bad_plan(where_ + " has an unknown member " + leat::detail::quoted(item.key()));
@@ -41,12 +41,12 @@ class Fields {
     return number_of(at(name), where_ + "." + name, most);
   }
   std::string text(const char* name) const {
-    if (!at(name).is_string()) bad_plan(where_ + "." + name + " is no text");
+    if (!at(name).is_string()) bad_plan(where_ + "." + name + " is not a text");
     return at(name).get<std::string>();
   }
   const json& list(const char* name, std::size_t most) const {
     if (!at(name).is_array() || at(name).size() > most)
-      bad_plan(where_ + "." + name + " is no list of at most " + std::to_string(most));
+      bad_plan(where_ + "." + name + " is not a list of at most " + std::to_string(most));
     return at(name);
   }
   std::vector<std::uint32_t> numbers(const char* name, std::size_t most) const {
@@ -67,7 +67,7 @@ class Fields {
   static std::uint32_t number_of(const json& value, const std::string& where, std::uint32_t most) {
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() == 0 ||
         value.get<std::uint64_t>() > most)
-      bad_plan(where + " is no number from 1 to " + std::to_string(most));
+      bad_plan(where + " is not a number from 1 to " + std::to_string(most));
     return value.get<std::uint32_t>();
   }
 
@@ -141,7 +141,7 @@ Plan parse_plan(std::string_view text, const std::string& name) {
       if (!std::binary_search(plan.devices.begin(), plan.devices.end(), PlannedDevice{member, {}},
                               by_number))
         bad_plan("session " + std::to_string(session.id) + " has the member " +
-                 std::to_string(member) + ", which is no device of " + name);
+                 std::to_string(member) + ", which is not a device of " + name);
     }
   }
   make_secrets(plan, 1);  // what a device would refuse is an error of the plan

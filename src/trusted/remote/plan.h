@@ -1,4 +1,4 @@
-// What a vendor wants: devices, their kernel and their sessions, from a JSON file that
+// A vendor's plan: devices, their attestation kernel and their sessions, from a JSON file that
 // docs/remote_attestation.md describes. Pure.
 #pragma once
 
@@ -20,14 +20,14 @@ struct Plan {
   std::vector<PlannedDevice> devices;   // by ascending number
   std::vector<SessionSecret> sessions;  // by ascending id, without keys
   std::uint32_t image_id = 0, image_version = 0;
-  std::string image_program;  // the path of the kernel's program here, to be measured
+  std::string image_program;  // local path of the attestation kernel's program, to be measured
 };
 
-// Throws leat::Error(kInvalidArgument) that says what is wrong; `name` is what it calls the text.
+// Throws leat::Error(kInvalidArgument), saying what is wrong; `name` denotes the text.
 Plan parse_plan(std::string_view text, const std::string& name);
 
-// Fresh keys for all sessions, and for each device its part: those of its sessions, and a key of
-// its own for replies. Throws as parse_secrets does, which they have passed.
+// Makes fresh keys for all sessions. Returns for each device its part: the keys of its sessions,
+// and a reply key of its own. The result has passed parse_secrets(), and this throws as that does.
 std::vector<Secrets> make_secrets(const Plan& plan, std::uint64_t epoch);
 
 std::string_view to_string(SessionKind kind) noexcept;

@@ -1,5 +1,5 @@
 // The vendor's side of attesting and provisioning one device: what it checks, in which order. No
-// I/O: the caller carries bodies of messages.
+// I/O: the caller carries the bodies of messages.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ inline constexpr std::chrono::seconds kNonceLifetime{60};
 // What a vendor trusts. Constant while sessions use it.
 struct VendorPolicy {
   CertificateHandle authority;       // the manufacturer's
-  RevocationHandle revocations;      // its list of now
+  RevocationHandle revocations;      // its current list
   std::vector<Digest> measurements;  // of controllers with the vendor's own key embedded
   std::uint32_t least_firmware = 0;
 };
 
-// One attestation of one device. Each accept_ throws Refused, and the session is then over: every
-// later call throws kOrder, as does one at the wrong time. Owner: one thread.
+// One attestation of one device. When an accept_ call throws Refused, the session is over: every
+// later call throws kOrder, as does a call at the wrong time. Owner: one thread.
 class VendorSession {
  public:
   // Throws Refused(kSessions) for secrets that the device would refuse. `policy` must outlive it.
@@ -31,7 +31,8 @@ class VendorSession {
   std::uint32_t device() const { return secrets_.device; }
   std::uint64_t epoch() const { return secrets_.epoch; }
 
-  // In clear: CHALLENGE, then QUOTE comes back. Gives the key that TLS must find at the other end.
+  // In clear: returns CHALLENGE; QUOTE must come back. accept_quote returns the key that TLS must
+  // find at the other end.
   Bytes challenge(std::time_t now);
   Pin accept_quote(View body, std::time_t now);
 
@@ -42,7 +43,7 @@ class VendorSession {
   SecretBytes secrets();
   void accept_done(View body);
 
-  // Once every member is done: ENABLE, then ENABLED comes back.
+  // Once every member has sent DONE: returns ENABLE; ENABLED must come back.
   Bytes enable(const std::vector<std::uint32_t>& members);
   void accept_enabled(View body);
 
@@ -64,7 +65,8 @@ class VendorSession {
     kEnabled,
     kOver
   };
-  // Throws kOrder if the session is not in `state`; else it is over until the caller has succeeded.
+  // Throws kOrder if the session is not in `state`; otherwise the session is over unless the caller
+  // succeeds.
   void enter(State state);
 
   const VendorPolicy& policy_;

@@ -13,8 +13,8 @@
 
 #include "base/system_error.h"
 #include "base/uri.h"
-#include "conn/link.h"
-#include "conn/tcp.h"
+#include "handshake/connection.h"
+#include "net/tcp.h"
 #include "support/remote_parties.h"
 #include "support/scale.h"
 #include "trusted/remote/controller_service.h"
@@ -158,7 +158,8 @@ TEST_F(RemoteChannel, R12_RelayToASecondGenuineDevice) {
   Serving serving1(controller_, std::move(device1));
   Serving serving2(second, std::move(device2));
   ask(relay2, 2);
-  std::thread man([&, middle = std::move(middle), relay = std::move(relay1)]() mutable {
+  std::thread man([&, middle = std::move(middle), relay = std::move(relay1),
+                   last = std::move(relay2)]() mutable {
     const auto to_vendor = clear(middle);
     const auto to_device = clear(relay);
     write_frame(*to_device, Type::kChallenge,
@@ -166,7 +167,7 @@ TEST_F(RemoteChannel, R12_RelayToASecondGenuineDevice) {
     write_frame(*to_vendor, Type::kQuote, expect_frame(*to_device, Type::kQuote, hang_deadline()),
                 hang_deadline());
     // From here on the vendor's bytes go to device 2, and back.
-    const auto second_device = clear(relay2);
+    const auto second_device = clear(last);
     std::array<std::byte, 4096> bytes;
     try {
       for (;;) {
@@ -184,7 +185,6 @@ TEST_F(RemoteChannel, R12_RelayToASecondGenuineDevice) {
     } catch (const Error&) {
       // An end of it is gone.
     }
-    relay2.reset();
   });
   {
     VendorConnection connection = vendor_of(1, std::move(vendor));
@@ -196,7 +196,6 @@ TEST_F(RemoteChannel, R12_RelayToASecondGenuineDevice) {
     }
   }
   man.join();
-  relay2.reset();
   EXPECT_NE(serving1.end(), "served");
   EXPECT_NE(serving2.end(), "served");
   EXPECT_EQ(controller_.kernel.provisioned + second.kernel.provisioned, 0);

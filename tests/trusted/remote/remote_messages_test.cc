@@ -133,7 +133,7 @@ TEST(RemotePlan, WrongOnesAreNamed) {
   refused("{", "", "no JSON");
   refused("\"kernel\"", "\"kernels\"", "unknown member 'kernels'");
   refused("\"id\": 7", "\"id\": 1", "twice");
-  refused("\"id\": 7", "\"id\": -7", "no number");
+  refused("\"id\": 7", "\"id\": -7", "not a number");
   refused("\"sender\": 2", "\"sender\": 3", "member 3");
   refused("\"receivers\": [1]", "\"receivers\": []", "number of receivers");
   refused("[2, 1]", "[2, 1, 3]", "list of at most 2");

@@ -1,0 +1,25 @@
+// Descriptors that threads sleep on: events, and epoll sets of several descriptors.
+#pragma once
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "base/fd.h"
+#include "base/system_error.h"
+
+namespace leat::detail {
+
+inline Fd new_event(unsigned value = 0) {
+  return Fd(check(eventfd(value, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"));
+}
+
+inline Fd new_epoll_set() { return Fd(check(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")); }
+
+// From now on `set` is readable whenever `fd` has one of `events`; a closed `fd` leaves by itself.
+inline void epoll_add(const Fd& set, int fd, unsigned events = EPOLLIN) {
+  epoll_event wanted{};
+  wanted.events = events;
+  check(epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &wanted), "epoll_ctl");
+}
+
+}  // namespace leat::detail

@@ -1,0 +1,443 @@
+#include "channel/channel_core.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <thread>
+
+#include "base/asymmetric_barrier.h"
+#include "base/epoll.h"
+#include "base/log.h"
+#include "base/system_error.h"
+#include "channel/channel_wait.h"
+#include "channel/lingerer.h"
+#include "transport/attested/attested.h"
+
+namespace leat::detail {
+namespace {
+
+const bool asymmetric_barriers = register_for_heavy_barriers();
+
+}  // namespace
+
+// Exists during each call of the send side, so that close() in another thread can wait for its end.
+// Sets sending_ first and then reads closed_; close() does it the other way round.
+class ChannelCore::Sending {
+ public:
+  explicit Sending(ChannelCore& core) : core_(core) {
+    core.check_alone(Side::kSend);
+    core.sending_.store(true, std::memory_order_relaxed);
+    light_barrier(asymmetric_barriers);
+  }
+  // Release: a thread that sees it also sees what the call did.
+  ~Sending() { core_.sending_.store(false, std::memory_order_release); }
+  Sending(const Sending&) = delete;
+  Sending& operator=(const Sending&) = delete;
+
+ private:
+  ChannelCore& core_;
+};
+
+ChannelCore::ChannelCore(Connection connection, const Settings& settings)
+    : settings_(settings),
+      connection_(std::move(connection)),
+      transport_(*connection_.transport),
+      watches_lifeline_(transport_.facts().stream != StreamUse::kMessages),
+      closing_(std::move(connection_.closing)),
+      send_timeout_(settings.timeout),
+      receive_timeout_(settings.timeout) {}
+
+ChannelCore::~ChannelCore() = default;
+
+// --- send side
+
+void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
+  const Sending sending(*this);
+  check_sending("send", context);
+  if (unfinished_.has(context)) [[unlikely]]
+    abandon_send(context);
+  const auto try_once = [&] { return sent(transport_.try_send(message, context)); };
+  if (!ask("send", try_once)) [[unlikely]]
+    wait_to_send("send", context, try_once);
+  count_sent(message.size());
+}
+
+bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context) {
+  const Sending sending(*this);
+  check_sending("send", context);
+  if (unfinished_.has(context) && !unfinished_.continues(message, context)) abandon_send(context);
+  const SendResult result = ask("send", [&] { return transport_.try_send(message, context); });
+  if (sent(result)) {
+    unfinished_.forget(context);
+    count_sent(message.size());
+    return true;
+  }
+  if (result == SendResult::kUnderWay) unfinished_.remember(message, context);
+  if (watches_lifeline_ && lifeline_ended()) throw_gone("send");
+  return false;
+}
+
+bool ChannelCore::offer(std::span<const std::byte> message) {
+  const Sending sending(*this);
+  check_sending();
+  if (!ask("send", [&] { return sent(transport_.try_send(message, 0)); })) return false;
+  count_sent(message.size());
+  return true;
+}
+
+void ChannelCore::give_up(unsigned context) {
+  const Sending sending(*this);
+  if (context >= kContexts) check_usable("send", context);
+  if (!closed() && reserved_ != context) abandon_send(context);
+}
+
+void ChannelCore::abandon_send(unsigned context) noexcept {
+  unfinished_.forget(context);
+  transport_.abandon(context);
+}
+
+std::span<std::byte> ChannelCore::reserve(std::size_t bytes, unsigned context) {
+  const Sending sending(*this);
+  check_sending("reserve", context);
+  if (unfinished_.has(context)) abandon_send(context);
+  std::span<std::byte> memory;
+  const auto try_once = [&] {
+    memory = transport_.try_reserve(bytes, context);
+    return memory.data() != nullptr;
+  };
+  if (!ask("reserve", try_once)) wait(Side::kSend, "reserve", try_once);
+  reserved_ = context;
+  return memory;
+}
+
+void ChannelCore::commit(std::size_t bytes) {
+  const Sending sending(*this);
+  check_usable("commit", 0);
+  const auto try_once = [&] { return sent(transport_.try_commit(bytes)); };
+  if (!ask("commit", try_once)) wait(Side::kSend, "commit", try_once);
+  reserved_.reset();
+  count_sent(bytes);
+}
+
+void ChannelCore::abandon() {
+  const Sending sending(*this);
+  if (!closed() && reserved_) transport_.abandon(*reserved_);
+  reserved_.reset();
+}
+
+bool ChannelCore::has_room(std::size_t bytes) {
+  const Sending sending(*this);
+  check_usable("send", 0);
+  const auto try_once = [&] { return transport_.try_reserve(bytes, 0).data() != nullptr; };
+  if (!ask("reserve", try_once)) return false;
+  transport_.abandon(0);
+  return true;
+}
+
+void ChannelCore::flush() {
+  const Sending sending(*this);
+  wait_for_flush();
+}
+
+void ChannelCore::wait_for_flush() {
+  check_open("flush");
+  flushes_.add(1);
+  const auto try_once = [&] { return transport_.try_flush(); };
+  if (!ask("flush", try_once)) wait(Side::kSend, "flush", try_once);
+}
+
+void ChannelCore::arm_for_room() {
+  const Sending sending(*this);
+  if (!closed()) transport_.arm(Side::kSend);
+}
+
+bool ChannelCore::try_flush() {
+  const Sending sending(*this);
+  check_open("flush");
+  return ask("flush", [&] { return transport_.try_flush(); });
+}
+
+void ChannelCore::shutdown() {
+  const Sending sending(*this);
+  if (!closed() && end_said_) return;
+  check_usable("shutdown", 0);
+  try {
+    const auto try_once = [&] { return transport_.try_end(); };
+    if (!ask("shutdown", try_once)) wait(Side::kSend, "shutdown", try_once);
+    end_said_ = true;
+    wait_for_flush();
+  } catch (const Error& error) {
+    // A peer that has ended too and is gone by now needs no notice from this side. receive() tells
+    // whether it went in order.
+    if (error.code() != ErrorCode::kPeerDied) throw;
+    end_said_ = true;
+  }
+}
+
+bool ChannelCore::try_shutdown() {
+  const Sending sending(*this);
+  check_open("shutdown");
+  if (!end_said_) end_said_ = ask("shutdown", [&] { return transport_.try_end(); });
+  return end_said_;
+}
+
+void ChannelCore::count_sent(std::size_t bytes) {
+  sent_messages_.add(1);
+  sent_bytes_.add(bytes);
+  look_after_peer();
+  // Relaxed: a number for people.
+  if (received_last_.load(std::memory_order_relaxed)) {
+    received_last_.store(false, std::memory_order_relaxed);
+    rounds_.add(1);
+  }
+}
+
+// While there is room, only the lifeline tells of a peer that has closed. As with TCP, the message
+// after which that shows was sent, and the next one is refused. The coarse clock costs next to
+// nothing, a look at the lifeline a system call.
+void ChannelCore::look_after_peer() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  if (now.tv_nsec == looked_after_peer_) [[likely]]
+    return;
+  looked_after_peer_ = now.tv_nsec;
+  peer_left_ = watches_lifeline_ && lifeline_ended();
+}
+
+void ChannelCore::refuse_sending(const char* what, unsigned context) const {
+  check_usable(what, context);
+  throw_gone(what);
+}
+
+// --- receive side
+
+Message ChannelCore::receive(unsigned context) {
+  if (context >= kContexts || closed()) check_usable("receive", context);
+  check_alone(Side::kReceive);
+  Delivery delivery;
+  ReceiveResult result = ReceiveResult::kNothing;
+  const auto try_once = [&] {
+    result = transport_.try_receive(context, delivery);
+    return result != ReceiveResult::kNothing;
+  };
+  if (!ask("receive", try_once)) wait(Side::kReceive, "receive", try_once);
+  if (result == ReceiveResult::kEnd) return {};
+  return adopt(delivery);
+}
+
+std::optional<Message> ChannelCore::try_receive(unsigned context) {
+  if (context >= kContexts || closed()) check_usable("receive", context);
+  check_alone(Side::kReceive);
+  Delivery delivery;
+  ReceiveResult result = look(context, delivery);
+  if (result == ReceiveResult::kNothing && poll_fd_) result = prepare_poll(context, delivery);
+  if (result == ReceiveResult::kNothing && may_be_gone())
+    result = receive_the_rest(context, delivery);
+  if (result == ReceiveResult::kNothing) return std::nullopt;
+  if (result == ReceiveResult::kEnd) return Message();
+  return adopt(delivery);
+}
+
+std::optional<Message> ChannelCore::glance(unsigned context) {
+  check_open("receive");
+  check_alone(Side::kReceive);
+  Delivery delivery;
+  const ReceiveResult result = look(context, delivery);
+  if (result == ReceiveResult::kNothing) return std::nullopt;
+  if (result == ReceiveResult::kEnd) return Message();
+  return adopt(delivery);
+}
+
+ReceiveResult ChannelCore::look(unsigned context, Delivery& delivery) {
+  return ask("receive", [&] { return transport_.try_receive(context, delivery); });
+}
+
+bool ChannelCore::may_be_gone() {
+  // Relaxed: set once; what came before the end is in memory already.
+  if (peer_gone_.load(std::memory_order_relaxed)) return true;
+  if (!watches_lifeline_ || ++fruitless_looks_ % kTriesPerClock != 0) return false;
+  const Deadline now = Clock::now();
+  if (now < next_lifeline_look_) return false;
+  next_lifeline_look_ = now + kLifelineInterval;
+  return lifeline_ended();
+}
+
+void ChannelCore::check_not_gone(const char* what) {
+  if (!lifeline_ended()) return;
+  peer_gone_.store(true, std::memory_order_relaxed);
+  throw_gone(what);
+}
+
+void ChannelCore::kick() noexcept {
+  if (!kick_) return;
+  kicked_ = true;
+  eventfd_write(kick_.get(), 1);
+}
+
+bool ChannelCore::receives_silently() const {
+  return transport_.outlook(Side::kReceive, Look::kBrief).comes == Comes::kSilently;
+}
+
+// Nothing is there now: makes sure that fd() reports the next message, or finds it after all.
+ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
+  transport_.arm(Side::kReceive);
+  ReceiveResult result = look(context, delivery);
+  if (result == ReceiveResult::kNothing && watches_lifeline_ && lifeline_ended())
+    result = receive_the_rest(context, delivery);
+  // Messages that were taken off the queue for other contexts give no further event, nor does room
+  // for what the peer waits for.
+  eventfd_t kicks = 0;
+  const Outlook outlook = transport_.outlook(Side::kReceive, Look::kThorough);
+  if (outlook.soon || outlook.comes == Comes::kSilently) {
+    kick();
+  } else if (std::exchange(kicked_, false)) {
+    eventfd_read(kick_.get(), &kicks);
+  }
+  return result;
+}
+
+// The lifeline has ended, but messages that came before still count.
+ReceiveResult ChannelCore::receive_the_rest(unsigned context, Delivery& delivery) {
+  const ReceiveResult result = look(context, delivery);
+  if (result == ReceiveResult::kNothing) check_not_gone("receive");
+  return result;
+}
+
+Message ChannelCore::adopt(Delivery& delivery) {
+  count_received(delivery.bytes);
+  Message message;
+  message.core_ = this;
+  message.size_ = delivery.bytes;
+  message.context_ = delivery.context;
+  message.data_ = delivery.data;
+  if (delivery.must_release) {
+    ++messages_out_;
+    message.must_release_ = true;
+    message.ticket_ = delivery.ticket;
+  }
+  if (delivery.heap != nullptr) {
+    message.on_heap_ = true;
+    message.data_ = delivery.heap.release();
+  } else if (delivery.data == nullptr) {
+    message.small_ = delivery.small;
+  }
+  return message;
+}
+
+std::span<const std::byte> ChannelCore::record_of(const Message& message) {
+  // A message that holds no memory may have outlived its core; one with a record holds the core's
+  // memory.
+  if (message.core_ == nullptr || !message.must_release_ ||
+      message.core_->transport_.facts().records == nullptr)
+    return {};
+  return AttestedTransport::record_around(message.bytes());
+}
+
+void ChannelCore::release(const Message& message) noexcept {
+  if (!made_here_) return;
+  Delivery delivery;
+  delivery.ticket = message.ticket_;
+  delivery.context = message.context_;
+  delivery.bytes = message.size_;
+  delivery.must_release = true;
+  transport_.release(delivery);
+  if (--messages_out_ == 0 && orphaned_) Lingerer::free(this);
+}
+
+void ChannelCore::orphan(ChannelCore* core) noexcept {
+  // A child of the connecting process frees nothing: destroying any part of the connection, down to
+  // the queue pair, would end it and tell the peer.
+  if (core == nullptr || !core->made_here_) return;
+  core->close();
+  core->orphaned_ = true;
+  if (core->messages_out_ == 0) Lingerer::free(core);
+}
+
+void ChannelCore::count_received(std::size_t bytes) {
+  received_messages_.add(1);
+  received_bytes_.add(bytes);
+  if (!received_last_.load(std::memory_order_relaxed))
+    received_last_.store(true, std::memory_order_relaxed);
+}
+
+bool ChannelCore::lifeline_ended() const noexcept {
+  if (transport_.facts().stream != StreamUse::kLifeline)
+    return connection_.stream->peer_closed() && !transport_.resuming();
+  return connection_.stream->look_as_lifeline() != Lifeline::kSilent;
+}
+
+bool ChannelCore::peer_spoke() const noexcept {
+  return transport_.facts().stream == StreamUse::kLifeline &&
+         connection_.stream->look_as_lifeline() == Lifeline::kSpoke;
+}
+
+// --- both
+
+void ChannelCore::close() noexcept {
+  // Relaxed: a second caller does nothing.
+  if (!made_here_ || close_begun_.exchange(true, std::memory_order_relaxed)) return;
+  say_closed();
+  wait_for_sender();
+  Lingerer::finish(*this);
+}
+
+void ChannelCore::interrupt() noexcept {
+  if (made_here_) say_closed();
+}
+
+// The stream stays open, because bytes already sent may still need it, both ways.
+void ChannelCore::say_closed() noexcept {
+  closed_.store(true, std::memory_order_relaxed);  // the system call publishes it to sleepers
+  eventfd_write(closing_.get(), 1);
+}
+
+// Waits until a thread inside a call of the send side has noticed that the channel is closed.
+void ChannelCore::wait_for_sender() noexcept {
+  heavy_barrier(asymmetric_barriers);  // a sender that comes after this sees closed_
+  // Acquire: the effects of its call are complete.
+  while (sending_.load(std::memory_order_acquire)) std::this_thread::yield();
+}
+
+void ChannelCore::reset() noexcept {
+  if (!made_here_) return;
+  close_begun_.store(true, std::memory_order_relaxed);  // nothing is left to send
+  say_closed();
+  const sockaddr nobody{AF_UNSPEC, {}};
+  // If that fails, the peer sees an end instead of a reset; no other way exists to tell it.
+  static_cast<void>(::connect(connection_.stream->fd(), &nobody, sizeof nobody));
+  connection_.stream->abort();
+}
+
+int ChannelCore::fd() {
+  if (!made_here_) throw_closed("fd");
+  if (!poll_fd_) {
+    poll_fd_ = new_epoll_set();
+    epoll_add(poll_fd_, transport_.event_fd(Side::kReceive));
+    if (watches_lifeline_) epoll_add(poll_fd_, connection_.stream->fd());
+    epoll_add(poll_fd_, closing_.get());
+    // Readable until the first try_receive without result: something may be here already.
+    kick_ = new_event(1);
+    kicked_ = true;
+    epoll_add(poll_fd_, kick_.get());
+  }
+  return poll_fd_.get();
+}
+
+Stats ChannelCore::stats() const {
+  Stats stats;
+  stats.sent_bytes = sent_bytes_.get();
+  stats.sent_messages = sent_messages_.get();
+  stats.received_bytes = received_bytes_.get();
+  stats.received_messages = received_messages_.get();
+  stats.rounds = rounds_.get();
+  stats.flushes = flushes_.get();
+  stats.sleeps = send_sleeps_.get() + receive_sleeps_.get();
+  stats.fallbacks = connection_.fallbacks;
+  transport_.add_stats(stats);
+  return stats;
+}
+
+}  // namespace leat::detail

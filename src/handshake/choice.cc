@@ -1,0 +1,112 @@
+#include "handshake/choice.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/quote.h"
+#include "leat/error.h"
+#include "transport/table.h"
+
+namespace leat::detail {
+namespace {
+
+constexpr const char* kAuto = "auto";
+
+std::string known_transports() {
+  std::string names = kAuto;
+  for (const TransportDescription& transport : describe_transports())
+    names += ", " + transport.name;
+  return names + ".";
+}
+
+std::string excluded_by(const char* side, const Hello& hello) {
+  return std::string("excluded by the ") + side + "'s device = " + quoted(hello.device_setting);
+}
+
+void add(std::string& reasons, const std::string& reason) {
+  if (!reasons.empty()) reasons += ", ";
+  reasons += reason;
+}
+
+}  // namespace
+
+void check_choice(const Settings& settings, const DeviceList& devices) {
+  if (settings.transport == kAuto) return;
+  const TransportRow* row = find_transport(settings.transport);
+  if (row == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "no transport is named " + quoted(settings.transport),
+                "There are: " + known_transports());
+  }
+  std::string needed;
+  for (const DeviceRow& device : device_rows()) {
+    if (device.rdma() != row->rdma) continue;
+    if (devices.allows(device)) return;
+    needed += (needed.empty() ? "" : " or ") + std::string(device.kind);
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              "transport " + settings.transport + " cannot run on device " +
+                  quoted(devices.text()) + ": it needs " + needed,
+              "Leave one of the two settings at auto.");
+}
+
+std::string agree_on_transport(const Hello& client, const Hello& listener) {
+  if (client.transport != kAuto && find_transport(client.transport) == nullptr) {
+    throw Error(ErrorCode::kUnavailable,
+                "the listener knows no transport " + quoted(client.transport),
+                "It knows: " + known_transports());
+  }
+  if (listener.transport == kAuto || client.transport == listener.transport) {
+    return client.transport;
+  }
+  if (client.transport == kAuto) return listener.transport;
+  throw Error(ErrorCode::kUnavailable,
+              "the client asks for transport " + client.transport + ", the listener for " +
+                  listener.transport,
+              "Leave the setting transport at auto on one side.");
+}
+
+std::string transport_on(const DeviceRow& device, const std::string& agreed) {
+  if (agreed != kAuto) {
+    const TransportRow* row = find_transport(agreed);
+    return row != nullptr && row->rdma == device.rdma() ? agreed : "";
+  }
+  const auto rows = transport_rows();
+  const auto first = std::ranges::find(rows, device.rdma(), &TransportRow::rdma);
+  return first == rows.end() ? "" : first->name;
+}
+
+Verdict judge(const DeviceRow& device, const Hello& client, const Hello& listener,
+              const std::string& agreed_transport) {
+  Verdict verdict;
+  const struct {
+    const char* name;
+    const Hello& hello;
+    const DeviceState* state;
+  } sides[] = {{"client", client, client.find_device(device.kind)},
+               {"listener", listener, listener.find_device(device.kind)}};
+  if (transport_on(device, agreed_transport).empty()) {
+    verdict.why_not = "transport " + agreed_transport + " does not run on it";
+    return verdict;
+  }
+  for (const auto& side : sides) {
+    if (side.state == nullptr)
+      add(verdict.why_not, std::string("the leat of the ") + side.name + " does not know it");
+    else if (side.state->use == DeviceUse::kExcluded)
+      add(verdict.why_not, excluded_by(side.name, side.hello));
+  }
+  if (!verdict.why_not.empty()) return verdict;
+  if (device.obstacle != nullptr) {
+    const Obstacle obstacle = device.obstacle(client.host, listener.host);
+    verdict.why_not = obstacle.text;
+    verdict.is_loss = obstacle.is_loss;
+  }
+  for (const auto& side : sides) {
+    if (side.state->use != DeviceUse::kUnusable) continue;
+    verdict.is_loss = true;
+    add(verdict.why_not, std::string(side.name) + ": " + side.state->why_not);
+  }
+  verdict.possible = verdict.why_not.empty();
+  return verdict;
+}
+
+}  // namespace leat::detail

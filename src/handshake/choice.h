@@ -1,0 +1,34 @@
+// Which device and transport two sides use: the rules, without sockets or devices. Pure.
+#pragma once
+
+#include <string>
+
+#include "base/settings.h"
+#include "handshake/device_list.h"
+#include "handshake/hello.h"
+
+namespace leat::detail {
+
+// Throws kInvalidArgument if one side's own settings contradict each other: an unknown transport,
+// transport ring with device tcp.
+void check_choice(const Settings& settings, const DeviceList& devices);
+
+// What both ask for: a transport's name or "auto". Throws kUnavailable that names both wishes.
+std::string agree_on_transport(const Hello& client, const Hello& listener);
+
+// The transport to use on a device of that kind; empty if `agreed` cannot run there.
+std::string transport_on(const DeviceRow& device, const std::string& agreed);
+
+struct Verdict {
+  bool possible = false;
+  std::string why_not;
+  // A better device that could be used is given up: this counts as a fallback. False if a setting
+  // excludes the device, or if it can never serve these two, as shm between hosts.
+  bool is_loss = false;
+};
+
+// Whether that kind of device may be tried, from what is known of both sides.
+Verdict judge(const DeviceRow& device, const Hello& client, const Hello& listener,
+              const std::string& agreed_transport);
+
+}  // namespace leat::detail

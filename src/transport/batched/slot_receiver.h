@@ -1,0 +1,122 @@
+// The receiver's end of one context of transport batched: from bits to messages in order. Pure, but
+// for the slots' memory, which it reads.
+//
+// Everything that it is told, and all of the memory, comes from a peer and may be anything: what
+// cannot be is answered by a text that says why.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "transport/batched/confirm.h"
+#include "transport/slots/order.h"
+
+namespace leat::detail {
+
+// What a ring says: a slot, counted over all contexts, and the low bits of its message's place. The
+// place tells it from one that is in that slot by the time the ring is heard.
+inline constexpr unsigned kRingPlaceBits = 20;
+constexpr std::uint32_t ring_of(unsigned slot, std::uint32_t place) {
+  return slot << kRingPlaceBits | (place & ((1U << kRingPlaceBits) - 1));
+}
+constexpr unsigned slot_of_ring(std::uint32_t ring) { return ring >> kRingPlaceBits; }
+
+class SlotReceiver {
+ public:
+  SlotReceiver() = default;
+  // `memory`: the slots of all contexts. `key`: of their headers. `headers`: where they stand, by
+  // slots counted over all contexts; null: each at the start of its slot. `first`: as of SlotOrder.
+  SlotReceiver(const SlotLayout& layout, Context context, std::byte* memory, std::uint64_t key,
+               SlotHeader* headers = nullptr, std::uint32_t first = 0)
+      : layout_(layout),
+        context_(context),
+        memory_(memory),
+        headers_(headers == nullptr ? nullptr : headers + layout.first_slot(context)),
+        key_(key),
+        slot_bytes_(layout.run_bytes(context, 1)),
+        confirm_(layout.slots(context)),
+        order_(layout.slots(context), first),
+        newest_(first) {}
+
+  // --- what was learned; null, or why it cannot be. What was found is added to `found`.
+  // A word of the sender's bitmap was read.
+  const char* see(unsigned word, std::uint64_t theirs, std::uint32_t& found);
+  // All words of one read were seen. Slots are flipped in the order of their messages, so a later
+  // read shows what an earlier one missed.
+  const char* read_done();
+  // The write that put the message with that place, modulo 2^kRingPlaceBits, into this slot is
+  // known to be complete, and so all before it. `bytes`: of that write, if the ring came with it;
+  // then it is a plain message, and where headers are apart its own need not be looked at. `known`:
+  // it was found, now or before.
+  const char* rang(unsigned slot, std::uint32_t place, std::size_t bytes, std::uint32_t& found,
+                   bool& known);
+  // The same of all messages up to that sequence number.
+  const char* landed(std::uint32_t sequence, std::uint32_t& found);
+
+  // --- messages in order
+  bool waiting() const { return order_.waiting(); }
+  SlotOrder::Entry take() {
+    const SlotOrder::Entry entry = order_.take();
+    if (entry.bytes > FetchAhead::kLineBytes) fetch_more_ahead(entry.bytes);
+    return entry;
+  }
+  const std::byte* bytes_of(const SlotRun& run) const {
+    return at(run.first) + layout_.header_bytes();
+  }
+  // The next place that was not found: how many there were if nothing is missing.
+  std::uint32_t found_places() const { return order_.edge(); }
+  bool has_hole() const { return order_.has_hole(); }
+  // The highest sequence number that was found. Where headers are apart rings do not tell it.
+  std::uint32_t newest() const { return newest_; }
+  // Whether that slot is known to carry a message that was not given back.
+  bool carries(unsigned slot) const { return confirm_.carries(slot); }
+  // A message of kind kEnd, once found; and its sequence number.
+  const std::optional<SlotOrder::Entry>& end() const { return end_; }
+  std::uint32_t end_sequence() const { return end_sequence_; }
+
+  // --- slots given back
+  // The word of our bitmap to publish.
+  std::uint64_t release(const SlotRun& run) { return confirm_.release(run); }
+  std::uint64_t published(unsigned word) const { return confirm_.published(word); }
+  std::uint64_t seen(unsigned word) const { return confirm_.seen(word); }
+  bool owes(unsigned word) const { return confirm_.owes(word); }
+
+ private:
+  // A read that began after another was done shows at least as much, but its words are taken one by
+  // one; so a few reads pass before a message that is still missing was never sent.
+  static constexpr unsigned kReadsPerHole = 16;
+
+  std::byte* at(unsigned slot) const { return memory_ + layout_.offset(context_, slot); }
+  SlotHeader header_of(unsigned slot) const;
+  // The run of a message of `bytes` at `slot`. False: there is none.
+  bool run_at(unsigned slot, std::size_t bytes, SlotRun& run) const;
+  // The run that a header at `slot` describes. False: none.
+  bool run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const;
+  const char* found_at(unsigned slot, const SlotHeader& header, std::uint64_t fresh, SlotRun& run);
+  const char* rang_beyond(unsigned slot, std::uint32_t place, std::uint32_t& found, bool& known);
+  const char* take_early(const SlotRun& run, const SlotHeader& header);
+  bool put(const SlotRun& run, const SlotHeader& header);
+  void note(const SlotHeader& header) {
+    if (static_cast<std::int32_t>(header.sequence - newest_) > 0) newest_ = header.sequence;
+  }
+  void fetch_headers(unsigned word, std::uint64_t fresh) const;
+  void fetch_more_ahead(std::size_t bytes) const;
+  void fetch(unsigned slot, unsigned lines) const;
+
+  SlotLayout layout_;
+  Context context_ = 0;
+  std::byte* memory_ = nullptr;
+  SlotHeader* headers_ = nullptr;
+  std::uint64_t key_ = 0;
+  std::size_t slot_bytes_ = 0;  // of message in one slot
+  ConfirmReceiver confirm_;
+  SlotOrder order_;
+  std::optional<SlotOrder::Entry> end_;
+  std::uint32_t end_sequence_ = 0;
+  std::uint32_t newest_ = 0;
+  std::uint32_t hole_ = 0;
+  unsigned hole_reads_ = 0;
+};
+
+}  // namespace leat::detail

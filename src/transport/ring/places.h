@@ -1,0 +1,162 @@
+// The arithmetic of one context's ring: where the next message goes, and what has come back. Pure.
+//
+// Positions count units ever used and only grow; a position modulo the ring's size, a power of two,
+// is a place. Messages are contiguous: one that does not fit before the end starts at the
+// beginning, and the rest of the lap counts as used. Space comes back in order, as one position for
+// many messages. Both ends compute the same places, so the receiver can check every one that
+// arrives.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "transport/parts/immediate.h"
+
+namespace leat::detail {
+
+// Units that a message of `bytes` takes; an empty one takes a unit too.
+constexpr std::uint64_t units_of(std::size_t bytes) {
+  return bytes == 0 ? 1 : (bytes - 1) / kPlaceUnitBytes + 1;  // as it cannot overflow
+}
+
+// A message larger than this share of its ring travels in pieces. With it, and with space coming
+// back at the latest when an eighth of the ring is free again, any piece fits as soon as the
+// receiver has caught up: at worst a quarter is lost at the end of the lap, a quarter is needed, an
+// eighth is not told yet.
+inline constexpr std::uint64_t kPieceShare = 4;
+inline constexpr std::uint64_t kReturnShare = 8;
+
+// The sender's end.
+class RingSender {
+ public:
+  // `units`: a power of two.
+  explicit RingSender(std::uint64_t units = 1) : units_(units) {}
+
+  struct Place {
+    std::uint64_t unit;  // where the message starts
+    std::uint64_t end;   // position after it
+  };
+
+  // Where `units` (1 .. size / kPieceShare) would go, if there is room now.
+  std::optional<Place> place(std::uint64_t units) const {
+    const std::uint64_t at = used_ & (units_ - 1);
+    const std::uint64_t skipped = at + units <= units_ ? 0 : units_ - at;
+    const std::uint64_t end = used_ + skipped + units;
+    if (end - returned_ > units_) return std::nullopt;
+    return Place{skipped == 0 ? at : 0, end};
+  }
+  void take(const Place& place) { used_ = place.end; }
+
+  // The receiver's word that everything before `position` is free. False: it cannot be.
+  [[nodiscard]] bool take_back(std::uint64_t position) {
+    if (position - returned_ > used_ - returned_) return false;
+    returned_ = position;
+    return true;
+  }
+
+  std::uint64_t units() const { return units_; }
+
+ private:
+  std::uint64_t units_;
+  std::uint64_t used_ = 0;
+  std::uint64_t returned_ = 0;
+};
+
+// The receiver's end: what has arrived, in order, and what of it was handed out and given back.
+class RingReceiver {
+ public:
+  // `units`: a power of two. No message is longer than `most_bytes`, nor than a piece.
+  explicit RingReceiver(std::uint64_t units = 1, std::uint64_t most_bytes = UINT64_MAX)
+      : units_(units),
+        most_bytes_(std::min(most_bytes, units / kPieceShare * kPlaceUnitBytes)),
+        entries_(64),
+        mask_(63) {}
+
+  struct Arrival {
+    std::uint64_t end = 0;
+    std::uint32_t unit = 0;
+    std::uint32_t bytes = 0;
+    bool announces = false;  // its 8 bytes are the size of a message that follows in pieces
+    bool released = false;
+  };
+
+  // Where the sender must have put a message of `units`.
+  std::uint64_t due(std::uint64_t units) const {
+    const std::uint64_t at = used_ & (units_ - 1);
+    return at + units <= units_ ? at : 0;
+  }
+
+  // A message arrived. False: it cannot have, by its place, its size, or because the ring is full.
+  [[nodiscard]] bool arrive(std::uint64_t unit, std::size_t bytes, bool announces) {
+    std::uint64_t end = 0;
+    if (!fits(unit, bytes, end)) return false;
+    if (tail_ - head_ > mask_) [[unlikely]]
+      grow();
+    entries_[tail_++ & mask_] = {end, static_cast<std::uint32_t>(unit),
+                                 static_cast<std::uint32_t>(bytes), announces, false};
+    used_ = end;
+    return true;
+  }
+
+  // Nothing waits and nothing is held.
+  bool idle() const { return head_ == tail_; }
+  // The same as arrive, hand_out and release at once. Requires idle().
+  [[nodiscard]] bool pass(std::uint64_t unit, std::size_t bytes) {
+    std::uint64_t end = 0;
+    if (!fits(unit, bytes, end)) return false;
+    used_ = free_before_ = end;
+    return true;
+  }
+
+  bool waiting() const { return next_ != tail_; }
+  // The oldest arrival not handed out; its ticket is for release. Requires waiting().
+  const Arrival& hand_out(std::uint64_t& ticket) {
+    ticket = next_;
+    return entries_[next_++ & mask_];
+  }
+  // In any order; once each.
+  void release(std::uint64_t ticket) {
+    entries_[ticket & mask_].released = true;
+    while (head_ != next_ && entries_[head_ & mask_].released)
+      free_before_ = entries_[head_++ & mask_].end;
+  }
+  // Everything before this position is free.
+  std::uint64_t free_before() const { return free_before_; }
+  std::uint64_t units() const { return units_; }
+
+ private:
+  // Whether a message may have arrived there; `end` is then the position after it.
+  bool fits(std::uint64_t unit, std::size_t bytes, std::uint64_t& end) const {
+    if (bytes > most_bytes_) return false;
+    const std::uint64_t units = units_of(bytes);
+    const std::uint64_t at = used_ & (units_ - 1);
+    const bool wraps = at + units > units_;
+    end = used_ + (wraps ? units_ - at : 0) + units;
+    return unit == (wraps ? 0 : at) && end - free_before_ <= units_;
+  }
+
+  // Doubles; bounded by the ring's units, since each arrival takes one at least.
+  void grow() {
+    std::vector<Arrival> larger(entries_.size() * 2);
+    const std::uint64_t mask = larger.size() - 1;
+    for (std::uint64_t i = head_; i != tail_; ++i) larger[i & mask] = entries_[i & mask_];
+    entries_.swap(larger);
+    mask_ = mask;
+  }
+
+  std::uint64_t units_;
+  std::uint64_t most_bytes_;
+  std::uint64_t used_ = 0;
+  std::uint64_t free_before_ = 0;
+  // [head_, next_) handed out and not all given back, [next_, tail_) waiting.
+  std::uint64_t head_ = 0;
+  std::uint64_t next_ = 0;
+  std::uint64_t tail_ = 0;
+  std::vector<Arrival> entries_;
+  std::uint64_t mask_;
+};
+
+}  // namespace leat::detail

@@ -1,0 +1,458 @@
+// The way of messages through the rings; ring_setup.cc has the beginning.
+#include "transport/ring/ring.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+
+#include "transport/parts/refusals.h"
+#include "transport/parts/requests.h"
+
+namespace leat::detail {
+namespace {
+
+constexpr std::uint64_t kReadId = 2;
+// Look for failed sends at every so many messages; blocked senders look at each try.
+constexpr std::uint64_t kMessagesPerErrorPoll = 64;
+
+}  // namespace
+
+// --- send side
+
+SendResult RingTransport::try_send(std::span<const std::byte> message, Context context) {
+  if (message.size() > max_in_place_bytes(context) || pieces_[context].under_way())
+    return send_large(message, context);
+  check_unreserved(context);
+  RingSender::Place place;
+  return whole_or_not(find_place(message.size(), context, place) &&
+                      post(message, context, place, false));
+}
+
+// A place in the ring and a receive at the peer. Counts, and looks for trouble, if there is none.
+bool RingTransport::find_place(std::size_t bytes, Context context, RingSender::Place& place) {
+  RingSender& sender = senders_[context];
+  const std::uint64_t units = units_of(bytes);
+  auto found = sender.place(units);
+  if (!found) [[unlikely]] {
+    const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
+    if (!sender.take_back(credit(word))) fail_sending("gave back ring space that it never had");
+    found = sender.place(units);
+  }
+  if (!found) [[unlikely]] {
+    credit_waits_.add(1);
+    poll_send_errors();
+    return false;
+  }
+  if (!find_credit()) return false;
+  place = *found;
+  return true;
+}
+
+bool RingTransport::look_for_credit() {
+  const std::uint64_t taken = credit(offsetof(Credits, receives));
+  if (taken - messages_taken_ > messages_sent_ - messages_taken_)
+    fail_sending("took more messages than were sent");
+  messages_taken_ = taken;
+  if (messages_sent_ - messages_taken_ < peer_receive_count_) return true;
+  credit_waits_.add(1);
+  poll_send_errors();
+  return false;
+}
+
+bool RingTransport::post(std::span<const std::byte> message, Context context,
+                         const RingSender::Place& place, bool announces) {
+  SendRequest request;
+  request.opcode = Opcode::kWriteWithImmediate;
+  request.signaled = false;
+  request.bytes = message.size();
+  if (message.size() <= limits_.max_inline_bytes) {
+    request.inlined = true;
+    request.local = const_cast<std::byte*>(message.data());
+  } else {
+    const auto staged = staging(context, place, message.size());
+    if (staged.data() != message.data()) std::memcpy(staged.data(), message.data(), message.size());
+    request.local = staged.data();
+    request.local_key = staging_->local_key();
+  }
+  const std::uint64_t unit = layout_.first_unit(context) + place.unit;
+  request.remote_address = peer_region_.address + unit * kPlaceUnitBytes;
+  request.remote_key = peer_region_.key;
+  request.immediate =
+      encode({context, announces ? kAnnouncePlace : static_cast<std::uint32_t>(unit)});
+  if (!post_request(request)) return false;
+  senders_[context].take(place);
+  if (request.inlined) inline_sends_.add(1);
+  return true;
+}
+
+bool RingTransport::post_request(const SendRequest& request) {
+  send_error_.check();
+  if (queue_pair_->post_send({&request, 1}) == 0) [[unlikely]] {
+    poll_send_errors();
+    return false;
+  }
+  if (++messages_sent_ % kMessagesPerErrorPoll == 0) poll_send_errors();
+  return true;
+}
+
+void RingTransport::check_unreserved(Context context) const {
+  if (reservation_.memory.data() != nullptr && reservation_.context == context) [[unlikely]]
+    refuse_while_reserved(context);
+}
+
+// Of a large message, or that it is taken back: a message of its own for the ring, as is each
+// piece.
+bool RingTransport::announce(std::uint64_t bytes, Context context) {
+  RingSender::Place place;
+  return find_place(sizeof bytes, context, place) &&
+         post(std::as_bytes(std::span(&bytes, 1)), context, place, true);
+}
+
+SendResult RingTransport::send_large(std::span<const std::byte> message, Context context) {
+  Pieces& pieces = pieces_[context];
+  const auto announce_one = [&](std::uint64_t bytes) { return announce(bytes, context); };
+  took_part_ = false;
+  if (!pieces.try_take_back(announce_one)) return SendResult::kUnderWay;
+  const std::size_t piece_bytes = max_in_place_bytes(context);
+  if (!pieces.under_way()) {
+    if (message.size() <= piece_bytes) return try_send(message, context);
+    if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
+    check_unreserved(context);
+  }
+  return pieces.try_send(message, announce_one, [&](std::span<const std::byte> rest) {
+    const auto piece = rest.first(std::min(piece_bytes, rest.size()));
+    RingSender::Place place;
+    const bool sent =
+        find_place(piece.size(), context, place) && post(piece, context, place, false);
+    took_part_ = took_part_ || sent;
+    return sent ? piece.size() : 0;
+  });
+}
+
+std::span<std::byte> RingTransport::try_reserve(std::size_t bytes, Context context) {
+  if (bytes > max_in_place_bytes(context))
+    refuse_reservation(bytes, max_in_place_bytes(context),
+                       "Raise ring_bytes on both sides, or use send().");
+  const auto announce_one = [&](std::uint64_t total) { return announce(total, context); };
+  if (!pieces_[context].try_take_back(announce_one)) return {};
+  if (pieces_[context].under_way() || reservation_.memory.data() != nullptr)
+    refuse_while_unfinished(context);
+  RingSender::Place place;
+  if (!find_place(bytes, context, place)) return {};
+  const std::size_t offset = (layout_.first_unit(context) + place.unit) * kPlaceUnitBytes;
+  const bool direct = peer_memory_ != nullptr;
+  // A device without staging stores into the peer's memory, which has gone before start() then.
+  if (!direct && staging_ == nullptr)
+    throw Error(ErrorCode::kPeerDied, "the peer's memory has gone (" + describe() + ")");
+  const auto memory =
+      direct ? std::span(peer_memory_ + offset, bytes) : staging(context, place, bytes);
+  reservation_ = {memory, context, place, direct};
+  return memory;
+}
+
+SendResult RingTransport::try_commit(std::size_t bytes) {
+  if (reservation_.memory.data() == nullptr || bytes > reservation_.memory.size())
+    refuse_commit(bytes);
+  const auto message = reservation_.memory.first(bytes);
+  // Fewer bytes may need fewer units; they start at the same place unless the longer message had to
+  // skip the end of the lap, so place it as it was placed.
+  RingSender::Place place = reservation_.place;
+  place.end -= units_of(reservation_.memory.size()) - units_of(bytes);
+  const auto again = senders_[reservation_.context].place(units_of(bytes));
+  if (again && again->unit != place.unit) {
+    // It now fits before the end, where the receiver will look for it: move it there.
+    const std::size_t from =
+        (layout_.first_unit(reservation_.context) + again->unit) * kPlaceUnitBytes;
+    std::byte* target =
+        reservation_.in_peer_memory ? peer_memory_ + from : staging_->memory().data() + from;
+    std::memmove(target, message.data(), bytes);
+    reservation_ = {{target, bytes}, reservation_.context, *again, reservation_.in_peer_memory};
+    return try_commit(bytes);
+  }
+  if (!post(message, reservation_.context, place, false)) return SendResult::kNoRoom;
+  reservation_ = {};
+  return SendResult::kSent;
+}
+
+void RingTransport::abandon(Context context) noexcept {
+  if (reservation_.context == context) reservation_ = {};
+  pieces_[context].abandon();
+}
+
+bool RingTransport::try_end() {
+  if (end_sent_) return true;
+  if (!find_credit()) return false;
+  end_sent_ = post_request(bare_immediate(encode({0, kEndPlace}), peer_region_));
+  return end_sent_;
+}
+
+bool RingTransport::try_flush() {
+  const auto post = [&](const SendRequest& one) { return queue_pair_->post_send({&one, 1}) != 0; };
+  return flush_.attempt(messages_sent_, peer_region_, post, [&] { poll_send_errors(); });
+}
+
+bool RingTransport::try_read(const RemoteRegion& from, const MemoryRegion& to) {
+  if (!try_finish_read()) return false;
+  SendRequest request;
+  request.id = kReadId;
+  request.opcode = Opcode::kRead;
+  request.local = to.memory().data();
+  request.bytes = from.bytes;
+  request.local_key = to.local_key();
+  request.remote_address = from.address;
+  request.remote_key = from.key;
+  read_posted_ = queue_pair_->post_send({&request, 1}) != 0;
+  return read_posted_;
+}
+
+bool RingTransport::try_finish_read() {
+  poll_send_errors();
+  return !read_posted_;
+}
+
+void RingTransport::poll_send_errors() {
+  const auto poll = [&](std::span<Completion> all) { return queue_pair_->poll_sends(all); };
+  look_at_sends(*queue_pair_, send_error_, poll, [&](std::uint64_t id) {
+    if (id == Flush::kId) flush_.completed();
+    if (id == kReadId) read_posted_ = false;
+  });
+}
+
+void RingTransport::fail_sending(const std::string& what) {
+  send_error_.fail(ErrorCode::kProtocol, "the peer " + what + ", which leat never does (" +
+                                             queue_pair_->describe() + ")");
+}
+
+std::span<std::byte> RingTransport::staging(Context context, const RingSender::Place& place,
+                                            std::size_t bytes) {
+  const std::size_t offset = (layout_.first_unit(context) + place.unit) * kPlaceUnitBytes;
+  return staging_->memory().subspan(offset, bytes);
+}
+
+std::uint64_t RingTransport::credit(std::size_t offset) const {
+  auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(credits_ + offset));
+  // Acquire: we write into the space given back only after the receiver was done with it.
+  return std::atomic_ref(*word).load(std::memory_order_acquire);
+}
+
+// --- receive side
+
+ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
+  if (receivers_[context].waiting() && !receive_error_.is_protocol()) {
+    const ReceiveResult result = hand_out(context, delivery, nullptr);
+    if (result != ReceiveResult::kNothing) return result;
+  }
+  while (receive_error_.empty()) {
+    const std::size_t count = queue_pair_->poll_receives(polled_);
+    if (count == 0) break;
+    // The usual case, in few steps: one whole message, of this context, and no other before it.
+    if (count == 1 && pass(polled_[0], context, delivery)) return ReceiveResult::kMessage;
+    for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
+    if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
+    if (!receivers_[context].waiting()) continue;
+    // A single arrival is this context's: its payload, if it rode along, is still there.
+    const ReceiveResult result =
+        hand_out(context, delivery, count == 1 ? polled_[0].payload : nullptr);
+    if (result != ReceiveResult::kNothing) return result;
+  }
+  large_[context].check();
+  check_receiving();
+  if (!ended_) return ReceiveResult::kNothing;
+  large_[context].drop();  // its sender has given it up
+  return ReceiveResult::kEnd;
+}
+
+// After a look that found nothing.
+void RingTransport::check_receiving() {
+  receive_error_.check();
+  if (credit_refused_) [[unlikely]]
+    retry_credits();
+}
+
+// Hands out a message as it comes, without queueing it. False: it is not that simple.
+bool RingTransport::pass(const Completion& completion, Context context, Delivery& delivery) {
+  const auto [arrived_context, place] = decode_immediate(completion.immediate);
+  RingReceiver& receiver = receivers_[context];
+  if (completion.status != CompletionStatus::kSuccess ||
+      completion.kind != CompletionKind::kImmediate || arrived_context != context ||
+      place > kMaxPlace || ended_ || large_[context].active())
+    return false;
+  const std::uint64_t unit = place - layout_.first_unit(context);  // wraps if before it
+  const std::byte* memory = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
+  if (completion.bytes <= Delivery::kSmallBytes) {
+    if (!receiver.idle() || !receiver.pass(unit, completion.bytes)) return false;
+    std::memcpy(delivery.small.data(), completion.payload != nullptr ? completion.payload : memory,
+                Delivery::kSmallBytes);
+    delivery.data = nullptr;
+    return_space(context);
+  } else {
+    if (receiver.waiting() || !take_arrival(receiver, unit, completion.bytes, false)) return false;
+    static_cast<void>(receiver.hand_out(delivery.ticket));
+    delivery.data = memory;
+    delivery.must_release = true;
+  }
+  delivery.bytes = completion.bytes;
+  delivery.context = context;
+  if (++receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
+  return true;
+}
+
+void RingTransport::arrived(const Completion& completion) {
+  if (completion.status != CompletionStatus::kSuccess) {
+    if (ended_) return;  // after its end the peer may go
+    receive_error_.set(ErrorCode::kPeerDied, failure("receiving", completion.status, *queue_pair_));
+    return;
+  }
+  ++receives_to_replace_;
+  if (completion.kind != CompletionKind::kImmediate) nonsense("a message without immediate data");
+  const auto [context, place] = decode_immediate(completion.immediate);
+  if (ended_) nonsense("a message after its end");
+  if (place == kEndPlace) {
+    ended_ = true;
+    return;
+  }
+  const Immediate immediate{context, place};
+  if (immediate.has_index()) return arrived_by_index(context, immediate.index(), completion.bytes);
+  RingReceiver& receiver = receivers_[context];
+  const bool announces = place == kAnnouncePlace;
+  if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");
+  const std::uint64_t unit =
+      announces ? receiver.due(1) : place - layout_.first_unit(context);  // wraps if before it
+  if (!take_arrival(receiver, unit, completion.bytes, announces))
+    nonsense("a message of " + std::to_string(completion.bytes) + " bytes at place " +
+             std::to_string(place) + " of context " + std::to_string(context));
+}
+
+// What cannot be remembered is lost, and all that comes after it.
+bool RingTransport::take_arrival(RingReceiver& receiver, std::uint64_t unit, std::size_t bytes,
+                                 bool announces) try {
+  return receiver.arrive(unit, bytes, announces);
+} catch (const std::bad_alloc&) {
+  receive_error_.set(ErrorCode::kResource, "out of memory");  // short enough to need none
+  throw Error(ErrorCode::kResource, "out of memory for what has arrived", "Connect again.");
+}
+
+// The next waiting arrival of that context, or as much of a large message as has come.
+ReceiveResult RingTransport::hand_out(Context context, Delivery& delivery,
+                                      const std::byte* payload) {
+  RingReceiver& receiver = receivers_[context];
+  Reassembly& large = large_[context];
+  while (receiver.waiting()) {
+    std::uint64_t ticket = 0;
+    const RingReceiver::Arrival arrival = receiver.hand_out(ticket);
+    const std::size_t offset = (layout_.first_unit(context) + arrival.unit) * kPlaceUnitBytes;
+    const std::byte* memory = region_->memory().data() + offset;
+    if (!arrival.announces && !large.active()) [[likely]] {
+      delivery.context = context;
+      delivery.ticket = ticket;
+      delivery.bytes = arrival.bytes;
+      delivery.data = memory;
+      delivery.must_release = arrival.bytes > Delivery::kSmallBytes;
+      if (!delivery.must_release) {
+        // Copied, a cache line at most, so its place is free at once, however long it is kept.
+        std::memcpy(delivery.small.data(), payload != nullptr ? payload : memory,
+                    Delivery::kSmallBytes);
+        delivery.data = nullptr;
+        receiver.release(ticket);
+        return_space(context);
+      }
+      return ReceiveResult::kMessage;
+    }
+    if (arrival.announces) {
+      std::uint64_t total = 0;
+      std::memcpy(&total, memory, sizeof total);
+      if (!large.announced(total, max_in_place_bytes(context), max_message_bytes()))
+        nonsense("a message announced with " + std::to_string(total) + " bytes");
+    } else if (!large.add({memory, arrival.bytes})) {
+      nonsense("more bytes than it announced");
+    }
+    receiver.release(ticket);
+    return_space(context);
+    if (large.active() && large.complete()) {
+      reassembled_.add(1);
+      large.take(delivery);
+      delivery.context = context;
+      return ReceiveResult::kMessage;
+    }
+  }
+  return ReceiveResult::kNothing;
+}
+
+Outlook RingTransport::outlook(Side side, Look look) const {
+  using enum Outlook::Comes;
+  if (side == Side::kSend) return {.comes = kSilently, .soon = took_part_};
+  return {
+      .comes = credit_refused_ ? kSilently : kWithEvent,
+      .soon = look == Look::kThorough && std::ranges::any_of(receivers_, &RingReceiver::waiting)};
+}
+
+void RingTransport::release(Delivery& delivery) noexcept {
+  receivers_[delivery.context].release(delivery.ticket);
+  return_space(delivery.context);
+}
+
+void RingTransport::return_space(Context context) noexcept {
+  const RingReceiver& receiver = receivers_[context];
+  const std::uint64_t free_before = receiver.free_before();
+  if (free_before - space_returned_[context] < receiver.units() / kReturnShare) [[likely]]
+    return;
+  const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
+  if (write_credit(word, free_before)) space_returned_[context] = free_before;
+}
+
+void RingTransport::replace_receives() {
+  const std::size_t posted = queue_pair_->post_receives(receives_to_replace_);
+  receives_to_replace_ -= posted;
+  receives_replaced_ += posted;
+  return_receives();
+}
+
+void RingTransport::return_receives() noexcept {
+  write_credit(offsetof(Credits, receives), receives_replaced_);
+}
+
+void RingTransport::retry_credits() noexcept {
+  credit_refused_ = false;
+  return_receives();
+  for (Context context = 0; context < kContextCount; ++context) return_space(context);
+}
+
+bool RingTransport::write_credit(std::size_t offset, std::uint64_t value) noexcept {
+  if (!write_word(peer_credits_address_ + offset, peer_region_.key, value)) {
+    credit_refused_ = true;  // check_receiving tries again
+    return false;
+  }
+  credit_returns_.add(1);
+  return true;
+}
+
+bool RingTransport::write_word(std::uint64_t address, std::uint32_t key,
+                               std::uint64_t value) noexcept {
+  const SendRequest request = write_of_word(value, address, key);
+  return queue_pair_->post_send({&request, 1}) != 0;
+}
+
+void RingTransport::arrived_by_index(Context context, std::uint32_t index, std::size_t /*bytes*/) {
+  nonsense("a message by its index " + std::to_string(index) + " in context " +
+           std::to_string(context));
+}
+
+void RingTransport::nonsense(const std::string& what) {
+  receive_error_.fail(ErrorCode::kProtocol, "the peer sent " + what + ", which leat never does (" +
+                                                queue_pair_->describe() + ")");
+}
+
+// --- both
+
+std::string RingTransport::describe() const { return "ring on " + queue_pair_->describe(); }
+
+void RingTransport::add_stats(Stats& stats) const {
+  stats.inline_sends += inline_sends_.get();
+  stats.credit_waits += credit_waits_.get();
+  stats.credit_returns += credit_returns_.get();
+  stats.reassembled_messages += reassembled_.get();
+  stats.rnr_retries += queue_pair_->rnr_retries();
+}
+
+}  // namespace leat::detail

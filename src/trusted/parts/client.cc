@@ -1,0 +1,263 @@
+#include "leat/trusted/client.h"
+
+#include <algorithm>
+#include <functional>
+#include <list>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "leat/wait.h"
+#include "trusted/chain/configuration_messages.h"
+#include "trusted/parts/link.h"
+#include "trusted/parts/quorum.h"
+
+namespace leat::trusted {
+namespace {
+
+using namespace detail;
+using leat::detail::Clock;
+
+constexpr std::size_t kMaxBacklogBytes = std::size_t{64} << 20;
+constexpr std::chrono::milliseconds kTick{20};
+// How long connecting waits for nodes to say that they know the client.
+constexpr std::chrono::milliseconds kAttachTime{500};
+
+// Larger than those of the same client when it ran before: nodes refuse numbers that they have had.
+std::uint64_t first_number() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+// Before the service has said who the nodes are: itself, and no epoch.
+ClientOptions with_service(ClientOptions options) {
+  if (options.service == 0) return options;
+  options.epoch = 0;
+  options.nodes = {options.service};
+  options.quorum = 1;
+  return options;
+}
+
+}  // namespace
+
+struct Client::State {
+  static constexpr const char* kWhenEmpty = "this client was moved from";
+  State(const Directory& its_directory, const SigningKey& its_key, const ClientOptions& its_options)
+      : options(its_options),
+        directory(its_directory),
+        key(its_key),
+        quorum(directory, key, with_service(options), first_number()) {
+    if (options.service != 0) {
+      ask_service();
+      return;
+    }
+    for (const PartyId node : options.nodes) connect(node);
+    if (links.size() < options.quorum)
+      throw Error(ErrorCode::kUnavailable,
+                  "only " + std::to_string(links.size()) + " of " +
+                      std::to_string(options.nodes.size()) + " nodes can be reached, and " +
+                      std::to_string(options.quorum) + " must answer",
+                  "See whether the nodes run, at the addresses of the directory.");
+    wait_until_known();
+  }
+
+  // Waits until the service has named nodes, and those are connected.
+  void ask_service() {
+    connect(options.service);
+    const auto until = Clock::now() + options.timeout;
+    auto next = Clock::now();
+    for (; !announced && Clock::now() < until; wait([this] { return take_answers(); })) {
+      if (Clock::now() < next) continue;
+      next = Clock::now() + options.retry_after;
+      send_to(options.service, write_epoch(ConfigurationMessage::kJoin, 0));
+    }
+    if (!announced)
+      throw Error(ErrorCode::kUnavailable,
+                  "the configuration service, party " + std::to_string(options.service) +
+                      ", names no nodes after " + std::to_string(options.timeout.count()) + " ms",
+                  "See whether enough nodes run.");
+    reconfigure();
+  }
+
+  void reconfigure() {
+    const Configuration configuration = *std::exchange(announced, std::nullopt);
+    complained = false;
+    links.remove_if([&](const Link& link) {
+      return link.party() != options.service &&
+             std::ranges::find(configuration.nodes, link.party()) == configuration.nodes.end();
+    });
+    for (const PartyId node : configuration.nodes)
+      if (std::ranges::find(links, node, &Link::party) == links.end()) connect(node);
+    wait_until_known();
+    quorum.reconfigure(configuration.epoch, configuration.nodes);
+    send_again();
+  }
+
+  // A node that has not seen the client yet would lose its answers, and the client much time.
+  void wait_until_known() {
+    const auto until = Clock::now() + kAttachTime;
+    while (!unknown.empty() && Clock::now() < until) wait([this] { return take_answers(); });
+    unknown.clear();
+  }
+
+  void connect(PartyId node) {
+    const Party* party = directory.find(node);
+    if (party == nullptr || party->address.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "node " + std::to_string(node) + " has no address in the directory");
+    try {
+      leat::Options channel = options.channel;
+      channel.timeout = kTick;
+      // The nodes of a configuration were there when it began: one that is not is dead.
+      if (options.service != 0 && node != options.service) channel.connect_retry = false;
+      Link& link = links.emplace_back(Channel::connect("leat://" + party->address, channel), node,
+                                      kMaxBacklogBytes);
+      link.send(write_signed(key, {.type = MessageType::kAttach,
+                                   .sender = options.self,
+                                   .target = node,
+                                   .epoch = options.epoch}));
+      unknown.insert(node);
+    } catch (const Error& error) {
+      leat::detail::log(leat::detail::LogLevel::kWarn,
+                        "node " + std::to_string(node) + " is left out: " + error.what());
+    }
+  }
+
+  void send_to(PartyId party, View message) {
+    for (Link& link : links)
+      if (link.party() == party) link.send(message);
+  }
+
+  void send_again() {
+    for (const View request : quorum.unanswered())
+      for (Link& link : links)
+        if (link.party() != options.service) link.send(request);
+  }
+
+  // To the service: of what stays unanswered, or was answered in two ways.
+  void complain() {
+    complained = true;
+    const Bytes complaint = quorum.complaint();
+    if (!complaint.empty()) send_to(options.service, complaint);
+  }
+
+  template <typename Handle>
+  bool take_in(Handle&& handle) {
+    std::size_t received = 0;
+    for (Link& link : links)
+      received += link.receive(64, copy, [&](View message) { handle(link.party(), message); });
+    for (Link& link : links) link.flush();
+    return received > 0;
+  }
+  bool take_answers() {
+    return take_in([this](PartyId from, View message) {
+      if (type_of(message) == MessageType::kAttach) {
+        unknown.erase(from);
+      } else if (configuration_message(message)) {
+        on_configuration(message);
+      } else {
+        quorum.receive(message);
+      }
+    });
+  }
+
+  void on_configuration(View message) {
+    const auto said = read_configuration(message);
+    if (options.service != 0 && said && said->configuration.epoch > quorum.epoch() &&
+        (!announced || said->configuration.epoch > announced->epoch) &&
+        verify_configuration(directory, options.service, *said))
+      announced = said->configuration;
+  }
+
+  // Until something has come by `take`, or for kTick.
+  void wait(const std::function<bool()>& take) {
+    if (take()) return;
+    links.remove_if([](const Link& link) { return !link.alive(); });
+    std::vector<Channel*> channels;
+    for (Link& link : links) channels.push_back(&link.channel());
+    if (channels.empty())
+      throw Error(ErrorCode::kPeerDied, "all nodes went away", "See whether they run.");
+    const bool backlog = std::ranges::any_of(links, &Link::has_backlog);
+    try {
+      if (Channel* gone = wait_any(channels, backlog ? WaitFor::kRoom : WaitFor::kMessages,
+                                   "answers of nodes", take))
+        for (Link& link : links)
+          if (&link.channel() == gone) link.end();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout) throw;
+    }
+  }
+
+  Answer receive() {
+    if (quorum.under_way() == 0)
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a client waits for an answer and has asked nothing");
+    const auto deadline = Clock::now() + options.timeout;
+    auto retry = Clock::now() + options.retry_after;
+    for (;;) {
+      if (auto answer = quorum.take()) return std::move(*answer);
+      wait([this] { return take_answers(); });
+      if (announced) reconfigure();
+      const auto now = Clock::now();
+      if (auto answer = quorum.take()) return std::move(*answer);
+      quorum.check_refused();
+      if (now >= deadline)
+        throw Error(ErrorCode::kTimeout,
+                    quorum.describe() + " after " + std::to_string(options.timeout.count()) + " ms",
+                    "If the leader is silent, the system needs a new one.");
+      if (options.service != 0 && !complained && quorum.in_conflict()) complain();
+      if (now < retry) continue;
+      retry = now + options.retry_after;
+      send_again();
+      if (options.service != 0) complain();
+    }
+  }
+
+  const ClientOptions options;
+  const Directory& directory;
+  const SigningKey& key;
+  Quorum quorum;
+  std::set<PartyId> unknown;               // connected to, and without a word so far
+  std::optional<Configuration> announced;  // by the service, and to be taken up
+  bool complained = false;                 // in this epoch
+  std::list<Link> links;
+  std::deque<Answer> early;  // taken by submit() to make room
+  Bytes copy;
+};
+
+Client::Client(const Directory& directory, const SigningKey& key, const ClientOptions& options)
+    : state_(std::make_unique<State>(directory, key, options)) {}
+Client::Client(Client&&) noexcept = default;
+Client& Client::operator=(Client&&) noexcept = default;
+Client::~Client() = default;
+
+std::uint64_t Client::submit(std::span<const Bytes> commands) {
+  while (state_->quorum.under_way() >= state_->options.window)
+    state_->early.push_back(state_->receive());
+  const Bytes& request = state_->quorum.submit(commands);
+  state_->send_to(state_->quorum.nodes().front(), request);
+  return read_signed(request, MessageType::kRequest)->first;
+}
+
+Answer Client::receive() {
+  if (state_->early.empty()) return state_->receive();
+  Answer answer = std::move(state_->early.front());
+  state_->early.pop_front();
+  return answer;
+}
+
+std::uint64_t Client::epoch() const { return state_->quorum.epoch(); }
+
+std::vector<Bytes> Client::call(std::span<const Bytes> commands) {
+  const std::uint64_t number = submit(commands);
+  for (;;) {
+    Answer answer = receive();
+    if (answer.first == number) return std::move(answer.outputs);
+  }
+}
+
+}  // namespace leat::trusted

@@ -1,0 +1,90 @@
+// The messages of the trusted systems, little-endian; docs/trusted_systems.md has their bytes.
+// Reading checks lengths and nothing else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "leat/attest/attestation.h"
+#include "leat/attest/identity.h"
+#include "leat/attest/recipe.h"
+#include "leat/trusted/state_machine.h"
+
+namespace leat::trusted::detail {
+
+using View = std::span<const std::byte>;
+
+enum class MessageType : std::uint8_t {
+  kAttach = 1,    // the sender's identity: the first message of the connecting side
+  kRequest = 2,   // a client's commands
+  kOrder = 3,     // the attested record of the leader or head
+  kExecuted = 4,  // a follower's proof of execution, and the record that it executed
+  kReply = 5,     // a node's answer to a client
+  kEvidence = 6,  // the reason why a node is exposed
+  kRefused = 7,   // tells a client that its request is larger than nodes can attest
+};
+// No value if it is not a message.
+std::optional<MessageType> type_of(View message) noexcept;
+
+// Commands or outputs: for each its length (2) and its bytes.
+class Items {
+ public:
+  Items() = default;
+  // No value unless `bytes` are exactly `count` items.
+  static std::optional<Items> read(View bytes, std::size_t count) noexcept;
+  static void append(Bytes& bytes, View item);
+
+  std::size_t count() const noexcept { return count_; }
+  View bytes() const noexcept { return bytes_; }
+  // Removes and returns the first item.
+  View take() noexcept;
+
+ private:
+  View bytes_;
+  std::size_t count_ = 0;
+};
+
+// A message that its sender signed: kAttach, kRequest, kReply, kRefused. Views into it.
+struct Signed {
+  MessageType type{};
+  PartyId sender = 0;
+  PartyId target = 0;  // kAttach: the receiver; kReply, kRefused: the client
+  std::uint64_t epoch = 0;
+  std::uint64_t first = 0;  // the number of the first command
+  Items items;              // kRefused: one item, the limit of a request in bytes (8)
+};
+std::optional<Signed> read_signed(View message, MessageType expected) noexcept;
+// Only after read_signed().
+bool verify_signed(const Directory& directory, View message, const Signed& content);
+Bytes write_signed(const SigningKey& key, const Signed& content);
+
+// What a replica attests of one step: the new requests, the outputs of the next commands of all
+// requests so far, and at checkpoints the digest of the state after them. Views.
+struct Step {
+  std::vector<View> requests;
+  Items outputs;
+  std::optional<StateDigest> digest;
+};
+// The bytes of a step beside its requests and outputs, and of each of those beside itself.
+inline constexpr std::size_t kStepBytes = 8 + std::tuple_size_v<StateDigest>;
+inline constexpr std::size_t kBlobBytes = 4, kItemBytes = 2;
+std::optional<Step> read_step(View payload);
+Bytes write_step(const Step& step);
+
+// kOrder, kExecuted, kEvidence: a type byte, then blobs, each with its length (4) and its bytes.
+std::optional<std::vector<View>> read_blobs(View bytes, std::size_t most);
+void append_blob(Bytes& bytes, View blob);
+Bytes write_blobs(MessageType type, std::initializer_list<View> blobs);
+
+// kOrder: its type, and the record.
+Bytes write_order(View record);
+
+// Attests `payload`. Throws leat::Error kUnavailable if the attestor refuses.
+Bytes attest(AttestationKernel& kernel, const Statement& statement, View payload);
+// Whether that session is a group in which only `sender` attests, as the attestor's device sees it.
+bool is_group_of(AttestationKernel& kernel, std::uint32_t session, PartyId sender);
+
+}  // namespace leat::trusted::detail

@@ -1,0 +1,64 @@
+// What a node asks its attestor in a round: one call verifies all records that have arrived,
+// another attests all that it has to say. An attestor in a process of its own is then woken twice
+// for a round instead of once for each record.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "leat/attest/attestation.h"
+#include "leat/trusted/participant.h"
+#include "trusted/parts/messages.h"
+
+namespace leat::trusted::detail {
+
+// Verdicts on records of kind kSend, in their order.
+std::vector<Verdict> verify_all(AttestationKernel& kernel, Question::Asks asks,
+                                const std::vector<View>& records);
+
+// Records that have arrived, to be verified as the next of their streams.
+class Intake {
+ public:
+  // Keeps a copy if the record may be the next one or may follow those that are kept. `expected`:
+  // the counter that is next in the stream; only verify() changes it.
+  void add(View record, std::uint64_t expected);
+  // Removes and returns the records that are next in their streams, in order of arrival. Their
+  // turns are over, so the caller must process all of a stream, or none of that stream any more.
+  std::vector<Bytes> verify(AttestationKernel& kernel);
+
+ private:
+  struct Stream {
+    std::uint64_t first = 0;
+    std::vector<std::size_t> places;  // of the first arrival with each counter
+  };
+
+  std::vector<Bytes> records_;
+  std::map<std::uint32_t, Stream> streams_;  // by session
+};
+
+// What a node will attest in its own session, and what to do with each record.
+class Outgoing {
+ public:
+  using Then = std::function<void(const Bytes& record, Outbox& outbox)>;
+
+  Outgoing(AttestationKernel& kernel, std::uint32_t session) : kernel_(kernel), session_(session) {}
+
+  void add(Bytes payload, Then then) { waiting_.push_back({std::move(payload), std::move(then)}); }
+  // Attests everything in order, and then processes the records. Throws leat::Error kUnavailable if
+  // the attestor refuses one; then none was processed.
+  void attest(Outbox& outbox);
+
+ private:
+  struct Waiting {
+    Bytes payload;
+    Then then;
+  };
+
+  AttestationKernel& kernel_;
+  const std::uint32_t session_;
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace leat::trusted::detail

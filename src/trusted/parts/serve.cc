@@ -1,0 +1,206 @@
+#include <poll.h>
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/log.h"
+#include "leat/listener.h"
+#include "leat/trusted/participant.h"
+#include "leat/wait.h"
+#include "trusted/parts/connector.h"
+#include "trusted/parts/link.h"
+
+namespace leat::trusted {
+namespace {
+
+using namespace detail;
+
+// From one peer before it is the next one's turn.
+constexpr std::size_t kMostAtOnce = 64;
+// Newcomers that have not said who they are.
+constexpr std::size_t kMostStrangers = 64;
+constexpr std::chrono::milliseconds kReconnectAfter{250};
+
+const std::string& address_of(const Directory& directory, PartyId id) {
+  const Party* party = directory.find(id);
+  if (party == nullptr || party->address.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "node " + std::to_string(id) + " has no address in the directory");
+  return party->address;
+}
+
+leat::Options with_tick(leat::Options options) {
+  options.timeout = Participant::kTick;
+  return options;
+}
+
+class Server final : public Outbox {
+ public:
+  Server(Participant& participant, const Directory& directory, const SigningKey& key,
+         const ServeOptions& options)
+      : participant_(participant),
+        directory_(directory),
+        key_(key),
+        options_(options),
+        channel_options_(with_tick(options.channel)),
+        listener_(address_of(directory, options.self), channel_options_),
+        connector_(channel_options_) {
+    bool earlier = true;
+    for (const PartyId node : options.nodes) {
+      if (node == options.self) {
+        earlier = false;
+        continue;
+      }
+      early_[node];
+      if (earlier) connector_.want(node, address_of(directory, node));
+    }
+  }
+
+  void run(const std::function<bool()>& stop) {
+    while (!stop()) {
+      accept();
+      while (auto made = connector_.take()) adopt(std::move(*made));
+      drop_dead();
+      wait(stop);
+    }
+  }
+
+  void send(PartyId to, std::span<const std::byte> message) override {
+    const auto link = std::ranges::find_if(
+        links_, [to](const Link& one) { return one.party() == to && one.alive(); });
+    if (link != links_.end()) return link->send(message);
+    const auto early = early_.find(to);
+    if (early == early_.end()) return;
+    early->second.bytes += message.size();
+    if (early->second.bytes > options_.max_backlog_bytes)
+      early_.erase(early);  // it will never catch up
+    else
+      early->second.messages.emplace_back(message.begin(), message.end());
+  }
+
+ private:
+  // To a node before this one.
+  void adopt(Connector::Made made) {
+    Link& link =
+        links_.emplace_back(std::move(made.channel), made.node, options_.max_backlog_bytes);
+    reached_.insert(made.node);
+    link.send(write_signed(key_, {.type = MessageType::kAttach,
+                                  .sender = options_.self,
+                                  .target = made.node,
+                                  .epoch = options_.epoch}));
+    send_early(link);
+  }
+
+  // Those to which this node connects it tries to reach again.
+  void drop_dead() {
+    for (const Link& link : links_)
+      if (!link.alive() && reached_.erase(link.party()) > 0)
+        connector_.want(link.party(), address_of(directory_, link.party()), kReconnectAfter);
+    links_.remove_if([](const Link& link) { return !link.alive(); });
+  }
+
+  void send_early(Link& link) {
+    const auto early = early_.extract(link.party());
+    if (early.empty()) return;
+    for (const Bytes& kept : early.mapped().messages) link.send(kept);
+  }
+
+  void accept() {
+    while (auto channel = listener_.try_accept()) {
+      if (std::ranges::count(links_, PartyId{0}, &Link::party) ==
+          static_cast<std::ptrdiff_t>(kMostStrangers))
+        continue;  // closes it
+      links_.emplace_back(std::move(*channel), PartyId{0}, options_.max_backlog_bytes);
+    }
+  }
+
+  // The first message of a newcomer. A party that connects again replaces its older connection.
+  void attach(Link& link, View message) {
+    const auto content = read_signed(message, MessageType::kAttach);
+    if (!content || content->target != options_.self || content->epoch != options_.epoch ||
+        content->sender == options_.self || !verify_signed(directory_, message, *content))
+      return link.end();
+    for (Link& other : links_)
+      if (other.party() == content->sender) other.end();
+    link.set_party(content->sender);
+    // So that it knows that answers will find it.
+    link.send(write_signed(key_, {.type = MessageType::kAttach,
+                                  .sender = options_.self,
+                                  .target = content->sender,
+                                  .epoch = options_.epoch}));
+    send_early(link);
+  }
+
+  std::size_t receive() {
+    std::size_t received = 0;
+    for (Link& link : links_)
+      received += link.receive(kMostAtOnce, copy_, [&](View message) {
+        if (link.party() == 0) return attach(link, message);
+        participant_.receive(link.party(), message, std::chrono::steady_clock::now(), *this);
+      });
+    const auto now = std::chrono::steady_clock::now();
+    if (received > 0)
+      participant_.settle(now, *this);
+    else
+      participant_.idle(now, *this);
+    for (Link& link : links_) link.flush();
+    return received;
+  }
+
+  void wait(const std::function<bool()>& stop) {
+    std::vector<Channel*> channels;
+    for (Link& link : links_) channels.push_back(&link.channel());
+    if (channels.empty()) {
+      participant_.idle(std::chrono::steady_clock::now(), *this);
+      pollfd newcomer{listener_.fd(), POLLIN, 0};
+      poll(&newcomer, 1, static_cast<int>(Participant::kTick.count()));
+      return;
+    }
+    const bool backlog = std::ranges::any_of(links_, &Link::has_backlog);
+    const auto wait_for = backlog ? WaitFor::kRoom : WaitFor::kMessages;
+    const auto done = [this] {
+      return receive() > 0 || !std::ranges::all_of(links_, &Link::alive);
+    };
+    try {
+      // While there are messages nobody waits.
+      while (done() && !stop() && std::ranges::all_of(links_, &Link::alive)) {
+      }
+      if (!stop() && std::ranges::all_of(links_, &Link::alive))
+        if (Channel* gone = wait_any(channels, wait_for, "messages of nodes and clients", done))
+          for (Link& link : links_)
+            if (&link.channel() == gone) link.end();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout) throw;
+    }
+  }
+
+  Participant& participant_;
+  const Directory& directory_;
+  const SigningKey& key_;
+  const ServeOptions options_;
+  const leat::Options channel_options_;
+  leat::Listener listener_;
+  Connector connector_;
+  std::set<PartyId> reached_;  // connected to by this node
+  std::list<Link> links_;
+  // What was sent to nodes that have not connected yet: correct nodes lose nothing of each other.
+  struct Early {
+    std::vector<Bytes> messages;
+    std::size_t bytes = 0;
+  };
+  std::map<PartyId, Early> early_;
+  Bytes copy_;
+};
+
+}  // namespace
+
+void serve(Participant& participant, const Directory& directory, const SigningKey& key,
+           const ServeOptions& options, const std::function<bool()>& stop) {
+  Server server(participant, directory, key, options);
+  server.run(stop);
+}
+
+}  // namespace leat::trusted

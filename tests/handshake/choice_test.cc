@@ -1,0 +1,138 @@
+// The rules by which two sides find a device and a transport.
+#include "handshake/choice.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "leat/error.h"
+#include "transport/table.h"
+
+namespace leat::detail {
+namespace {
+
+Hello hello_of(std::byte boot, std::uint32_t user = 1000, std::uint64_t network = 5) {
+  Hello hello;
+  hello.host.boot_id.fill(boot);
+  hello.host.user = user;
+  hello.host.network = network;
+  for (const DeviceRow& kind : device_rows()) hello.device(kind.kind).use = DeviceUse::kAllowed;
+  hello.device_setting = "auto";
+  return hello;
+}
+
+class ChoiceTest : public testing::Test {
+ protected:
+  Hello client_ = hello_of(std::byte{1});
+  Hello listener_ = hello_of(std::byte{1});
+
+  Verdict judge_kind(const char* kind, const std::string& transport = "auto") const {
+    return judge(*find_device_row(kind), client_, listener_, transport);
+  }
+  static std::string on(const char* kind, const std::string& transport) {
+    return transport_on(*find_device_row(kind), transport);
+  }
+};
+
+TEST_F(ChoiceTest, ShmNeedsOneHostUserAndNamespace) {
+  EXPECT_TRUE(judge_kind("shm").possible);
+
+  listener_ = hello_of(std::byte{2});
+  EXPECT_EQ(judge_kind("shm").why_not, "other host");
+  EXPECT_FALSE(judge_kind("shm").is_loss) << "it cannot be";
+
+  listener_ = hello_of(std::byte{1}, 0);
+  EXPECT_EQ(judge_kind("shm").why_not, "other user (client 1000, listener 0)");
+  EXPECT_TRUE(judge_kind("shm").is_loss);
+
+  listener_ = hello_of(std::byte{1}, 1000, 6);
+  EXPECT_EQ(judge_kind("shm").why_not, "other network namespace");
+  EXPECT_FALSE(judge_kind("shm").possible);
+}
+
+TEST_F(ChoiceTest, UnknownIdentitiesNeverMatch) {
+  client_ = listener_ = hello_of(std::byte{0});
+  EXPECT_FALSE(judge_kind("shm").possible);
+  client_ = listener_ = hello_of(std::byte{1}, 1000, 0);
+  EXPECT_FALSE(judge_kind("shm").possible);
+  client_ = listener_ = hello_of(std::byte{1}, HostIdentity::kUnknownUser);
+  EXPECT_FALSE(judge_kind("shm").possible);
+  EXPECT_EQ(judge_kind("shm").why_not, "the user namespace of the client does not map its user");
+}
+
+TEST_F(ChoiceTest, UnusableDevicesTellBothSidesReasons) {
+  client_.device("ib") = {DeviceUse::kUnusable, "", "no card"};
+  EXPECT_EQ(judge_kind("ib").why_not, "client: no card");
+  listener_.device("ib") = {DeviceUse::kUnusable, "", "port down"};
+  EXPECT_EQ(judge_kind("ib").why_not, "client: no card, listener: port down");
+  EXPECT_TRUE(judge_kind("ib").is_loss);
+  EXPECT_FALSE(judge_kind("ib").possible);
+}
+
+TEST_F(ChoiceTest, ExclusionIsNoLoss) {
+  listener_.device("ib").use = DeviceUse::kExcluded;
+  listener_.device_setting = "^ib";
+  client_.device("ib") = {DeviceUse::kUnusable, "", "no card"};
+  const Verdict verdict = judge_kind("ib");
+  EXPECT_EQ(verdict.why_not, "excluded by the listener's device = '^ib'");
+  EXPECT_FALSE(verdict.is_loss);
+  EXPECT_FALSE(verdict.possible);
+}
+
+TEST_F(ChoiceTest, DeviceThatTheClientDoesNotKnowIsNotTried) {
+  std::erase_if(client_.devices, [](const KnownDevice& device) { return device.kind == "ib"; });
+  EXPECT_EQ(judge_kind("ib").why_not, "the leat of the client does not know it");
+  EXPECT_FALSE(judge_kind("ib").possible);
+  EXPECT_TRUE(judge_kind("tcp").possible);
+}
+
+TEST_F(ChoiceTest, TransportDecidesTheDevice) {
+  EXPECT_FALSE(judge_kind("shm", "tcp").possible);
+  EXPECT_FALSE(judge_kind("shm", "tcp").is_loss);
+  EXPECT_TRUE(judge_kind("tcp", "tcp").possible);
+  EXPECT_FALSE(judge_kind("tcp", "ring").possible);
+  EXPECT_EQ(on("shm", "auto"), "ring");
+  EXPECT_EQ(on("ib", "auto"), "ring");
+  EXPECT_EQ(on("tcp", "auto"), "tcp");
+  EXPECT_EQ(on("tcp", "ring"), "");
+  EXPECT_EQ(on("ib", "pigeon"), "");
+  EXPECT_EQ(on("shm", "attested+confirm-each"), "attested+confirm-each");
+  EXPECT_EQ(on("tcp", "attested+tcp"), "attested+tcp");
+  EXPECT_EQ(on("tcp", "attested+ring"), "");
+  EXPECT_EQ(on("shm", "attested+tcp"), "");
+}
+
+TEST_F(ChoiceTest, TransportsAreAgreedOn) {
+  EXPECT_EQ(agree_on_transport(client_, listener_), "auto");
+  listener_.transport = "ring";
+  EXPECT_EQ(agree_on_transport(client_, listener_), "ring");
+  client_.transport = "ring";
+  EXPECT_EQ(agree_on_transport(client_, listener_), "ring");
+  listener_.transport = "auto";
+  EXPECT_EQ(agree_on_transport(client_, listener_), "ring");
+  listener_.transport = "tcp";
+  EXPECT_THROW(agree_on_transport(client_, listener_), Error);
+  client_.transport = "pigeon";
+  EXPECT_THROW(agree_on_transport(client_, listener_), Error);
+}
+
+TEST(ChoiceTableTest, NamesFitTheHello) {
+  EXPECT_LE(device_rows().size(), kMaxDevices);
+  for (const DeviceRow& row : device_rows()) EXPECT_LT(std::strlen(row.kind), kDeviceKindBytes);
+  for (const TransportRow& row : transport_rows()) {
+    EXPECT_LT(std::strlen(row.name), kTransportNameBytes);
+    for (const DecoratorRow& decorator : decorator_rows())
+      EXPECT_LT(std::strlen(decorator.prefix) + std::strlen(row.name), kTransportNameBytes);
+  }
+}
+
+TEST(ChoiceTableTest, DecoratorsComposeWithEveryTransportButNotWithEachOther) {
+  for (const TransportRow& row : transport_rows())
+    EXPECT_EQ(find_transport(std::string("attested+") + row.name), &row) << row.name;
+  for (const char* unknown : {"", "attested+", "attested", "attested+pigeon", "ring+attested",
+                              "attested+attested+ring", "attested+auto"})
+    EXPECT_EQ(find_transport(unknown), nullptr) << unknown;
+}
+
+}  // namespace
+}  // namespace leat::detail

@@ -1,0 +1,228 @@
+#include "transport/planned/message_arrays.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "leat/error.h"
+
+namespace leat::detail {
+namespace {
+
+constexpr std::uint64_t kRegionBytes = 1 << 20;
+
+// What open() says about an array that cannot be; empty: it opened.
+std::string refusal(MessageArrays& arrays, unsigned context, const MessageArray& array) {
+  try {
+    arrays.open(context, array);
+    return {};
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+}
+
+const char* arrive(MessageArrays& arrays, Context context, std::uint32_t index, std::size_t bytes) {
+  std::uint64_t messages = 0;
+  return arrays.arrive(context, index, bytes, messages);
+}
+
+TEST(MessageArrays, PlacesMessagesByEquationOne) {
+  MessageArrays arrays(kRegionBytes);
+  arrays.open(3, {.base_bytes = 640, .message_bytes = 12, .count = 100});
+  EXPECT_EQ(arrays.place(3, 0, 100), 640U);
+  EXPECT_EQ(arrays.place(3, 7, 1), 640U + 7 * 12);
+  EXPECT_EQ(arrays.count_of(3, 12), 1U);
+  EXPECT_EQ(arrays.count_of(3, 36), 3U);
+}
+
+TEST(MessageArrays, RefusesWhatIsOutside) {
+  MessageArrays arrays(kRegionBytes);
+  arrays.open(0, {.base_bytes = 0, .message_bytes = 8, .count = 10});
+  EXPECT_THROW(arrays.place(0, 10, 1), Error);
+  EXPECT_THROW(arrays.place(0, 9, 2), Error);
+  EXPECT_THROW(arrays.place(0, 0, 0), Error);
+  EXPECT_THROW(arrays.place(0, 1, UINT64_MAX), Error);
+  EXPECT_THROW(arrays.place(0, UINT64_MAX, 2), Error);
+  EXPECT_THROW(arrays.place(1, 0, 1), Error);
+  EXPECT_THROW(arrays.place(16, 0, 1), Error);
+  EXPECT_THROW(arrays.count_of(0, 0), Error);
+  EXPECT_THROW(arrays.count_of(0, 9), Error);
+  EXPECT_THROW(arrays.count_of(1, 8), Error);
+  EXPECT_FALSE(arrays.is_open(16));
+}
+
+TEST(MessageArrays, RefusesArraysThatCannotBe) {
+  MessageArrays arrays(kRegionBytes);
+  const MessageArray good{.base_bytes = 0, .message_bytes = 64, .count = 4};
+  const auto with = [&good](auto change) {
+    MessageArray array = good;
+    change(array);
+    return array;
+  };
+  EXPECT_NE(refusal(arrays, 16, good), "");
+  EXPECT_NE(refusal(arrays, 0, with([](auto& a) { a.message_bytes = 0; })), "");
+  EXPECT_NE(refusal(arrays, 0, with([](auto& a) { a.count = 0; })), "");
+  EXPECT_NE(refusal(arrays, 0, with([](auto& a) { a.count = MessageArray::kMaxCount + 1; })), "");
+  EXPECT_NE(refusal(arrays, 0, with([](auto& a) { a.base_bytes = 32; })), "");
+  EXPECT_NE(refusal(arrays, 0, with([](auto& a) { a.incoming = 5; })), "");
+  EXPECT_NE(refusal(arrays, 0, with([](auto& a) { a.base_bytes = kRegionBytes - 192; })), "");
+  EXPECT_NE(refusal(arrays, 0, with([](auto& a) { a.base_bytes = UINT64_MAX - 63; })), "");
+  EXPECT_NE(refusal(arrays, 0, with([](auto& a) {
+                      a.message_bytes = UINT32_MAX;
+                      a.count = MessageArray::kMaxCount;
+                    })),
+            "");
+  EXPECT_FALSE(arrays.is_open(0));
+  EXPECT_EQ(refusal(arrays, 0, with([](auto& a) { a.base_bytes = kRegionBytes - 256; })), "");
+  EXPECT_NE(refusal(arrays, 0, good), "");  // still open
+}
+
+TEST(MessageArrays, NamesBothArraysThatOverlap) {
+  MessageArrays arrays(kRegionBytes);
+  arrays.open(1, {.base_bytes = 64, .message_bytes = 10, .count = 7});  // to byte 134
+  const std::string why = refusal(arrays, 2, {.base_bytes = 128, .message_bytes = 1, .count = 1});
+  EXPECT_NE(why.find("context 1"), std::string::npos) << why;
+  EXPECT_NE(why.find("context 2"), std::string::npos) << why;
+  EXPECT_NE(refusal(arrays, 2, {.base_bytes = 0, .message_bytes = 1000, .count = 1}), "");
+  EXPECT_EQ(refusal(arrays, 2, {.base_bytes = 0, .message_bytes = 64, .count = 1}), "");
+  EXPECT_EQ(refusal(arrays, 3, {.base_bytes = 192, .message_bytes = 64, .count = 1}), "");
+  arrays.close(1);
+  EXPECT_EQ(refusal(arrays, 4, {.base_bytes = 128, .message_bytes = 1, .count = 1}), "");
+}
+
+TEST(MessageArrays, SaysWhyAWriteCannotBe) {
+  MessageArrays arrays(kRegionBytes);
+  EXPECT_NE(arrive(arrays, 0, 0, 8), nullptr);  // not open
+  arrays.open(0, {.base_bytes = 0, .message_bytes = 8, .count = 10, .incoming = 6});
+  EXPECT_NE(arrive(arrays, 0, 0, 0), nullptr);
+  EXPECT_NE(arrive(arrays, 0, 0, 9), nullptr);
+  EXPECT_NE(arrive(arrays, 0, 10, 8), nullptr);
+  EXPECT_NE(arrive(arrays, 0, 9, 16), nullptr);
+  EXPECT_NE(arrive(arrays, 0, kMaxIndex, SIZE_MAX / 8 * 8), nullptr);
+  EXPECT_EQ(arrive(arrays, 0, 2, 24), nullptr);
+  EXPECT_NE(arrive(arrays, 0, 4, 8), nullptr);  // twice
+  EXPECT_NE(arrive(arrays, 1, 0, 8), nullptr);  // another context
+  EXPECT_EQ(arrive(arrays, 0, 7, 24), nullptr);
+  EXPECT_EQ(arrays.missing(0), 0U);
+  EXPECT_NE(arrive(arrays, 0, 0, 8), nullptr);  // more than was to come
+  arrays.close(0);
+  EXPECT_NE(arrive(arrays, 0, 0, 8), nullptr);
+}
+
+TEST(MessageArrays, StartsEachEpochWithNothingArrived) {
+  MessageArrays arrays(kRegionBytes);
+  const MessageArray array{.base_bytes = 0, .message_bytes = 4, .count = 70};
+  EXPECT_EQ(arrays.open(5, array), 1U);
+  EXPECT_FALSE(arrays.peer_is_open(5));
+  EXPECT_TRUE(arrays.peer_epoch(5, 0));  // not yet
+  EXPECT_FALSE(arrays.peer_is_open(5));
+  EXPECT_TRUE(arrays.peer_epoch(5, 1));
+  EXPECT_TRUE(arrays.peer_is_open(5));
+  EXPECT_FALSE(arrays.peer_epoch(5, 2));
+  EXPECT_EQ(arrive(arrays, 5, 0, 280), nullptr);
+  arrays.close(5);
+  EXPECT_EQ(arrays.open(5, array), 2U);
+  EXPECT_FALSE(arrays.peer_is_open(5));
+  EXPECT_EQ(arrays.first_missing(5, 0, 70), 0U);
+  EXPECT_EQ(arrays.missing(5), 70U);
+}
+
+// Against a set per context: random opens, closes, honest and wild writes.
+TEST(MessageArrays, AgreesWithAModel) {
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    MessageArrays arrays(kRegionBytes);
+    struct Live {
+      MessageArray array;
+      std::uint64_t incoming = 0;
+      std::set<std::uint64_t> arrived;
+    };
+    std::array<std::optional<Live>, kContextCount> model;
+    for (int step = 0; step < 20'000; ++step) {
+      const Context context = random() % kContextCount;
+      std::optional<Live>& live = model[context];
+      if (!live) {
+        MessageArray array;
+        array.base_bytes = random() % (kRegionBytes / 64) * 64;
+        array.message_bytes = static_cast<std::uint32_t>(1 + random() % 100);
+        array.count = 1 + random() % 300;
+        if (random() % 2 == 0) array.incoming = random() % (array.count + 1);
+        const auto end = [](const MessageArray& a) {
+          return a.base_bytes + a.message_bytes * a.count;
+        };
+        bool fits = end(array) <= kRegionBytes;
+        for (const auto& other : model) {
+          fits = fits && (!other || end(array) <= other->array.base_bytes ||
+                          end(other->array) <= array.base_bytes);
+        }
+        ASSERT_EQ(refusal(arrays, context, array).empty(), fits);
+        if (fits) {
+          live = Live{array, std::min(array.incoming, array.count), {}};
+        }
+      }
+      const std::uint32_t each = live ? live->array.message_bytes : 8;
+      const auto index = static_cast<std::uint32_t>(random() % 310);
+      const std::uint64_t count = random() % 8 == 0 ? random() % 200 : random() % 3;
+      const bool cut = each > 1 && random() % 20 == 0;
+      const std::size_t bytes = count * each + (cut ? 1 : 0);
+      bool due = live && !cut && count != 0 && index + count <= live->array.count &&
+                 live->arrived.size() + count <= live->incoming;
+      for (std::uint64_t i = index; due && i < index + count; ++i)
+        due = live->arrived.count(i) == 0;
+      // A write that is not due ends a connection, so nothing is promised after it: do not try.
+      if (due) {
+        ASSERT_EQ(arrive(arrays, context, index, bytes), nullptr);
+        for (std::uint64_t i = index; i < index + count; ++i) live->arrived.insert(i);
+      } else {
+        MessageArrays copy = arrays;
+        ASSERT_NE(arrive(copy, context, index, bytes), nullptr);
+      }
+      if (!live) continue;
+      const std::uint64_t from = random() % live->array.count;
+      const std::uint64_t end = from + 1 + random() % (live->array.count - from);
+      std::uint64_t missing = from;
+      while (missing < end && live->arrived.count(missing) != 0) ++missing;
+      ASSERT_EQ(arrays.first_missing(context, from, end), missing);
+      ASSERT_EQ(arrays.missing(context), live->incoming - live->arrived.size());
+      if (random() % 200 == 0) {
+        arrays.close(context);
+        live.reset();
+      }
+    }
+  }
+}
+
+// Any bytes as immediates of a peer: nothing outside the arrays is touched, and no message counts
+// twice.
+TEST(MessageArrays, HoldsAgainstAnyWrites) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    MessageArrays arrays(kRegionBytes);
+    arrays.open(2, {.base_bytes = 0, .message_bytes = 3, .count = 130});
+    arrays.open(9, {.base_bytes = 4096, .message_bytes = 4096, .count = 200});
+    for (int i = 0; i < 50; ++i) {
+      const auto immediate = decode_immediate(static_cast<std::uint32_t>(random()));
+      const Context context = random() % 4 == 0 ? immediate.context : random() % 2 == 0 ? 2 : 9;
+      const auto index =
+          random() % 4 == 0 ? immediate.index() : static_cast<std::uint32_t>(random() % 220);
+      const std::size_t bytes =
+          random() % 4 == 0 ? random() >> random() % 64 : random() % 4 * (context == 2 ? 3 : 4096);
+      std::uint64_t messages = 0;
+      const std::uint64_t before = arrays.missing(2) + arrays.missing(9);
+      if (arrays.arrive(context, index, bytes, messages) != nullptr) break;
+      ASSERT_EQ(arrays.missing(2) + arrays.missing(9) + messages, before);
+      ASSERT_GE(messages, 1U);
+      ASSERT_EQ(arrays.first_missing(context, index, index + messages), index + messages);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leat::detail

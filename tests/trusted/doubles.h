@@ -1,0 +1,181 @@
+// Test doubles of nodes and clients: they speak the wire protocol, and do as a test likes.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "leat/channel.h"
+#include "trusted/nodes.h"
+#include "trusted/parts/messages.h"
+
+namespace leat::trusted {
+
+using detail::Items;
+using detail::MessageType;
+using detail::Step;
+using detail::View;
+
+// A node that can attest and sign as it likes, and does nothing by itself.
+class Double : public Participant {
+ public:
+  Double(PartyId id, AttestationKernel& kernel, const SigningKey& key, std::size_t nodes)
+      : id_(id), kernel_(kernel), key_(key), nodes_(nodes) {}
+
+  void receive(PartyId from, View message, Time, Outbox& outbox) override {
+    if (detail::type_of(message) == MessageType::kRequest) return on_request(from, message, outbox);
+    if (detail::type_of(message) == MessageType::kOrder)
+      return on_order(message.subspan(1), outbox);
+  }
+  void idle(Time, Outbox&) override {}
+
+ protected:
+  virtual void on_request(PartyId, View, Outbox&) {}
+  virtual void on_order(View, Outbox&) {}
+
+  Bytes record(View payload) {
+    return detail::attest(kernel_, {.session = kFirstSession + id_ - 1}, payload);
+  }
+  void order(PartyId to, const Step& step, Outbox& outbox) {
+    outbox.send(to, detail::write_order(record(detail::write_step(step))));
+  }
+  void order_all(const Step& step, Outbox& outbox) {
+    const Bytes message = detail::write_order(record(detail::write_step(step)));
+    for (PartyId to = 1; to <= nodes_; ++to)
+      if (to != id_) outbox.send(to, message);
+  }
+  void answer(PartyId client, std::uint64_t first, Items items, Outbox& outbox) {
+    outbox.send(client, detail::write_signed(key_, {.type = MessageType::kReply,
+                                                    .sender = id_,
+                                                    .target = client,
+                                                    .epoch = kSystemEpoch,
+                                                    .first = first,
+                                                    .items = items}));
+  }
+  static Bytes outputs_from(std::uint64_t value, std::size_t count = 1) {
+    Bytes outputs;
+    for (std::size_t i = 0; i < count; ++i) Items::append(outputs, CounterMachine::add(value + i));
+    return outputs;
+  }
+
+  const PartyId id_;
+  AttestationKernel& kernel_;
+  const SigningKey& key_;
+  const std::size_t nodes_;
+};
+
+// A double that does `act` on each message of one type.
+class Scripted final : public Double {
+ public:
+  using Act = std::function<void(Scripted&, View message, Outbox& outbox)>;
+  Scripted(PartyId id, AttestationKernel& kernel, const SigningKey& key, std::size_t nodes,
+           Act on_request, Act on_order)
+      : Double(id, kernel, key, nodes),
+        request_(std::move(on_request)),
+        order_(std::move(on_order)) {}
+
+  using Double::answer;
+  using Double::order;
+  using Double::order_all;
+  using Double::outputs_from;
+  using Double::record;
+  const SigningKey& key() const { return key_; }
+  PartyId id() const { return id_; }
+  unsigned calls = 0;  // of whatever is scripted
+
+ private:
+  void on_request(PartyId, View message, Outbox& outbox) override {
+    if (request_) request_(*this, message, outbox);
+    ++calls;
+  }
+  void on_order(View message, Outbox& outbox) override {
+    if (order_) order_(*this, message, outbox);
+    ++calls;
+  }
+  const Act request_, order_;
+};
+
+inline Nodes::Make liar(const Scripted::Act& on_request, const Scripted::Act& on_order = {},
+                        std::size_t nodes = 3) {
+  return [=](PartyId id, AttestationKernel& kernel, const SigningKey& key, const FaultHook&) {
+    return std::make_unique<Scripted>(id, kernel, key, nodes, on_request, on_order);
+  };
+}
+
+// Does what a correct node does, but for what `change` does to what it sends; false: nothing.
+class Deviant final : public Participant, private Outbox {
+ public:
+  using Change =
+      std::function<bool(const SigningKey& key, PartyId to, Bytes& message, Outbox& outbox)>;
+  Deviant(std::unique_ptr<Participant> node, const SigningKey& key, Change change)
+      : node_(std::move(node)), key_(key), change_(std::move(change)) {}
+
+  void receive(PartyId from, View message, Time now, Outbox& outbox) override {
+    outbox_ = &outbox;
+    node_->receive(from, message, now, *this);
+  }
+  void settle(Time now, Outbox& outbox) override {
+    outbox_ = &outbox;
+    node_->settle(now, *this);
+  }
+  void idle(Time now, Outbox& outbox) override {
+    outbox_ = &outbox;
+    node_->idle(now, *this);
+  }
+
+ private:
+  void send(PartyId to, View message) override {
+    Bytes changed(message.begin(), message.end());
+    if (change_(key_, to, changed, *outbox_)) outbox_->send(to, changed);
+  }
+
+  const std::unique_ptr<Participant> node_;
+  const SigningKey& key_;
+  const Change change_;
+  Outbox* outbox_ = nullptr;
+};
+
+// A client's connection without the client library.
+class RawClient {
+ public:
+  RawClient(const Nodes& nodes, PartyId node, PartyId self = kClient, PartyId key = 0)
+      : key_(key_of(key == 0 ? self : key)),
+        self_(self),
+        channel_(leat::Channel::connect("leat://" + nodes.directory().find(node)->address,
+                                        options_of(nodes))) {
+    channel_.send(detail::write_signed(
+        key_,
+        {.type = MessageType::kAttach, .sender = self, .target = node, .epoch = kSystemEpoch}));
+    if (key == 0) receive();  // the node knows this client now
+  }
+  Bytes request(std::uint64_t first, const std::vector<Bytes>& commands,
+                std::uint64_t epoch = kSystemEpoch) const {
+    Bytes body;
+    for (const Bytes& command : commands) Items::append(body, command);
+    return detail::write_signed(key_, {.type = MessageType::kRequest,
+                                       .sender = self_,
+                                       .epoch = epoch,
+                                       .first = first,
+                                       .items = *Items::read(body, commands.size())});
+  }
+  leat::Channel& channel() { return channel_; }
+  Bytes receive() {
+    const leat::Message message = channel_.receive();
+    return {message.bytes().begin(), message.bytes().end()};
+  }
+
+ private:
+  static leat::Options options_of(const Nodes& nodes) {
+    leat::Options options = nodes.client_options(1).channel;
+    options.timeout = std::chrono::seconds(30);
+    return options;
+  }
+
+  const SigningKey key_;
+  const PartyId self_;
+  leat::Channel channel_;
+};
+
+}  // namespace leat::trusted
