@@ -67,6 +67,18 @@ class ExhaustionTest : public testing::TestWithParam<ChannelKind> {
     EXPECT_TRUE(clear) << said;
   }
 
+  // When it returns, nothing of the connection is left: its other side has ended it, so its close
+  // has nobody to linger for.
+  void connect_until_it_ends(const std::string& address) const {
+    Channel channel = Channel::connect(address, options());
+    try {
+      while (channel.receive()) {
+      }
+    } catch (const Error&) {
+      // The other side closed it without a word.
+    }
+  }
+
   static void greet(Channel channel) {
     channel.send("hello");
     EXPECT_EQ(channel.receive().text(), "hello");
@@ -165,7 +177,7 @@ TEST_P(ExhaustionTest, ConnectWithFewDescriptorsSaysSoAndLeavesNone) {
       [&](Peer& peer) {
         const std::string address = peer.hear();
         // The first try loads what stays: libraries, settings, the counter of holdings.
-        (void)word_for([&] { (void)Channel::connect(address, options()); });
+        EXPECT_EQ(word_for([&] { connect_until_it_ends(address); }), "well");
         const Holdings before = count_holdings();
         int left = 0;
         for (;; ++left) {

@@ -163,8 +163,10 @@ class Controller {
   // The other end of a pump works at the same time.
   void receive_for(int number, const Step& step) {
     const int other = step.arguments[1];
-    if (other == step.actor || known_[other].presence != Presence::kIdle || known_[other].stopped)
-      return;
+    const bool receives =
+        other != step.actor && known_[other].presence == Presence::kIdle && !known_[other].stopped;
+    seat_of(step.actor).received = receives;
+    if (!receives) return;
     Step receiving = step;
     receiving.actor = other;
     begin_order(number, receiving, true);
