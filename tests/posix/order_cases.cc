@@ -165,6 +165,7 @@ class Interpreter {
     if (way_ == Way::kAccepted) {
       side_.tell(1);
       first_ = accept(given_, nullptr, nullptr);
+      side_.hear();  // connect() has returned: until then an offer of leat-run's may be late
     } else {
       const int flags = way_ == Way::kNonblocking ? SOCK_NONBLOCK : 0;
       first_ = socket(AF_INET, SOCK_STREAM | flags, 0);
@@ -277,6 +278,7 @@ void connect_and_follow(Side& side) {
   while (side.hear() != 0) {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     require(connect_to(fd, port) == 0, "connect");
+    side.tell();
     follow(side, fd);
   }
 }
