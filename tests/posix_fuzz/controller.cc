@@ -146,7 +146,10 @@ class Controller {
       say(number, actor, known.stopped ? " stopped" : " busy");
       return;
     } else {
-      if (std::strcmp(operation.name, "pump") == 0) receive_for(number, step);
+      if (std::strcmp(operation.name, "pump") == 0 && !receive_for(number, step)) {
+        say(number, actor, " not received");
+        return;
+      }
       order(number, step);
     }
     rest(is_unseen_end(operation.name, step) ? std::max(pace_.rest_us, kUnseenEndUs)
@@ -160,16 +163,15 @@ class Controller {
       await(number, actor, pace_.looks_at_old);
   }
 
-  // The other end of a pump works at the same time.
-  void receive_for(int number, const Step& step) {
+  // The other end of a pump works at the same time. False: it cannot (rule received_by_none).
+  bool receive_for(int number, const Step& step) {
     const int other = step.arguments[1];
-    const bool receives =
-        other != step.actor && known_[other].presence == Presence::kIdle && !known_[other].stopped;
-    seat_of(step.actor).received = receives;
-    if (!receives) return;
+    if (other == step.actor || known_[other].presence != Presence::kIdle || known_[other].stopped)
+      return false;
     Step receiving = step;
     receiving.actor = other;
     begin_order(number, receiving, true);
+    return true;
   }
 
   void begin_order(int number, const Step& step, bool receives) {

@@ -14,9 +14,9 @@ namespace posix_fuzz {
 // reset_within_call: whether the answer to the first message of a sendmmsg comes before the second
 // is sent is left open by TCP; so two are sent only to a peer that receives.
 
-// taken_for_none: how much of a long send is taken before its sender hears that the other end is
-// gone is left open by TCP; so the pump to an actor that a signal has ended says only whether any
-// was. (Written in run_pump.)
+// received_by_none: how much is taken of a long send that nobody receives, and whether an end
+// behind it arrives, is left open by TCP; so nothing is pumped to an actor that sleeps or has
+// ended. (Written in the controller.)
 
 // parts_and_sleepers: whether a sleeping receiver wakes between the messages of one sendmmsg is a
 // race; so two are not sent while somebody may sleep.

@@ -26,7 +26,6 @@ struct Seat {
   int number = 0;  // of the step, for what it sends
   Step step;
   bool receives = false;  // the step is "pump", of another actor
-  bool received = false;  // the step is "pump", and another actor receives
   bool executed = false;  // the step is "exec", and another program has come
   int slots[kSlots];      // for a program that is executed
   std::uint32_t length = 0;
