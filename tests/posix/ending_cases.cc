@@ -174,7 +174,7 @@ int state_of(int fd) {
 
 // Says that it comes to be in that state.
 void say_state(const Side& side, int fd, int state, const char* name) {
-  for (int looks = 0; looks < 5000 && state_of(fd) != state; ++looks) sleep_ms(1);
+  for (int looks = 0; looks < kPatienceMs && state_of(fd) != state; ++looks) sleep_ms(1);
   const int found = state_of(fd);
   side.say(found == state ? std::string(name)
                           : std::string("not ") + name + ", but " + std::to_string(found));

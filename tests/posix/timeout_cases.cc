@@ -123,7 +123,10 @@ Cases timeout_cases() {
          const int fd = side.connected();
          side.hear();
          pollfd told{kHear, POLLIN, 0};
-         for (int i = 0; i < 120 && poll(&told, 1, 50) == 0; ++i) recv_all(side, fd, 1 << 20);
+         Bytes part(1 << 20);
+         // No more than is there: the other side may have sent its last, and tell so later.
+         for (int i = 0; i < 120 && poll(&told, 1, 50) == 0; ++i)
+           recv(fd, part.data(), part.size(), MSG_DONTWAIT);
        }},
 
       {"timeout.keep_alive",
