@@ -1,5 +1,5 @@
-// The way of transfers to the peer; chunked_receive.cc has their way from it, chunked_setup.cc the
-// beginning.
+// The way of transfers to the peer. receive.cc has their way from the peer; setup.cc makes and
+// starts the transport.
 #include "transport/chunked/chunked.h"
 
 #include <algorithm>

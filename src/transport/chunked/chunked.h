@@ -1,6 +1,6 @@
 // The chunked transport (FedRDMA §3): large transfers over paths that lose and are far. A transfer,
 // which is a message, goes in chunks of which only so many bytes are on the path at once that its
-// narrow place can hold them (proto/chunk_window.h).
+// narrow place can hold them (window.h).
 //
 // chunked_mode=inplace: the receiver has for each context a pool of regions that each hold a whole
 // transfer. Chunks go from the last to the first straight to their place; only the first carries a
@@ -9,7 +9,7 @@
 // Either way a transfer that is too large for one part goes in several, each with a header.
 //
 // When the queue pair fails both sides make a new one and go on from the last confirmed chunk
-// (chunked_resume.cc). docs/transports/chunked.md has the whole.
+// (resumption.h). docs/transports/chunked.md has the whole.
 #pragma once
 
 #include <algorithm>

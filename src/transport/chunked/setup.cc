@@ -1,5 +1,5 @@
-// How a chunked transport comes to be: sizes, memory, posted receives, and what both sides tell
-// each other.
+// Makes and starts a chunked transport: chooses the sizes of its regions, allocates them, posts the
+// receives, and exchanges setups with the peer.
 #include <algorithm>
 #include <bit>
 #include <cstring>

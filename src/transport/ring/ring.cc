@@ -1,4 +1,4 @@
-// The way of messages through the rings; ring_setup.cc has the beginning.
+// The way of messages through the rings; setup.cc makes and starts the transport.
 #include "transport/ring/ring.h"
 
 #include <algorithm>
@@ -101,8 +101,8 @@ void RingTransport::check_unreserved(Context context) const {
     refuse_while_reserved(context);
 }
 
-// Of a large message, or that it is taken back: a message of its own for the ring, as is each
-// piece.
+// Sends the size of a large message, or kTakenBack in its place: to the ring a message of its own,
+// as each piece is.
 bool RingTransport::announce(std::uint64_t bytes, Context context) {
   RingSender::Place place;
   return find_place(sizeof bytes, context, place) &&

@@ -1,5 +1,5 @@
-// How a ring transport comes to be: sizes, memory, posted receives, and what both sides tell each
-// other. ring.cc has the rest.
+// Makes and starts a ring transport: chooses the sizes of its rings, allocates them, posts the
+// receives, and exchanges setups with the peer. ring.cc moves the messages.
 #include <algorithm>
 #include <bit>
 #include <cstring>
