@@ -3,7 +3,6 @@
 #include "transport/chunked/chunked.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "transport/parts/pieces.h"
@@ -45,13 +44,8 @@ SendResult ChunkedTransport::try_send(std::span<const std::byte> message, Contex
   if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
   const auto mine = turn(send_mutex_);
   if (!mine) return unsent(context);
-  check_unreserved(context);
+  reservation_.check_send(context);
   return send({message}, context);
-}
-
-void ChunkedTransport::check_unreserved(Context context) const {
-  if (reservation_ && reservation_->context == context) [[unlikely]]
-    refuse_while_reserved(context);
 }
 
 // As much as may be on its way now.
@@ -98,7 +92,7 @@ bool ChunkedTransport::take_back(Context context) {
   out = {};
   ++transfers_[context];
   ++parts_[context];
-  ++announced_;
+  credits_.add_sent();
   return true;
 }
 
@@ -141,7 +135,8 @@ bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing
   } while (out.part_open);
   ++out.sequence;
   ++parts_[context];
-  if (++announced_ % kTransfersPerErrorPoll == 0) static_cast<void>(look_at_sends());
+  credits_.add_sent();
+  if (credits_.sent() % kTransfersPerErrorPoll == 0) static_cast<void>(look_at_sends());
   return true;
 }
 
@@ -257,14 +252,9 @@ std::byte* ChunkedTransport::stage(std::size_t bytes, RingSender::Place& place) 
 }
 
 bool ChunkedTransport::find_place(Context context, std::size_t bytes, PoolSender::Place& place) {
-  PoolSender& sender = senders_[context];
-  auto found = sender.place(bytes);
-  if (!found) {
-    const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
-    if (!sender.take_back(credit(word)))
-      fail_sending(ErrorCode::kProtocol, "the peer gave back room that it never had");
-    found = sender.place(bytes);
-  }
+  const auto found = credits_.find_place(senders_[context], context, bytes, [&] {
+    fail_sending(ErrorCode::kProtocol, "the peer gave back room that it never had");
+  });
   if (!found) return false;
   place = *found;
   return true;
@@ -272,25 +262,18 @@ bool ChunkedTransport::find_place(Context context, std::size_t bytes, PoolSender
 
 // Whether the peer has a receive for one more announcement.
 bool ChunkedTransport::find_credit() {
-  if (announced_ - taken_ < peer_receive_count_) return true;
-  const std::uint64_t taken = credit(offsetof(Credits, receives));
-  if (taken < taken_) return false;  // what the peer said while resuming is newer
-  if (taken - taken_ > announced_ - taken_ || (staging_ != nullptr && !works_.taken(taken)))
+  if (credits_.has_receive()) return true;
+  const std::uint64_t taken = credits_.receives_word();
+  if (taken < credits_.taken()) return false;  // what the peer said while resuming is newer
+  if (!credits_.take(taken) || (staging_ != nullptr && !works_.taken(taken)))
     fail_sending(ErrorCode::kProtocol, "the peer took more than was sent");
-  taken_ = taken;
-  return announced_ - taken_ < peer_receive_count_;
+  return credits_.has_receive();
 }
 
 bool ChunkedTransport::no_room() {
   credit_waits_.add(1);
   if (look_at_sends() && ++fruitless_sends_ % kTriesPerQuestion == 0) ask_whether_wanted();
   return false;
-}
-
-std::uint64_t ChunkedTransport::credit(std::size_t offset) const {
-  auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(credits_ + offset));
-  // Acquire: we write into the space given back only after the receiver was done with it.
-  return std::atomic_ref(*word).load(std::memory_order_acquire);
 }
 
 // --- reservations: memory of ours, registered, from which chunks go without a copy
@@ -305,7 +288,7 @@ std::span<std::byte> ChunkedTransport::try_reserve(std::size_t bytes, Context co
     no_room();
     return {};
   }
-  if (outgoing_[context].active || reservation_) refuse_while_unfinished(context);
+  reservation_.check_reserve(context, outgoing_[context].active);
   if (!look_at_sends()) return {};
   if (reserved_in_flight_ && !works_.idle()) {
     no_room();
@@ -317,27 +300,26 @@ std::span<std::byte> ChunkedTransport::try_reserve(std::size_t bytes, Context co
     reserved_memory_.reset();
     reserved_memory_ = device_->allocate(wanted, kLocalOnly);
   }
-  reservation_ = Reservation{bytes, context};
-  return reserved_memory_->memory().subspan(sizeof(ChunkHeader), bytes);
+  reservation_.open(reserved_memory_->memory().subspan(sizeof(ChunkHeader), bytes), context);
+  return reservation_.memory();
 }
 
 SendResult ChunkedTransport::try_commit(std::size_t bytes) {
   const auto mine = turn(send_mutex_);
-  if (!mine) return unsent(reservation_ ? reservation_->context : 0);
-  if (!reservation_ || bytes > reservation_->bytes) refuse_commit(bytes);
-  const auto memory = reserved_memory_->memory().subspan(sizeof(ChunkHeader), bytes);
+  if (!mine) return unsent(reservation_.context());
+  const auto memory = reservation_.check_commit(bytes);
   // A small one is copied, so that the next reservation need not wait until it has arrived.
   const bool registered = staging_ != nullptr && bytes > kLeastChunkBytes;
   reserved_in_flight_ |= registered;
   const SendResult result = send(
-      {memory, registered ? reserved_memory_->local_key() : 0, registered}, reservation_->context);
-  if (sent(result)) reservation_.reset();
+      {memory, registered ? reserved_memory_->local_key() : 0, registered}, reservation_.context());
+  if (sent(result)) reservation_.close();
   return result;
 }
 
 // A commit too may be under way.
 void ChunkedTransport::abandon(Context context) noexcept {
-  if (reservation_ && reservation_->context == context) reservation_.reset();
+  reservation_.abandon(context);
   outgoing_[context].abandoned = outgoing_[context].active;
 }
 
@@ -359,7 +341,7 @@ bool ChunkedTransport::try_end() {
     end_sent_ = queue_pair_->post_send({&request, 1}) == 1;
   }
   if (!end_sent_) return no_room();
-  ++announced_;
+  credits_.add_sent();
   ++parts_[0];
   return true;
 }
@@ -412,7 +394,7 @@ std::string ChunkedTransport::describe() const {
 void ChunkedTransport::add_stats(Stats& stats) const {
   stats.chunks += chunks_.get();
   stats.credit_waits += credit_waits_.get();
-  stats.credit_returns += credit_returns_.get();
+  stats.credit_returns += returns_.writes();
   stats.reassembled_messages += reassembled_.get();
   stats.resumes += resumes_.get();
   const std::lock_guard lock(queue_pair_mutex_);

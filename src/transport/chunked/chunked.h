@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -32,9 +31,11 @@
 #include "transport/chunked/sender.h"
 #include "transport/chunked/window.h"
 #include "transport/endpoint.h"
+#include "transport/parts/credits.h"
 #include "transport/parts/reassembly.h"
+#include "transport/parts/reservation.h"
+#include "transport/parts/ring_sender.h"
 #include "transport/parts/sticky_error.h"
-#include "transport/ring/places.h"
 
 namespace leat::detail {
 
@@ -65,14 +66,9 @@ class ChunkedTransport final : public Transport {
   void add_stats(Stats& stats) const override;
 
  private:
-  using Credits = ChunkCredits;
   using Layout = ChunkLayout;
   using Outgoing = OutgoingTransfer;
   using Source = TransferSource;
-  struct Reservation {
-    std::size_t bytes = 0;
-    Context context = 0;
-  };
 
   std::size_t part_bytes(Context context) const;
   void set_facts();
@@ -109,23 +105,18 @@ class ChunkedTransport final : public Transport {
   std::byte* stage(std::size_t bytes, RingSender::Place& place);
   bool find_credit();
   bool find_place(Context context, std::size_t bytes, PoolSender::Place& place);
-  void check_unreserved(Context context) const;
   bool look_at_sends();
   void take_completion();
   [[noreturn]] void fail_sending(ErrorCode code, const std::string& what);
   bool no_room();
-  std::uint64_t credit(std::size_t offset) const;
 
   // receive side
   void arrived(const Completion& completion);
   void take_arrival(const Completion& completion);
   ReceiveResult hand_out(Context context, Delivery& delivery);
   void check_digest(std::span<const std::byte> message, const ChunkDigest& digest);
-  void replace_receives();
   void return_space(Context context) noexcept;
   void retry_credits() noexcept;
-  bool write_credit(std::size_t offset, std::uint64_t value) noexcept;
-  void check_receiving();
   [[noreturn]] void fail_receiving(ErrorCode code, const std::string& what);
   [[noreturn]] void nonsense(const std::string& what);
 
@@ -154,15 +145,11 @@ class ChunkedTransport final : public Transport {
   // --- set once
   const Limits limits_;
   ChunkedOptions options_;  // after start(), chunk_bytes and verify as both sides have them
-  const std::uint64_t receive_count_;  // posted receives, and so announcements in flight to us
-  Layout layout_;                      // of our pools
+  Layout layout_;           // of our pools
   Layout peer_layout_;
-  std::unique_ptr<MemoryRegion> region_;   // our pools, then the Credits that the peer writes
+  std::unique_ptr<MemoryRegion> region_;   // our pools, then the CreditWords of the peer
   std::unique_ptr<MemoryRegion> staging_;  // chunks in flight; null: requests run as posted
   RemoteRegion peer_region_;
-  std::uint64_t peer_credits_address_ = 0;
-  std::uint64_t peer_receive_count_ = 0;
-  const std::byte* credits_ = nullptr;  // what the peer writes, at the end of region_
 
   // --- send side
   alignas(64) std::array<PoolSender, kContextCount> senders_;
@@ -172,11 +159,10 @@ class ChunkedTransport final : public Transport {
   ChunkSender works_;  // unused where requests run as they are posted
   ChunkWindow window_;
   RingSender stage_;
-  std::uint64_t announced_ = 0;
-  std::uint64_t taken_ = 0;  // by the peer, as far as we looked
+  SendCredits credits_;  // for announcements
   std::unique_ptr<MemoryRegion> reserved_memory_;
   bool reserved_in_flight_ = false;
-  std::optional<Reservation> reservation_;
+  Reservation<> reservation_;
   bool took_part_ = false;  // the last try_send did, of a transfer that it did not finish
   bool end_sent_ = false;
   unsigned fruitless_sends_ = 0;
@@ -184,21 +170,16 @@ class ChunkedTransport final : public Transport {
 
   // --- receive side
   alignas(64) std::array<PoolReceiver, kContextCount> receivers_;
-  std::array<std::uint64_t, kContextCount> space_returned_{};
+  ReceiveCredits returns_;
   std::array<Reassembly, kContextCount> large_;
-  std::uint64_t arrivals_ = 0;  // announcements taken ever
-  std::uint64_t receives_to_replace_ = 0;
-  std::uint64_t receives_replaced_ = 0;
-  bool credit_refused_ = false;  // a credit found no room in the send queue
   bool ended_ = false;
   unsigned fruitless_polls_ = 0;
   StickyError receive_error_;
 
   // --- statistics
-  Counter chunks_;          // send side
-  Counter credit_waits_;    // send side
-  Counter credit_returns_;  // receive side
-  Counter reassembled_;     // receive side
+  Counter chunks_;        // send side
+  Counter credit_waits_;  // send side
+  Counter reassembled_;   // receive side
 };
 
 }  // namespace leat::detail

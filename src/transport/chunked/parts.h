@@ -2,7 +2,6 @@
 // Plain values.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -28,13 +27,6 @@ struct ChunkedOptions {
   std::chrono::milliseconds resume_timeout{20'000};
   std::size_t max_message_bytes = 0;
   QueueDepths depths;  // with which the queue pair was made
-};
-
-// What the receiver writes into the sender's memory; each word by one plain write.
-struct ChunkCredits {
-  std::uint64_t receives = 0;  // announcements taken and replaced by new receives
-  std::uint64_t padding[7] = {};
-  std::array<std::uint64_t, kContextCount> free_before{};  // PoolReceiver::free_before
 };
 
 // The pools of one side, one after the other.

@@ -1,16 +1,12 @@
 // The way of transfers from the peer.
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 
 #include "transport/chunked/chunked.h"
-#include "transport/parts/requests.h"
 
 namespace leat::detail {
 namespace {
 
-// Receives are replaced, and the sender told, after this share of them was used.
-constexpr std::uint64_t kReplaceShare = 4;
 // Fruitless polls between two looks at whether the peer wishes to resume, each a system call.
 constexpr unsigned kPollsPerQuestion = 1024;
 constexpr std::chrono::microseconds kWorthSpinning{50};
@@ -31,22 +27,17 @@ ReceiveResult ChunkedTransport::try_receive(Context context, Delivery& delivery)
     if (count == 0) break;
     for (const Completion& completion : std::span(completions).first(count)) arrived(completion);
     if (resuming_.load(std::memory_order_relaxed)) return ReceiveResult::kNothing;
-    if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
+    if (returns_.due()) returns_.replace(*queue_pair_);
   }
-  check_receiving();
+  receive_error_.check();
+  if (returns_.refused()) [[unlikely]]
+    retry_credits();
   // Also after the peer's end, of which it may not know that it has arrived.
   if (++fruitless_polls_ % kPollsPerQuestion == 0) ask_whether_wanted();
   if (!ended_) return ReceiveResult::kNothing;
   large_[context].check();
   large_[context].drop();  // its sender has given it up
   return ReceiveResult::kEnd;
-}
-
-// After a look that found nothing.
-void ChunkedTransport::check_receiving() {
-  receive_error_.check();
-  if (credit_refused_) [[unlikely]]
-    retry_credits();
 }
 
 void ChunkedTransport::arrived(const Completion& completion) {
@@ -62,8 +53,7 @@ void ChunkedTransport::arrived(const Completion& completion) {
 }
 
 void ChunkedTransport::take_arrival(const Completion& completion) {
-  ++receives_to_replace_;
-  ++arrivals_;
+  returns_.add_used();
   if (completion.kind != CompletionKind::kImmediate) nonsense("a message without immediate data");
   const auto [context, place] = decode_immediate(completion.immediate);
   if (ended_) nonsense("a message after its end");
@@ -156,7 +146,7 @@ Outlook ChunkedTransport::outlook(Side side, Look look) const {
   }
   if (!mine) return {};  // the end of resuming gives an event
   return {
-      .comes = credit_refused_ ? kSilently : kWithEvent,
+      .comes = returns_.refused() ? kSilently : kWithEvent,
       .soon = look == Look::kThorough && std::ranges::any_of(receivers_, &PoolReceiver::waiting)};
 }
 
@@ -168,35 +158,12 @@ void ChunkedTransport::release(Delivery& delivery) noexcept {
 
 void ChunkedTransport::return_space(Context context) noexcept {
   const PoolReceiver& receiver = receivers_[context];
-  const std::uint64_t free_before = receiver.free_before();
-  const std::uint64_t untold = free_before - space_returned_[context];
-  if (untold == 0 || untold < receiver.untold_units()) return;
-  const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
-  if (write_credit(word, free_before)) space_returned_[context] = free_before;
-}
-
-void ChunkedTransport::replace_receives() {
-  const std::size_t posted = queue_pair_->post_receives(receives_to_replace_);
-  receives_to_replace_ -= posted;
-  receives_replaced_ += posted;
-  write_credit(offsetof(Credits, receives), receives_replaced_);
+  returns_.give_back(queue_pair_.get(), context, receiver.free_before(),
+                     std::max<std::uint64_t>(receiver.untold_units(), 1));
 }
 
 void ChunkedTransport::retry_credits() noexcept {
-  credit_refused_ = false;
-  write_credit(offsetof(Credits, receives), receives_replaced_);
-  for (Context context = 0; context < kContextCount; ++context) return_space(context);
-}
-
-bool ChunkedTransport::write_credit(std::size_t offset, std::uint64_t value) noexcept {
-  const SendRequest request =
-      write_of_word(value, peer_credits_address_ + offset, peer_region_.key);
-  if (queue_pair_ == nullptr || queue_pair_->post_send({&request, 1}) == 0) {
-    credit_refused_ = true;  // check_receiving tries again
-    return false;
-  }
-  credit_returns_.add(1);
-  return true;
+  returns_.retry(queue_pair_.get(), [&](Context context) { return_space(context); });
 }
 
 void ChunkedTransport::nonsense(const std::string& what) {

@@ -102,7 +102,7 @@ void ChunkedTransport::resume() noexcept {
       // The time begins again only after a queue pair through which something came.
       if (waits < waiting) deadline = deadline_after(options_.resume_timeout);
       waiting = waits;
-      adopt(resumer_->run(*device_, arrivals_, receive_count_, deadline));
+      adopt(resumer_->run(*device_, returns_.used(), returns_.receives(), deadline));
       resumes_.add(1);
       done = catch_up(deadline);
     }
@@ -152,9 +152,8 @@ void ChunkedTransport::adopt(Resumer::Outcome outcome) {
   watch_queue_pair();
 
   // The peer has as many receives as ever, beyond those that it has taken.
-  if (outcome.peer_arrivals - taken_ > announced_ - taken_ || !works_.resume(outcome.peer_arrivals))
+  if (!credits_.take(outcome.peer_arrivals) || !works_.resume(outcome.peer_arrivals))
     throw Error(ErrorCode::kProtocol, "the peer says that it took more than was sent");
-  taken_ = outcome.peer_arrivals;
   if (works_.dropped_kept() != 0) static_cast<void>(stage_.take_back(works_.dropped_kept()));
   window_.lost();
   std::size_t headers = works_.place_headers([](ChunkWork&, std::size_t) {});
@@ -168,9 +167,7 @@ void ChunkedTransport::adopt(Resumer::Outcome outcome) {
   }
 
   // Our own receives too; and what we said of them and of room may have been lost.
-  receives_to_replace_ = 0;
-  receives_replaced_ = arrivals_;
-  space_returned_.fill(0);
+  returns_.begin_again();
   retry_credits();
 }
 

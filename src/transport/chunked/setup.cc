@@ -2,11 +2,10 @@
 // receives, and exchanges setups with the peer.
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "net/tcp.h"
 #include "transport/chunked/chunked.h"
-#include "transport/parts/requests.h"
+#include "transport/parts/setup.h"
 
 namespace leat::detail {
 namespace {
@@ -20,7 +19,6 @@ constexpr std::size_t kContextRegionBytes = std::size_t{1} << 20;
 constexpr std::size_t kLeastRegionBytes = 4096;
 constexpr std::size_t kLeastStageBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostStageBytes = std::size_t{64} << 20;
-constexpr std::uint64_t kLeastReceives = 4;
 
 // The setup blob, as it lies in memory.
 struct Setup {
@@ -96,8 +94,8 @@ ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
       queue_pair_(std::move(queue_pair)),
       limits_(device_->limits()),
       options_(options),
-      receive_count_(std::min(options.depths.receive_requests, limits_.max_receive_requests)),
-      window_(window_options(options)) {
+      window_(window_options(options)),
+      returns_(std::min(options.depths.receive_requests, limits_.max_receive_requests)) {
   const bool pinned = limits_.pins_memory;
   const std::size_t by_default = pinned ? kPinnedRegionBytes : kRegionBytes;
   const std::size_t others = pinned ? kPinnedContextRegionBytes : kContextRegionBytes;
@@ -120,26 +118,17 @@ ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
     likely.chunk_bytes = std::min(options.chunk_bytes, layout_.first.part_bytes());
     stage(bytes_in_flight(layout_.first, likely));
   }
-  region_ = device_->allocate(layout_.bytes() + sizeof(Credits), kRemoteWrite);
-  credits_ = region_->memory().data() + layout_.bytes();
+  region_ = device_->allocate(layout_.bytes() + sizeof(CreditWords), kRemoteWrite);
 
-  post_all_receives(*queue_pair_, receive_count_);
+  post_all_receives(*queue_pair_, returns_.receives());
 }
 
 std::vector<std::byte> ChunkedTransport::setup() const {
   const RemoteRegion region = region_->remote();
-  const Setup setup{region.address,
-                    region.bytes,
-                    layout_.bytes(),
-                    layout_.first.region_units,
-                    layout_.others.region_units,
-                    layout_.first.count,
-                    receive_count_,
-                    max_message_bytes(),
-                    region.key,
-                    options_.verify ? 1U : 0U};
-  const auto bytes = std::as_bytes(std::span(&setup, 1));
-  return {bytes.begin(), bytes.end()};
+  return encode_setup(Setup{region.address, region.bytes, layout_.bytes(),
+                            layout_.first.region_units, layout_.others.region_units,
+                            layout_.first.count, returns_.receives(), max_message_bytes(),
+                            region.key, options_.verify ? 1U : 0U});
 }
 
 void ChunkedTransport::stage(std::size_t bytes) {
@@ -150,27 +139,23 @@ void ChunkedTransport::stage(std::size_t bytes) {
 
 void ChunkedTransport::start(std::span<const std::byte> peer_setup) {
   Setup peer;
-  if (peer_setup.size() != sizeof peer) nonsense("a setup of the wrong size");
-  std::memcpy(&peer, peer_setup.data(), sizeof peer);
+  if (!decode_setup(peer_setup, peer)) nonsense(kSetupOfTheWrongSize);
   peer_layout_.first = {peer.first_units, peer.region_count};
   peer_layout_.others = {peer.others_units, peer.region_count};
   if (!sound(peer_layout_.first) || !sound(peer_layout_.others) ||
       peer_layout_.first_unit(kContextCount) > kIndexBit)
     nonsense("regions of impossible sizes");
-  const bool sound_region = peer.credits_offset >= peer_layout_.bytes() &&
-                            peer.credits_offset % alignof(Credits) == 0 &&
-                            peer.region_bytes >= sizeof(Credits) &&
-                            peer.credits_offset <= peer.region_bytes - sizeof(Credits) &&
-                            peer.region_address <= UINT64_MAX - peer.region_bytes;
-  if (!sound_region || peer.receive_count < kLeastReceives || peer.max_message_bytes == 0 ||
-      peer.verify > 1)
-    nonsense("a setup that contradicts itself");
+  const CreditedRegion region{{peer.region_address, peer.region_bytes, peer.region_key},
+                              peer.credits_offset,
+                              peer.receive_count};
+  if (!region.sound(peer_layout_.bytes()) || peer.max_message_bytes == 0 || peer.verify > 1)
+    nonsense(kSetupThatContradictsItself);
 
   agree_with(peer.max_message_bytes);
   options_.verify |= peer.verify != 0;
-  peer_receive_count_ = peer.receive_count;
-  peer_region_ = {peer.region_address, peer.region_bytes, peer.region_key};
-  peer_credits_address_ = peer.region_address + peer.credits_offset;
+  peer_region_ = region.region;
+  credits_.start(region_->memory().data() + layout_.bytes(), region);
+  returns_.start(region);
   for (Context context = 0; context < kContextCount; ++context) {
     senders_[context] = PoolSender(peer_layout_.shape(context));
     receivers_[context] = PoolReceiver(layout_.shape(context));
