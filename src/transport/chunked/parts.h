@@ -53,6 +53,14 @@ struct OutgoingTransfer {
   std::optional<ChunkDigester> digester;
 };
 
+// The way of one context's transfers to the peer.
+struct OutgoingFlow {
+  PoolSender places;
+  OutgoingTransfer transfer;
+  std::uint32_t transfers = 0;  // sent ever
+  std::uint64_t parts = 0;      // of all of them
+};
+
 // Bytes to be sent, and the key of the registered memory they are in, if they are.
 struct TransferSource {
   std::span<const std::byte> bytes;

@@ -7,14 +7,12 @@
 namespace leat::detail {
 namespace {
 
-// Fruitless polls between two looks at whether the peer wishes to resume, each a system call.
-constexpr unsigned kPollsPerQuestion = 1024;
 constexpr std::chrono::microseconds kWorthSpinning{50};
 
 }  // namespace
 
 ReceiveResult ChunkedTransport::try_receive(Context context, Delivery& delivery) {
-  const auto mine = turn(receive_mutex_);
+  const auto mine = resumption_.turn(Side::kReceive);
   if (!mine) return ReceiveResult::kNothing;
   std::array<Completion, 16> completions;
   for (;;) {
@@ -22,18 +20,18 @@ ReceiveResult ChunkedTransport::try_receive(Context context, Delivery& delivery)
       const ReceiveResult result = hand_out(context, delivery);
       if (result != ReceiveResult::kNothing) return result;
     }
-    const bool alive = receive_error_.empty() && queue_pair_ != nullptr;
-    const std::size_t count = alive ? queue_pair_->poll_receives(completions) : 0;
+    QueuePair* const queue_pair = receive_error_.empty() ? resumption_.queue_pair() : nullptr;
+    const std::size_t count = queue_pair == nullptr ? 0 : queue_pair->poll_receives(completions);
     if (count == 0) break;
     for (const Completion& completion : std::span(completions).first(count)) arrived(completion);
-    if (resuming_.load(std::memory_order_relaxed)) return ReceiveResult::kNothing;
-    if (returns_.due()) returns_.replace(*queue_pair_);
+    if (resuming()) return ReceiveResult::kNothing;
+    if (returns_.due()) returns_.replace(*queue_pair);
   }
   receive_error_.check();
   if (returns_.refused()) [[unlikely]]
     retry_credits();
   // Also after the peer's end, of which it may not know that it has arrived.
-  if (++fruitless_polls_ % kPollsPerQuestion == 0) ask_whether_wanted();
+  resumption_.heed_peer(Side::kReceive);
   if (!ended_) return ReceiveResult::kNothing;
   large_[context].check();
   large_[context].drop();  // its sender has given it up
@@ -45,8 +43,8 @@ void ChunkedTransport::arrived(const Completion& completion) {
   if (completion.status != CompletionStatus::kSuccess) {
     if (ended_) return;  // after its end the peer may go
     const std::string why = std::string("receiving failed: ") + to_string(completion.status);
-    if (!break_off(why))
-      receive_error_.set(ErrorCode::kPeerDied, why + " (" + queue_pair_->describe() + ")");
+    if (!resumption_.break_off(why))
+      receive_error_.set(ErrorCode::kPeerDied, why + " (" + resumption_.describe() + ")");
     return;
   }
   take_arrival(completion);
@@ -133,12 +131,12 @@ void ChunkedTransport::check_digest(std::span<const std::byte> message, const Ch
     fail_receiving(ErrorCode::kProtocol,
                    "a transfer of " + std::to_string(message.size()) +
                        " bytes arrived with another digest than it was sent with (" +
-                       queue_pair_->describe() + ")");
+                       resumption_.describe() + ")");
 }
 
 Outlook ChunkedTransport::outlook(Side side, Look look) const {
   using enum Outlook::Comes;
-  const auto mine = turn(side == Side::kSend ? send_mutex_ : receive_mutex_);
+  const auto mine = resumption_.turn(side);
   if (side == Side::kSend) {
     // Whose next chunk has its turn later need not spin for it.
     const bool soon = mine && took_part_ && window_.paced_until() <= Clock::now() + kWorthSpinning;
@@ -151,24 +149,24 @@ Outlook ChunkedTransport::outlook(Side side, Look look) const {
 }
 
 void ChunkedTransport::release(Delivery& delivery) noexcept {
-  const std::lock_guard lock(receive_mutex_);
+  const auto mine = resumption_.wait_for_turn(Side::kReceive);
   receivers_[delivery.context].release(delivery.ticket);
   return_space(delivery.context);
 }
 
 void ChunkedTransport::return_space(Context context) noexcept {
   const PoolReceiver& receiver = receivers_[context];
-  returns_.give_back(queue_pair_.get(), context, receiver.free_before(),
+  returns_.give_back(resumption_.queue_pair(), context, receiver.free_before(),
                      std::max<std::uint64_t>(receiver.untold_units(), 1));
 }
 
 void ChunkedTransport::retry_credits() noexcept {
-  returns_.retry(queue_pair_.get(), [&](Context context) { return_space(context); });
+  returns_.retry(resumption_.queue_pair(), [&](Context context) { return_space(context); });
 }
 
 void ChunkedTransport::nonsense(const std::string& what) {
   fail_receiving(ErrorCode::kProtocol, "the peer sent " + what + ", which leat never does (" +
-                                           queue_pair_->describe() + ")");
+                                           resumption_.describe() + ")");
 }
 
 void ChunkedTransport::fail_receiving(ErrorCode code, const std::string& what) {

@@ -44,6 +44,15 @@ bool sound(const RegionShape& shape) {
          shape.count <= kMostRegions;
 }
 
+// Whether the device runs all requests as they are posted, so that nothing is in flight.
+bool runs_at_once(const Limits& limits, const ChunkedOptions& options) {
+  return limits.max_inline_bytes >= options.chunk_bytes;
+}
+
+std::uint64_t receive_count(const Limits& limits, const ChunkedOptions& options) {
+  return std::min(options.depths.receive_requests, limits.max_receive_requests);
+}
+
 WindowOptions window_options(const ChunkedOptions& options) {
   return {options.chunk_bytes, options.window, options.link_enable, kMostStageBytes};
 }
@@ -90,12 +99,14 @@ ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
                                    const ChunkedOptions& options, std::unique_ptr<Resumer> resumer)
     : Transport(options.max_message_bytes),
       device_(std::move(device)),
-      resumer_(std::move(resumer)),
-      queue_pair_(std::move(queue_pair)),
       limits_(device_->limits()),
+      // Where requests run as they are posted, between processes of one host, no path can be cut.
+      resumption_(*device_, std::move(queue_pair),
+                  runs_at_once(limits_, options) ? nullptr : std::move(resumer),
+                  receive_count(limits_, options), options.resume_timeout, *this),
       options_(options),
       window_(window_options(options)),
-      returns_(std::min(options.depths.receive_requests, limits_.max_receive_requests)) {
+      returns_(receive_count(limits_, options)) {
   const bool pinned = limits_.pins_memory;
   const std::size_t by_default = pinned ? kPinnedRegionBytes : kRegionBytes;
   const std::size_t others = pinned ? kPinnedContextRegionBytes : kContextRegionBytes;
@@ -107,20 +118,16 @@ ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
                 "transport chunked: " + std::to_string(options.region_count) + " regions of " +
                     std::to_string(first) + " bytes are more than 8 GiB",
                 "Lower chunked_region_bytes or chunked_region_count.");
-  if (limits_.max_inline_bytes >= options.chunk_bytes) {
-    // Requests run as they are posted, between processes of one host: nothing is in flight, and no
-    // path can be cut.
-    resumer_.reset();
-  } else {
-    // All before the peer hears that the connection stands.
-    make_waits();
+  // Elsewhere chunks are in flight: memory for them, before the peer hears that the connection
+  // stands.
+  if (!runs_at_once(limits_, options)) {
     ChunkedOptions likely = options;  // if the peer is set alike
     likely.chunk_bytes = std::min(options.chunk_bytes, layout_.first.part_bytes());
     stage(bytes_in_flight(layout_.first, likely));
   }
   region_ = device_->allocate(layout_.bytes() + sizeof(CreditWords), kRemoteWrite);
 
-  post_all_receives(*queue_pair_, returns_.receives());
+  post_all_receives(*resumption_.queue_pair(), returns_.receives());
 }
 
 std::vector<std::byte> ChunkedTransport::setup() const {
@@ -157,16 +164,13 @@ void ChunkedTransport::start(std::span<const std::byte> peer_setup) {
   credits_.start(region_->memory().data() + layout_.bytes(), region);
   returns_.start(region);
   for (Context context = 0; context < kContextCount; ++context) {
-    senders_[context] = PoolSender(peer_layout_.shape(context));
+    flows_[context].places = PoolSender(peer_layout_.shape(context));
     receivers_[context] = PoolReceiver(layout_.shape(context));
   }
   // No chunk is longer than one request may be with a header, or than the largest region.
   options_.chunk_bytes = std::min({options_.chunk_bytes, peer_layout_.first.part_bytes(),
                                    limits_.max_request_bytes - sizeof(ChunkHeader)});
-  if (staging_ != nullptr) {
-    watch_queue_pair();
-    fit_staging();
-  }
+  if (staging_ != nullptr) fit_staging();
   set_facts();
 }
 
