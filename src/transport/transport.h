@@ -97,8 +97,8 @@ enum class Look { kBrief, kThorough };
 
 // What a waiter should know before it waits on a side.
 struct Outlook {
-  // How that for which it waits arrives. kWithEvent: always with an event. kMuchWithEvent: with an
-  // event once much has arrived; the waiter must look now and then for less. kSilently: without an
+  // How it learns of what it waits for. kWithEvent: always by an event. kMuchWithEvent: by an
+  // event once there is much; the waiter must look now and then for less. kSilently: without an
   // event, because it is a counter that the peer writes, or because the send queue had no room for
   // something that the peer needs before it goes on; the waiter must sleep only for short whiles,
   // and look again after each.

@@ -68,8 +68,8 @@ class SendCredits {
     taken_ = count;
     return true;
   }
-  // Where `amount` goes among the places of that context, whose `sender` (RingSender, PoolSender)
-  // looks at the peer's word only if it knows of no room. Nothing: there is none. Calls `fail`,
+  // A place for `amount` from that context's `sender`, a RingSender or PoolSender; reads the peer's
+  // word only if `sender` has no room. Returns nothing if there is none then either. Calls `fail`,
   // which must throw, if the peer gave back what it never had.
   template <typename Sender, typename Fail>
   auto find_place(Sender& sender, Context context, std::uint64_t amount, Fail&& fail) const {
