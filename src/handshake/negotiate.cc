@@ -152,14 +152,21 @@ std::unique_ptr<Device> open(const Negotiation& side, const DeviceRow& kind,
   return device;
 }
 
-// Makes the transport, before the peer may send; returns what the peer must know.
+// Makes the transport, before the peer may send; returns what the peer must know. Throws
+// kInvalidArgument if that is more than a result has room for.
 std::vector<std::byte> make(const Negotiation& side, Endpoint end) {
   Connection& connection = side.connection;
   connection.closing = new_event();
   end.stream = connection.stream.get();
   end.active = side.active;
   connection.transport = make_transport(connection.transport_name, std::move(end), side.settings);
-  return connection.transport->setup();
+  std::vector<std::byte> setup = connection.transport->setup();
+  if (setup.size() > kMaxSetupBytes)
+    throw Error(ErrorCode::kInvalidArgument,
+                "transport " + connection.transport_name + " made a setup of " +
+                    std::to_string(setup.size()) + " bytes, and its peer takes at most " +
+                    std::to_string(kMaxSetupBytes));
+  return setup;
 }
 
 void drop_transport(Connection& connection) {

@@ -41,6 +41,8 @@ constexpr std::array kDecorators = std::to_array<DecoratorRow>({
      AttestedTransport::make},
 });
 
+ReplaceTransport replace_transport = nullptr;
+
 // A transport's name, taken apart.
 struct Parts {
   const DecoratorRow* decorator = nullptr;
@@ -95,8 +97,11 @@ std::unique_ptr<Transport> make_transport(std::string_view name, Endpoint end,
   const auto [decorator, transport] = parts_of(name);
   if (transport == nullptr)
     throw Error(ErrorCode::kUnavailable, "no transport is named '" + std::string(name) + "'");
-  if (decorator == nullptr) return transport->make(std::move(end), settings);
-  return decorator->make(transport->make, std::move(end), settings);
+  auto made = decorator == nullptr ? transport->make(std::move(end), settings)
+                                   : decorator->make(transport->make, std::move(end), settings);
+  return replace_transport == nullptr ? std::move(made) : replace_transport(std::move(made));
 }
+
+void replace_transports(ReplaceTransport replace) { replace_transport = replace; }
 
 }  // namespace leat::detail

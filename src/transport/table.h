@@ -50,4 +50,9 @@ QueueDepths queue_depths(const Device& device, std::string_view transport);
 std::unique_ptr<Transport> make_transport(std::string_view name, Endpoint end,
                                           const Settings& settings);
 
+// For tests: from now on make_transport gives what `replace` makes of its transport; null: the
+// transport itself. Not while another thread makes one.
+using ReplaceTransport = std::unique_ptr<Transport> (*)(std::unique_ptr<Transport> transport);
+void replace_transports(ReplaceTransport replace);
+
 }  // namespace leat::detail

@@ -21,7 +21,7 @@ class AttestedTransport;
 class PlannedTransport;
 class RemoteReads;
 
-// Of Transport::setup().
+// The longest Transport::setup().
 inline constexpr std::size_t kMaxSetupBytes = 1024;
 
 // A message handed out by Transport::try_receive. Its bytes are where the device put them; or in
@@ -74,12 +74,12 @@ struct Facts {
   // Readable when it may be worth while to look again, after arm(); as in QueuePair.
   int send_event_fd = -1;
   int receive_event_fd = -1;
-  // An event stays until a look finds what it tells of: then none is needed between arm() and
-  // sleep.
+  // An event stays until a look finds what it announces: then a waiter need not look again between
+  // arm() and sleep.
   bool events_stay = false;
-  // Set while it replaces what has failed underneath; null: it never does. Until it is over, which
-  // an event tells, calls say that they would block, although messages may wait here; a peer that
-  // has gone ends it soon. Acquire: a thread that sees the end of it sees what it left.
+  // Set while it replaces what has failed underneath; null: it never does. Until that is over,
+  // which an event announces, calls say that they would block, although messages may wait here; a
+  // peer that has gone ends it soon. Acquire: a thread that sees the end of it sees what it left.
   const std::atomic<bool>* resuming = nullptr;
   // What goes beside messages; null: nothing of that kind.
   RemoteReads* reads = nullptr;
@@ -95,21 +95,22 @@ constexpr SendResult whole_or_not(bool sent) {
 // A thorough look at the receive side asks each context; a brief one costs next to nothing.
 enum class Look { kBrief, kThorough };
 
-// What a thread that is about to wait on a side should know.
+// What a waiter should know before it waits on a side.
 struct Outlook {
-  // How what it waits for comes: with an event; with one once there is much of it, so that to look
-  // now and then is only for what is little; or without (a counter written by the peer, or
-  // something that the peer must get before it goes on found no room in the send queue), so sleep
-  // only for short whiles and look again.
+  // How it learns of what it waits for. kWithEvent: always by an event. kMuchWithEvent: by an
+  // event once there is much; the waiter must look now and then for less. kSilently: without an
+  // event, because it is a counter that the peer writes, or because the send queue had no room for
+  // something that the peer needs before it goes on; the waiter must sleep only for short whiles,
+  // and look again after each.
   enum class Comes { kWithEvent, kMuchWithEvent, kSilently };
   Comes comes = Comes::kWithEvent;
-  // Send side: there will be more room soon for the message that the last try_send has begun, so
-  // that to spin is worth while. Receive side, from a thorough look: messages of any context wait
-  // here, taken off the device already, or may come without an event.
+  // Send side: the message that the last try_send has begun will soon find more room, so spinning
+  // pays. Transport tcp leaves it false: the kernel's event announces room, and is soon enough.
+  // Receive side, after a thorough look: messages of some context wait here, taken off the device
+  // already, or may arrive without an event.
   bool soon = false;
-  // Receive side: what it ever found by looking, without an event. If there was much since the last
-  // time, then what comes next too is had more cheaply by another look after a short while than by
-  // arm() and an event.
+  // Receive side: what looks have ever found without an event. If many messages were found since
+  // the waiter's last sleep, looking again after a short nap is cheaper than arming an event.
   struct Found {
     std::uint64_t messages = 0;
     std::uint64_t eighths = 0;  // of all room for messages, which they took
@@ -127,7 +128,8 @@ class Transport {
   virtual ~Transport() = default;
 
   // --- beginning
-  // What the peer must know, for its start(); at most kMaxSetupBytes.
+  // What the peer must know, for its start(); at most kMaxSetupBytes, or the handshake gives the
+  // transport up.
   virtual std::vector<std::byte> setup() const = 0;
   // Takes the peer's setup(), which may be anything; once, before all that follows. Throws
   // kProtocol.
@@ -142,11 +144,12 @@ class Transport {
   // Sends the first `bytes` (at most what was reserved).
   virtual SendResult try_commit(std::size_t bytes) = 0;
   // Gives up what that context has begun, if anything: a reservation, or the message that is under
-  // way, before anything else of which the peer is told to drop its part. A transport that cannot
-  // take a message back (attested+X) refuses all others of the context by kInvalidArgument.
+  // way. Before the context's next message, or the end, the transport tells the peer to drop the
+  // part that it has. A transport that cannot take a message back (attested+X) refuses by
+  // kInvalidArgument every other message of the context.
   virtual void abandon(Context context) noexcept = 0;
-  // Tells the peer that nothing more comes: of a message that is under way it drops its part. True
-  // once that is accepted.
+  // Tells the peer that nothing more comes; the peer drops its part of a message that is under way.
+  // True once that is accepted; false: would block, call again.
   virtual bool try_end() = 0;
   // True once everything accepted is in the peer's memory (StreamUse::kMessages: in the kernel's
   // hands).
@@ -162,7 +165,7 @@ class Transport {
   // --- waiting
   // As in QueuePair.
   virtual void arm(Side side) = 0;
-  // Of that side's thread.
+  // Called by that side's thread.
   virtual Outlook outlook(Side side, Look look) const = 0;
 
   const Facts& facts() const { return facts_; }
@@ -191,7 +194,7 @@ class Transport {
   explicit Transport(std::size_t max_message_bytes) {
     facts_.max_message_bytes = max_message_bytes;
   }
-  // Of both sides' limits the smaller one holds.
+  // The smaller of both sides' limits holds.
   void agree_with(std::uint64_t peers_max_message_bytes) {
     facts_.max_message_bytes =
         std::min<std::uint64_t>(facts_.max_message_bytes, peers_max_message_bytes);

@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "handshake/choice.h"
@@ -16,6 +18,8 @@
 #include "support/leaks.h"
 #include "support/link_pair.h"
 #include "support/scale.h"
+#include "support/silent_transport.h"
+#include "transport/table.h"
 #include "verbs/ib/device.h"
 #include "verbs/table.h"
 
@@ -226,6 +230,57 @@ TEST(LinkTest, WhenEverythingFailsTheReasonsAndTheCodeArrive) {
     side->expect_error(ErrorCode::kResource,
                        {"shm: listener: no room for a ring on shm, client: no room"});
   }
+}
+
+// A transport that says to its peer just what a result has room for, or more.
+class SetupOf final : public SilentTransport {
+ public:
+  explicit SetupOf(std::size_t bytes) : bytes_(bytes) {}
+  std::vector<std::byte> setup() const override { return {bytes_, std::byte{9}}; }
+  void start(std::span<const std::byte> peer_setup) override {
+    EXPECT_EQ(std::vector(peer_setup.begin(), peer_setup.end()),
+              std::vector(kMaxSetupBytes, std::byte{9}));
+  }
+
+ private:
+  const std::size_t bytes_;
+};
+
+// While it lives the client, which is this thread, and the listener have transports with setups of
+// so many bytes.
+class SetupsOf {
+ public:
+  SetupsOf(std::size_t clients_bytes, std::size_t listeners_bytes) {
+    bytes_[0] = listeners_bytes;
+    bytes_[1] = clients_bytes;
+    client_ = std::this_thread::get_id();
+    replace_transports([](std::unique_ptr<Transport>) -> std::unique_ptr<Transport> {
+      return std::make_unique<SetupOf>(bytes_[std::this_thread::get_id() == client_]);
+    });
+  }
+  SetupsOf(const SetupsOf&) = delete;
+  SetupsOf& operator=(const SetupsOf&) = delete;
+  ~SetupsOf() { replace_transports(nullptr); }
+
+ private:
+  static inline std::size_t bytes_[2];
+  static inline std::thread::id client_;
+};
+
+TEST(LinkTest, SetupThatIsTooLargeIsAnErrorThatBothHear) {
+  for (const bool clients : {false, true}) {
+    const SetupsOf too_large(kMaxSetupBytes + clients, kMaxSetupBytes + !clients);
+    LinkPair pair(link_settings("tcp"), link_settings("tcp"));
+    for (const LinkOutcome* side : {&pair.active, &pair.passive}) {
+      side->expect_error(ErrorCode::kInvalidArgument,
+                         {clients ? "tcp: client: transport tcp" : "tcp: listener: transport tcp",
+                          "1025", "1024"});
+    }
+  }
+  const SetupsOf that_fit(kMaxSetupBytes, kMaxSetupBytes);
+  LinkPair pair(link_settings("tcp"), link_settings("tcp"));
+  EXPECT_EQ(pair.active.get().transport->describe(), "silent");
+  EXPECT_EQ(pair.passive.get().transport->describe(), "silent");
 }
 
 TEST(LinkTest, NothingIsLeftBehind) {

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <functional>
 #include <random>
 #include <thread>
@@ -42,6 +43,14 @@ Result ready_for_tcp() {
   result.setup.assign(8, std::byte{});
   result.setup[2] = std::byte{1};  // max_message_bytes
   return result;
+}
+
+// The same, with a setup that says to be longer than it can be.
+Bytes result_with_a_setup_too_long() {
+  Bytes frame = encode(ready_for_tcp());
+  const std::uint16_t count = kMaxSetupBytes + 1;
+  std::memcpy(&frame[kResultBytes - kMaxSetupBytes - sizeof count], &count, sizeof count);
+  return frame;
 }
 
 // --- a listener and odd newcomers
@@ -201,6 +210,16 @@ TEST(StrangersTest, ClientWhoseResultIsJunkIsAnError) {
   listening.wait().expect_error(ErrorCode::kProtocol, {"expected leat's result"});
 }
 
+TEST(StrangersTest, ClientWhoseSetupIsTooLargeIsAnError) {
+  ListeningSide listening(link_settings("tcp"));
+  const Fd client = raw_connection(listening.uri());
+  const Bytes hello = encode(hello_for_tcp());
+  raw_send(client.get(), hello.data(), hello.size());
+  const Bytes result = result_with_a_setup_too_long();
+  raw_send(client.get(), result.data(), result.size());
+  listening.wait().expect_error(ErrorCode::kProtocol, {"result", "setup"});
+}
+
 // --- a client and odd listeners
 
 // Serves one client with `work` in a thread, after its hello was read.
@@ -312,6 +331,16 @@ TEST(OddListenersTest, DeviceOrTransportThatWeDoNotWant) {
         },
         ErrorCode::kProtocol, {"chose transport"});
   }
+}
+
+TEST(OddListenersTest, SetupThatIsTooLarge) {
+  expect_client_error(
+      [](int socket, const Hello& hello) {
+        send_frame(socket, encode(answer_for(hello)));
+        send_frame(socket, result_with_a_setup_too_long());
+        raw_receive_all(socket);
+      },
+      ErrorCode::kProtocol, {"result", "setup"});
 }
 
 TEST(OddListenersTest, SameDeviceAgain) {

@@ -111,7 +111,8 @@ class Rogue : public RingTransport {
   }
   void say_epoch(Context context, std::uint64_t epoch) {
     until("epoch", [&] {
-      return write_word(peer_.address + kFaultyPlannedBytes + 8 * context, peer_.key, epoch);
+      return post_word(queue_pair(), peer_.address + kFaultyPlannedBytes + 8 * context, peer_.key,
+                       epoch);
     });
   }
   std::uint64_t peer_epoch(Context context) const {

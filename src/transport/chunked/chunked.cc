@@ -1,9 +1,8 @@
-// The way of transfers to the peer; chunked_receive.cc has their way from it, chunked_setup.cc the
-// beginning.
+// The way of transfers to the peer. receive.cc has their way from the peer; setup.cc makes and
+// starts the transport.
 #include "transport/chunked/chunked.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "transport/parts/pieces.h"
@@ -14,8 +13,6 @@ namespace leat::detail {
 namespace {
 
 constexpr std::uint64_t kTransfersPerErrorPoll = 64;
-// Fruitless tries between two looks at whether the peer wishes to resume, each a system call.
-constexpr unsigned kTriesPerQuestion = 1024;
 
 }  // namespace
 
@@ -31,27 +28,18 @@ void ChunkedTransport::set_facts() {
   const std::size_t most = staging_ == nullptr ? limits_.max_request_bytes
                                                : std::min(kLeastChunkBytes, options_.chunk_bytes);
   for (std::size_t& bytes : facts_.max_at_once_bytes) bytes = std::min(bytes, most);
-  if (resumer_ == nullptr) {
-    set_event_fds(*queue_pair_);
-    return;
-  }
-  facts_.stream = StreamUse::kResuming;
-  facts_.send_event_fd = waits_[0].get();
-  facts_.receive_event_fd = waits_[1].get();
-  facts_.resuming = &resuming_;
+  facts_.send_event_fd = resumption_.event_fd(Side::kSend);
+  facts_.receive_event_fd = resumption_.event_fd(Side::kReceive);
+  facts_.resuming = resumption_.resuming();
+  if (facts_.resuming != nullptr) facts_.stream = StreamUse::kResuming;
 }
 
 SendResult ChunkedTransport::try_send(std::span<const std::byte> message, Context context) {
   if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
-  const auto mine = turn(send_mutex_);
+  const auto mine = resumption_.turn(Side::kSend);
   if (!mine) return unsent(context);
-  check_unreserved(context);
+  reservation_.check_send(context);
   return send({message}, context);
-}
-
-void ChunkedTransport::check_unreserved(Context context) const {
-  if (reservation_ && reservation_->context == context) [[unlikely]]
-    refuse_while_reserved(context);
 }
 
 // As much as may be on its way now.
@@ -63,7 +51,7 @@ SendResult ChunkedTransport::send(const Source& source, Context context) {
     no_room();
     return SendResult::kUnderWay;
   }
-  Outgoing& out = outgoing_[context];
+  Outgoing& out = flows_[context].transfer;
   if (!out.active) {
     out = {};
     out.total = source.bytes.size();
@@ -79,7 +67,7 @@ SendResult ChunkedTransport::send(const Source& source, Context context) {
     }
   } while (out.posted < out.total);
   out.active = false;
-  ++transfers_[context];
+  ++flows_[context].transfers;
   window_.idle();
   return SendResult::kSent;
 }
@@ -87,18 +75,18 @@ SendResult ChunkedTransport::send(const Source& source, Context context) {
 // Announces an abandoned transfer's open part, or one without bytes, with a header that tells the
 // peer to drop it. False: would block.
 bool ChunkedTransport::take_back(Context context) {
-  Outgoing& out = outgoing_[context];
+  Outgoing& out = flows_[context].transfer;
   if (!out.abandoned) return true;
   const std::size_t most = part_bytes(context);
   const std::size_t offset = std::size_t{out.sequence} * most;  // in the transfer
   const std::size_t length = out.part_open ? std::min(out.total - offset, most) : 0;
   if (!out.part_open && !find_place(context, length, out.place)) return false;
   if (!find_credit() || !post_chunk({}, context, out, 0, true, 0, length)) return false;
-  if (!out.part_open) senders_[context].take(out.place);
+  if (!out.part_open) flows_[context].places.take(out.place);
   out = {};
-  ++transfers_[context];
-  ++parts_[context];
-  ++announced_;
+  ++flows_[context].transfers;
+  ++flows_[context].parts;
+  credits_.add_sent();
   return true;
 }
 
@@ -132,7 +120,7 @@ bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing
     }
     if (!post_chunk(source, context, out, bytes, announces, offset, length)) return false;
     chunks_.add(1);
-    if (!out.part_open) senders_[context].take(out.place);
+    if (!out.part_open) flows_[context].places.take(out.place);
     out.part_open = !announces;
     out.part_left = left - bytes;
     out.posted += bytes;
@@ -140,15 +128,16 @@ bool ChunkedTransport::send_part(const Source& source, Context context, Outgoing
     took_part_ = out.active;
   } while (out.part_open);
   ++out.sequence;
-  ++parts_[context];
-  if (++announced_ % kTransfersPerErrorPoll == 0) static_cast<void>(look_at_sends());
+  ++flows_[context].parts;
+  credits_.add_sent();
+  if (credits_.sent() % kTransfersPerErrorPoll == 0) static_cast<void>(look_at_sends());
   return true;
 }
 
 ChunkHeader ChunkedTransport::header_of(Context context, const Outgoing& out,
                                         std::size_t length) const {
   ChunkHeader header;
-  header.transfer = transfers_[context];
+  header.transfer = flows_[context].transfers;
   header.sequence = out.sequence;
   header.count = out.abandoned
                      ? ChunkHeader::kTakenBack
@@ -169,7 +158,7 @@ bool ChunkedTransport::post_chunk(const Source& source, Context context, const O
   const std::uint64_t unit = peer_layout_.first_unit(context) + out.place.unit;
   ChunkWork work;
   work.context = context;
-  work.part = parts_[context];
+  work.part = flows_[context].parts;
   work.announces = announces;
   work.offset = unit * kPlaceUnitBytes;
   if (announces) {
@@ -217,11 +206,12 @@ bool ChunkedTransport::post_chunk(const Source& source, Context context, const O
 // On a device that runs requests as they are posted: straight from the caller's memory, and done.
 bool ChunkedTransport::post_at_once(const SendRequest& chunk, const SendRequest& announcement,
                                     bool announces) {
-  if (!announces) return queue_pair_->post_send({&chunk, 1}) == 1;
-  if (chunk.bytes == 0) return queue_pair_->post_send({&announcement, 1}) == 1;
+  QueuePair& queue_pair = *resumption_.queue_pair();
+  if (!announces) return queue_pair.post_send({&chunk, 1}) == 1;
+  if (chunk.bytes == 0) return queue_pair.post_send({&announcement, 1}) == 1;
   const std::array<SendRequest, 2> both{chunk, announcement};
   // A chunk whose announcement finds no room is written once more: nobody has looked at it.
-  return queue_pair_->post_send(both) == both.size();
+  return queue_pair.post_send(both) == both.size();
 }
 
 bool ChunkedTransport::post_work(ChunkWork& work) {
@@ -243,7 +233,7 @@ bool ChunkedTransport::post_request(ChunkWork& work) {
   request.immediate = work.immediate;
   // Before posting, which may take long: a round trip seen too short would be believed for long.
   const Clock::time_point now = Clock::now();
-  if (queue_pair_->post_send({&request, 1}) == 0) return false;
+  if (resumption_.queue_pair()->post_send({&request, 1}) == 0) return false;
   work.flight = window_.posted(work.bytes, now);
   return true;
 }
@@ -257,14 +247,9 @@ std::byte* ChunkedTransport::stage(std::size_t bytes, RingSender::Place& place) 
 }
 
 bool ChunkedTransport::find_place(Context context, std::size_t bytes, PoolSender::Place& place) {
-  PoolSender& sender = senders_[context];
-  auto found = sender.place(bytes);
-  if (!found) {
-    const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
-    if (!sender.take_back(credit(word)))
-      fail_sending(ErrorCode::kProtocol, "the peer gave back room that it never had");
-    found = sender.place(bytes);
-  }
+  const auto found = credits_.find_place(flows_[context].places, context, bytes, [&] {
+    fail_sending(ErrorCode::kProtocol, "the peer gave back room that it never had");
+  });
   if (!found) return false;
   place = *found;
   return true;
@@ -272,25 +257,18 @@ bool ChunkedTransport::find_place(Context context, std::size_t bytes, PoolSender
 
 // Whether the peer has a receive for one more announcement.
 bool ChunkedTransport::find_credit() {
-  if (announced_ - taken_ < peer_receive_count_) return true;
-  const std::uint64_t taken = credit(offsetof(Credits, receives));
-  if (taken < taken_) return false;  // what the peer said while resuming is newer
-  if (taken - taken_ > announced_ - taken_ || (staging_ != nullptr && !works_.taken(taken)))
+  if (credits_.has_receive()) return true;
+  const std::uint64_t taken = credits_.receives_word();
+  if (taken < credits_.taken()) return false;  // what the peer said while resuming is newer
+  if (!credits_.take(taken) || (staging_ != nullptr && !works_.taken(taken)))
     fail_sending(ErrorCode::kProtocol, "the peer took more than was sent");
-  taken_ = taken;
-  return announced_ - taken_ < peer_receive_count_;
+  return credits_.has_receive();
 }
 
 bool ChunkedTransport::no_room() {
   credit_waits_.add(1);
-  if (look_at_sends() && ++fruitless_sends_ % kTriesPerQuestion == 0) ask_whether_wanted();
+  if (look_at_sends()) resumption_.heed_peer(Side::kSend);
   return false;
-}
-
-std::uint64_t ChunkedTransport::credit(std::size_t offset) const {
-  auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(credits_ + offset));
-  // Acquire: we write into the space given back only after the receiver was done with it.
-  return std::atomic_ref(*word).load(std::memory_order_acquire);
 }
 
 // --- reservations: memory of ours, registered, from which chunks go without a copy
@@ -299,13 +277,13 @@ std::span<std::byte> ChunkedTransport::try_reserve(std::size_t bytes, Context co
   if (bytes > max_in_place_bytes(context))
     refuse_reservation(bytes, max_in_place_bytes(context),
                        "Raise chunked_region_bytes on the receiving side, or use send().");
-  const auto mine = turn(send_mutex_);
+  const auto mine = resumption_.turn(Side::kSend);
   if (!mine) return {};
   if (!take_back(context)) {
     no_room();
     return {};
   }
-  if (outgoing_[context].active || reservation_) refuse_while_unfinished(context);
+  reservation_.check_reserve(context, flows_[context].transfer.active);
   if (!look_at_sends()) return {};
   if (reserved_in_flight_ && !works_.idle()) {
     no_room();
@@ -317,55 +295,54 @@ std::span<std::byte> ChunkedTransport::try_reserve(std::size_t bytes, Context co
     reserved_memory_.reset();
     reserved_memory_ = device_->allocate(wanted, kLocalOnly);
   }
-  reservation_ = Reservation{bytes, context};
-  return reserved_memory_->memory().subspan(sizeof(ChunkHeader), bytes);
+  reservation_.open(reserved_memory_->memory().subspan(sizeof(ChunkHeader), bytes), context);
+  return reservation_.memory();
 }
 
 SendResult ChunkedTransport::try_commit(std::size_t bytes) {
-  const auto mine = turn(send_mutex_);
-  if (!mine) return unsent(reservation_ ? reservation_->context : 0);
-  if (!reservation_ || bytes > reservation_->bytes) refuse_commit(bytes);
-  const auto memory = reserved_memory_->memory().subspan(sizeof(ChunkHeader), bytes);
+  const auto mine = resumption_.turn(Side::kSend);
+  if (!mine) return unsent(reservation_.context());
+  const auto memory = reservation_.check_commit(bytes);
   // A small one is copied, so that the next reservation need not wait until it has arrived.
   const bool registered = staging_ != nullptr && bytes > kLeastChunkBytes;
   reserved_in_flight_ |= registered;
   const SendResult result = send(
-      {memory, registered ? reserved_memory_->local_key() : 0, registered}, reservation_->context);
-  if (sent(result)) reservation_.reset();
+      {memory, registered ? reserved_memory_->local_key() : 0, registered}, reservation_.context());
+  if (sent(result)) reservation_.close();
   return result;
 }
 
 // A commit too may be under way.
 void ChunkedTransport::abandon(Context context) noexcept {
-  if (reservation_ && reservation_->context == context) reservation_.reset();
-  outgoing_[context].abandoned = outgoing_[context].active;
+  reservation_.abandon(context);
+  flows_[context].transfer.abandoned = flows_[context].transfer.active;
 }
 
 // --- the end
 
 bool ChunkedTransport::try_end() {
   if (end_sent_) return true;
-  const auto mine = turn(send_mutex_);
+  const auto mine = resumption_.turn(Side::kSend);
   if (!mine || !look_at_sends()) return false;
   if (!find_credit()) return no_room();
   ChunkWork work;
   work.announces = true;
   work.immediate = encode({0, kEndPlace});
-  work.part = parts_[0];
+  work.part = flows_[0].parts;
   if (staging_ != nullptr) {
     end_sent_ = post_work(work);
   } else {
     const SendRequest request = bare_immediate(work.immediate, peer_region_);
-    end_sent_ = queue_pair_->post_send({&request, 1}) == 1;
+    end_sent_ = resumption_.queue_pair()->post_send({&request, 1}) == 1;
   }
   if (!end_sent_) return no_room();
-  ++announced_;
-  ++parts_[0];
+  credits_.add_sent();
+  ++flows_[0].parts;
   return true;
 }
 
 bool ChunkedTransport::try_flush() {
-  const auto mine = turn(send_mutex_);
+  const auto mine = resumption_.turn(Side::kSend);
   return mine && look_at_sends() && works_.idle();
 }
 
@@ -375,11 +352,11 @@ bool ChunkedTransport::try_flush() {
 bool ChunkedTransport::look_at_sends() {
   std::array<Completion, 16> completions;
   while (send_error_.empty()) {
-    const std::size_t count = queue_pair_->poll_sends(completions);
+    const std::size_t count = resumption_.queue_pair()->poll_sends(completions);
     for (const Completion& completion : std::span(completions).first(count)) {
       if (completion.status != CompletionStatus::kSuccess) {
         const std::string why = std::string("sending failed: ") + to_string(completion.status);
-        if (break_off(why)) return false;
+        if (resumption_.break_off(why)) return false;
         fail_sending(ErrorCode::kPeerDied, why);
       }
       take_completion();
@@ -398,25 +375,17 @@ void ChunkedTransport::take_completion() {
 }
 
 void ChunkedTransport::fail_sending(ErrorCode code, const std::string& what) {
-  send_error_.fail(code, what + " (" + queue_pair_->describe() + ")");
+  send_error_.fail(code, what + " (" + resumption_.describe() + ")");
 }
 
 // --- both
 
-std::string ChunkedTransport::describe() const {
-  const std::lock_guard lock(queue_pair_mutex_);
-  return "chunked on " +
-         (queue_pair_ ? queue_pair_->describe() : "a queue pair that is re-established");
-}
-
 void ChunkedTransport::add_stats(Stats& stats) const {
   stats.chunks += chunks_.get();
   stats.credit_waits += credit_waits_.get();
-  stats.credit_returns += credit_returns_.get();
+  stats.credit_returns += returns_.writes();
   stats.reassembled_messages += reassembled_.get();
-  stats.resumes += resumes_.get();
-  const std::lock_guard lock(queue_pair_mutex_);
-  if (queue_pair_) stats.rnr_retries += queue_pair_->rnr_retries();
+  resumption_.add_stats(stats);
 }
 
 }  // namespace leat::detail

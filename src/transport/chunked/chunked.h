@@ -1,6 +1,6 @@
 // The chunked transport (FedRDMA §3): large transfers over paths that lose and are far. A transfer,
 // which is a message, goes in chunks of which only so many bytes are on the path at once that its
-// narrow place can hold them (proto/chunk_window.h).
+// narrow place can hold them (window.h).
 //
 // chunked_mode=inplace: the receiver has for each context a pool of regions that each hold a whole
 // transfer. Chunks go from the last to the first straight to their place; only the first carries a
@@ -8,44 +8,39 @@
 // memory. chunked_mode=header: every chunk carries a header, and the receiver puts them together.
 // Either way a transfer that is too large for one part goes in several, each with a header.
 //
-// When the queue pair fails both sides make a new one and go on from the last confirmed chunk
-// (chunked_resume.cc). docs/transports/chunked.md has the whole.
+// When the queue pair fails both sides make a new one (resumption.h), and go on from the last
+// confirmed chunk (resume.cc). docs/transports/chunked.md has the whole.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/counter.h"
-#include "base/fd.h"
 #include "transport/chunked/parts.h"
-#include "transport/chunked/resumer.h"
+#include "transport/chunked/resumption.h"
 #include "transport/chunked/sender.h"
 #include "transport/chunked/window.h"
 #include "transport/endpoint.h"
+#include "transport/parts/credits.h"
 #include "transport/parts/reassembly.h"
+#include "transport/parts/reservation.h"
+#include "transport/parts/ring_sender.h"
 #include "transport/parts/sticky_error.h"
-#include "transport/ring/places.h"
 
 namespace leat::detail {
 
-class ChunkedTransport final : public Transport {
+class ChunkedTransport final : public Transport, private Resumption::Transfers {
  public:
   // Allocates the regions and posts the receives: the peer may send once it has setup(). Throws
   // kResource; kInvalidArgument for regions that no immediate data could name. `resumer`: null if a
   // queue pair that failed ends the connection.
   ChunkedTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
                    const ChunkedOptions& options, std::unique_ptr<Resumer> resumer = nullptr);
-  ~ChunkedTransport() override;
+  ~ChunkedTransport() override { resumption_.stop(); }
   static MakeTransport make;
 
   std::vector<std::byte> setup() const override;
@@ -59,44 +54,36 @@ class ChunkedTransport final : public Transport {
   bool try_flush() override;
   ReceiveResult try_receive(Context context, Delivery& delivery) override;
   void release(Delivery& delivery) noexcept override;
-  void arm(Side side) override;
+  void arm(Side side) override { resumption_.arm(side); }
   Outlook outlook(Side side, Look look) const override;
-  std::string describe() const override;
+  std::string describe() const override { return "chunked on " + resumption_.describe(); }
   void add_stats(Stats& stats) const override;
 
  private:
-  using Credits = ChunkCredits;
   using Layout = ChunkLayout;
   using Outgoing = OutgoingTransfer;
   using Source = TransferSource;
-  struct Reservation {
-    std::size_t bytes = 0;
-    Context context = 0;
-  };
 
   std::size_t part_bytes(Context context) const;
   void set_facts();
 
-  // --- resuming
-  // The turn of a side; none while the queue pair is re-established.
-  std::unique_lock<std::mutex> turn(std::mutex& mutex) const;
-  // Begins to re-establish the queue pair. False: this connection cannot.
-  bool break_off(const std::string& why);
-  void ask_whether_wanted();
-  void resume() noexcept;  // in a thread of its own
-  void take_leave();
-  void adopt(Resumer::Outcome outcome);
-  bool catch_up(Deadline deadline);
-  void make_waits();
   void stage(std::size_t bytes);  // memory for what is in flight
   void fit_staging();             // what may be in flight, and memory for it
-  void watch_queue_pair();
+
+  // --- Resumption::Transfers
+  void take_arrival(const Completion& completion) override;
+  void take_completion() override;
+  std::size_t unfinished() const override { return works_.waiting(); }
+  std::uint64_t arrivals() const override { return returns_.used(); }
+  void resumed(std::uint64_t peer_arrivals) override;
+  bool send_again() override;
+  void lost(ErrorCode code, const std::string& why) noexcept override;
   std::string progress() const;
 
   // send side
   SendResult send(const Source& source, Context context);
   SendResult unsent(Context context) const {
-    return outgoing_[context].active ? SendResult::kUnderWay : SendResult::kNoRoom;
+    return flows_[context].transfer.active ? SendResult::kUnderWay : SendResult::kNoRoom;
   }
   bool take_back(Context context);
   bool send_part(const Source& source, Context context, Outgoing& out);
@@ -109,96 +96,55 @@ class ChunkedTransport final : public Transport {
   std::byte* stage(std::size_t bytes, RingSender::Place& place);
   bool find_credit();
   bool find_place(Context context, std::size_t bytes, PoolSender::Place& place);
-  void check_unreserved(Context context) const;
   bool look_at_sends();
-  void take_completion();
   [[noreturn]] void fail_sending(ErrorCode code, const std::string& what);
   bool no_room();
-  std::uint64_t credit(std::size_t offset) const;
 
   // receive side
   void arrived(const Completion& completion);
-  void take_arrival(const Completion& completion);
   ReceiveResult hand_out(Context context, Delivery& delivery);
   void check_digest(std::span<const std::byte> message, const ChunkDigest& digest);
-  void replace_receives();
   void return_space(Context context) noexcept;
   void retry_credits() noexcept;
-  bool write_credit(std::size_t offset, std::uint64_t value) noexcept;
-  void check_receiving();
   [[noreturn]] void fail_receiving(ErrorCode code, const std::string& what);
   [[noreturn]] void nonsense(const std::string& what);
 
   // --- set once
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Resumer> resumer_;
-  Fd waits_[2];  // by Side, with a resumer: epoll of the queue pair's event and wake_
-  Fd wake_[2];   // by Side: resuming has come to an end
-
-  // --- resuming. Each side holds its mutex during a call, which nobody contends as long as things
-  // go well; a thread that changes the queue pair holds both.
-  mutable std::mutex send_mutex_;
-  mutable std::mutex receive_mutex_;
-  mutable std::mutex queue_pair_mutex_;  // for callers that only describe it
-  std::mutex resume_mutex_;              // resumer_thread_
-  std::thread resumer_thread_;
-  // Set before that thread starts, cleared at its end: release, so that a caller that sees it
-  // cleared sees the new queue pair; the mutexes order all else.
-  std::atomic<bool> resuming_{false};
-  std::string why_broken_;  // of that thread, set before it starts
-  bool gave_up_ = false;    // of that thread
-  std::unique_ptr<MemoryRegion> headers_again_;
-  Counter resumes_;
-  std::unique_ptr<QueuePair> queue_pair_;
-
-  // --- set once
   const Limits limits_;
+  Resumption resumption_;   // which has the queue pair; each call takes its side's turn
   ChunkedOptions options_;  // after start(), chunk_bytes and verify as both sides have them
-  const std::uint64_t receive_count_;  // posted receives, and so announcements in flight to us
-  Layout layout_;                      // of our pools
+  Layout layout_;           // of our pools
   Layout peer_layout_;
-  std::unique_ptr<MemoryRegion> region_;   // our pools, then the Credits that the peer writes
+  std::unique_ptr<MemoryRegion> region_;   // our pools, then the CreditWords of the peer
   std::unique_ptr<MemoryRegion> staging_;  // chunks in flight; null: requests run as posted
   RemoteRegion peer_region_;
-  std::uint64_t peer_credits_address_ = 0;
-  std::uint64_t peer_receive_count_ = 0;
-  const std::byte* credits_ = nullptr;  // what the peer writes, at the end of region_
 
   // --- send side
-  alignas(64) std::array<PoolSender, kContextCount> senders_;
-  std::array<Outgoing, kContextCount> outgoing_;
-  std::array<std::uint32_t, kContextCount> transfers_{};  // sent, of each context
-  std::array<std::uint64_t, kContextCount> parts_{};
+  alignas(64) std::array<OutgoingFlow, kContextCount> flows_;
   ChunkSender works_;  // unused where requests run as they are posted
   ChunkWindow window_;
-  RingSender stage_;
-  std::uint64_t announced_ = 0;
-  std::uint64_t taken_ = 0;  // by the peer, as far as we looked
+  RingSender stage_;                             // of staging_
+  std::unique_ptr<MemoryRegion> headers_again_;  // of announcements that go again
+  SendCredits credits_;                          // for announcements
   std::unique_ptr<MemoryRegion> reserved_memory_;
   bool reserved_in_flight_ = false;
-  std::optional<Reservation> reservation_;
+  Reservation<> reservation_;
   bool took_part_ = false;  // the last try_send did, of a transfer that it did not finish
   bool end_sent_ = false;
-  unsigned fruitless_sends_ = 0;
   StickyError send_error_;
 
   // --- receive side
   alignas(64) std::array<PoolReceiver, kContextCount> receivers_;
-  std::array<std::uint64_t, kContextCount> space_returned_{};
+  ReceiveCredits returns_;
   std::array<Reassembly, kContextCount> large_;
-  std::uint64_t arrivals_ = 0;  // announcements taken ever
-  std::uint64_t receives_to_replace_ = 0;
-  std::uint64_t receives_replaced_ = 0;
-  bool credit_refused_ = false;  // a credit found no room in the send queue
   bool ended_ = false;
-  unsigned fruitless_polls_ = 0;
   StickyError receive_error_;
 
   // --- statistics
-  Counter chunks_;          // send side
-  Counter credit_waits_;    // send side
-  Counter credit_returns_;  // receive side
-  Counter reassembled_;     // receive side
+  Counter chunks_;        // send side
+  Counter credit_waits_;  // send side
+  Counter reassembled_;   // receive side
 };
 
 }  // namespace leat::detail

@@ -2,7 +2,6 @@
 // Plain values.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -30,13 +29,6 @@ struct ChunkedOptions {
   QueueDepths depths;  // with which the queue pair was made
 };
 
-// What the receiver writes into the sender's memory; each word by one plain write.
-struct ChunkCredits {
-  std::uint64_t receives = 0;  // announcements taken and replaced by new receives
-  std::uint64_t padding[7] = {};
-  std::array<std::uint64_t, kContextCount> free_before{};  // PoolReceiver::free_before
-};
-
 // The pools of one side, one after the other.
 struct ChunkLayout {
   RegionShape first;   // of context 0
@@ -59,6 +51,14 @@ struct OutgoingTransfer {
   bool part_open = false;     // it has a place, and its last chunks are on their way
   PoolSender::Place place;
   std::optional<ChunkDigester> digester;
+};
+
+// The way of one context's transfers to the peer.
+struct OutgoingFlow {
+  PoolSender places;
+  OutgoingTransfer transfer;
+  std::uint32_t transfers = 0;  // sent ever
+  std::uint64_t parts = 0;      // of all of them
 };
 
 // Bytes to be sent, and the key of the registered memory they are in, if they are.

@@ -1,24 +1,18 @@
 // The way of transfers from the peer.
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 
 #include "transport/chunked/chunked.h"
-#include "transport/parts/requests.h"
 
 namespace leat::detail {
 namespace {
 
-// Receives are replaced, and the sender told, after this share of them was used.
-constexpr std::uint64_t kReplaceShare = 4;
-// Fruitless polls between two looks at whether the peer wishes to resume, each a system call.
-constexpr unsigned kPollsPerQuestion = 1024;
 constexpr std::chrono::microseconds kWorthSpinning{50};
 
 }  // namespace
 
 ReceiveResult ChunkedTransport::try_receive(Context context, Delivery& delivery) {
-  const auto mine = turn(receive_mutex_);
+  const auto mine = resumption_.turn(Side::kReceive);
   if (!mine) return ReceiveResult::kNothing;
   std::array<Completion, 16> completions;
   for (;;) {
@@ -26,27 +20,22 @@ ReceiveResult ChunkedTransport::try_receive(Context context, Delivery& delivery)
       const ReceiveResult result = hand_out(context, delivery);
       if (result != ReceiveResult::kNothing) return result;
     }
-    const bool alive = receive_error_.empty() && queue_pair_ != nullptr;
-    const std::size_t count = alive ? queue_pair_->poll_receives(completions) : 0;
+    QueuePair* const queue_pair = receive_error_.empty() ? resumption_.queue_pair() : nullptr;
+    const std::size_t count = queue_pair == nullptr ? 0 : queue_pair->poll_receives(completions);
     if (count == 0) break;
     for (const Completion& completion : std::span(completions).first(count)) arrived(completion);
-    if (resuming_.load(std::memory_order_relaxed)) return ReceiveResult::kNothing;
-    if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
+    if (resuming()) return ReceiveResult::kNothing;
+    if (returns_.due()) returns_.replace(*queue_pair);
   }
-  check_receiving();
+  receive_error_.check();
+  if (returns_.refused()) [[unlikely]]
+    retry_credits();
   // Also after the peer's end, of which it may not know that it has arrived.
-  if (++fruitless_polls_ % kPollsPerQuestion == 0) ask_whether_wanted();
+  resumption_.heed_peer(Side::kReceive);
   if (!ended_) return ReceiveResult::kNothing;
   large_[context].check();
   large_[context].drop();  // its sender has given it up
   return ReceiveResult::kEnd;
-}
-
-// After a look that found nothing.
-void ChunkedTransport::check_receiving() {
-  receive_error_.check();
-  if (credit_refused_) [[unlikely]]
-    retry_credits();
 }
 
 void ChunkedTransport::arrived(const Completion& completion) {
@@ -54,16 +43,15 @@ void ChunkedTransport::arrived(const Completion& completion) {
   if (completion.status != CompletionStatus::kSuccess) {
     if (ended_) return;  // after its end the peer may go
     const std::string why = std::string("receiving failed: ") + to_string(completion.status);
-    if (!break_off(why))
-      receive_error_.set(ErrorCode::kPeerDied, why + " (" + queue_pair_->describe() + ")");
+    if (!resumption_.break_off(why))
+      receive_error_.set(ErrorCode::kPeerDied, why + " (" + resumption_.describe() + ")");
     return;
   }
   take_arrival(completion);
 }
 
 void ChunkedTransport::take_arrival(const Completion& completion) {
-  ++receives_to_replace_;
-  ++arrivals_;
+  returns_.add_used();
   if (completion.kind != CompletionKind::kImmediate) nonsense("a message without immediate data");
   const auto [context, place] = decode_immediate(completion.immediate);
   if (ended_) nonsense("a message after its end");
@@ -143,12 +131,12 @@ void ChunkedTransport::check_digest(std::span<const std::byte> message, const Ch
     fail_receiving(ErrorCode::kProtocol,
                    "a transfer of " + std::to_string(message.size()) +
                        " bytes arrived with another digest than it was sent with (" +
-                       queue_pair_->describe() + ")");
+                       resumption_.describe() + ")");
 }
 
 Outlook ChunkedTransport::outlook(Side side, Look look) const {
   using enum Outlook::Comes;
-  const auto mine = turn(side == Side::kSend ? send_mutex_ : receive_mutex_);
+  const auto mine = resumption_.turn(side);
   if (side == Side::kSend) {
     // Whose next chunk has its turn later need not spin for it.
     const bool soon = mine && took_part_ && window_.paced_until() <= Clock::now() + kWorthSpinning;
@@ -156,52 +144,29 @@ Outlook ChunkedTransport::outlook(Side side, Look look) const {
   }
   if (!mine) return {};  // the end of resuming gives an event
   return {
-      .comes = credit_refused_ ? kSilently : kWithEvent,
+      .comes = returns_.refused() ? kSilently : kWithEvent,
       .soon = look == Look::kThorough && std::ranges::any_of(receivers_, &PoolReceiver::waiting)};
 }
 
 void ChunkedTransport::release(Delivery& delivery) noexcept {
-  const std::lock_guard lock(receive_mutex_);
+  const auto mine = resumption_.wait_for_turn(Side::kReceive);
   receivers_[delivery.context].release(delivery.ticket);
   return_space(delivery.context);
 }
 
 void ChunkedTransport::return_space(Context context) noexcept {
   const PoolReceiver& receiver = receivers_[context];
-  const std::uint64_t free_before = receiver.free_before();
-  const std::uint64_t untold = free_before - space_returned_[context];
-  if (untold == 0 || untold < receiver.untold_units()) return;
-  const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
-  if (write_credit(word, free_before)) space_returned_[context] = free_before;
-}
-
-void ChunkedTransport::replace_receives() {
-  const std::size_t posted = queue_pair_->post_receives(receives_to_replace_);
-  receives_to_replace_ -= posted;
-  receives_replaced_ += posted;
-  write_credit(offsetof(Credits, receives), receives_replaced_);
+  returns_.give_back(resumption_.queue_pair(), context, receiver.free_before(),
+                     std::max<std::uint64_t>(receiver.untold_units(), 1));
 }
 
 void ChunkedTransport::retry_credits() noexcept {
-  credit_refused_ = false;
-  write_credit(offsetof(Credits, receives), receives_replaced_);
-  for (Context context = 0; context < kContextCount; ++context) return_space(context);
-}
-
-bool ChunkedTransport::write_credit(std::size_t offset, std::uint64_t value) noexcept {
-  const SendRequest request =
-      write_of_word(value, peer_credits_address_ + offset, peer_region_.key);
-  if (queue_pair_ == nullptr || queue_pair_->post_send({&request, 1}) == 0) {
-    credit_refused_ = true;  // check_receiving tries again
-    return false;
-  }
-  credit_returns_.add(1);
-  return true;
+  returns_.retry(resumption_.queue_pair(), [&](Context context) { return_space(context); });
 }
 
 void ChunkedTransport::nonsense(const std::string& what) {
   fail_receiving(ErrorCode::kProtocol, "the peer sent " + what + ", which leat never does (" +
-                                           queue_pair_->describe() + ")");
+                                           resumption_.describe() + ")");
 }
 
 void ChunkedTransport::fail_receiving(ErrorCode code, const std::string& what) {

@@ -1,12 +1,11 @@
-// How a chunked transport comes to be: sizes, memory, posted receives, and what both sides tell
-// each other.
+// Makes and starts a chunked transport: chooses the sizes of its regions, allocates them, posts the
+// receives, and exchanges setups with the peer.
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "net/tcp.h"
 #include "transport/chunked/chunked.h"
-#include "transport/parts/requests.h"
+#include "transport/parts/setup.h"
 
 namespace leat::detail {
 namespace {
@@ -20,7 +19,6 @@ constexpr std::size_t kContextRegionBytes = std::size_t{1} << 20;
 constexpr std::size_t kLeastRegionBytes = 4096;
 constexpr std::size_t kLeastStageBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostStageBytes = std::size_t{64} << 20;
-constexpr std::uint64_t kLeastReceives = 4;
 
 // The setup blob, as it lies in memory.
 struct Setup {
@@ -44,6 +42,15 @@ bool sound(const RegionShape& shape) {
   return shape.region_units >= RegionShape::units_of(kLeastRegionBytes) &&
          shape.region_units <= kMaxPlace && shape.count >= kLeastRegions &&
          shape.count <= kMostRegions;
+}
+
+// Whether the device runs all requests as they are posted, so that nothing is in flight.
+bool runs_at_once(const Limits& limits, const ChunkedOptions& options) {
+  return limits.max_inline_bytes >= options.chunk_bytes;
+}
+
+std::uint64_t receive_count(const Limits& limits, const ChunkedOptions& options) {
+  return std::min(options.depths.receive_requests, limits.max_receive_requests);
 }
 
 WindowOptions window_options(const ChunkedOptions& options) {
@@ -92,12 +99,14 @@ ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
                                    const ChunkedOptions& options, std::unique_ptr<Resumer> resumer)
     : Transport(options.max_message_bytes),
       device_(std::move(device)),
-      resumer_(std::move(resumer)),
-      queue_pair_(std::move(queue_pair)),
       limits_(device_->limits()),
+      // Where requests run as they are posted, between processes of one host, no path can be cut.
+      resumption_(*device_, std::move(queue_pair),
+                  runs_at_once(limits_, options) ? nullptr : std::move(resumer),
+                  receive_count(limits_, options), options.resume_timeout, *this),
       options_(options),
-      receive_count_(std::min(options.depths.receive_requests, limits_.max_receive_requests)),
-      window_(window_options(options)) {
+      window_(window_options(options)),
+      returns_(receive_count(limits_, options)) {
   const bool pinned = limits_.pins_memory;
   const std::size_t by_default = pinned ? kPinnedRegionBytes : kRegionBytes;
   const std::size_t others = pinned ? kPinnedContextRegionBytes : kContextRegionBytes;
@@ -109,37 +118,24 @@ ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
                 "transport chunked: " + std::to_string(options.region_count) + " regions of " +
                     std::to_string(first) + " bytes are more than 8 GiB",
                 "Lower chunked_region_bytes or chunked_region_count.");
-  if (limits_.max_inline_bytes >= options.chunk_bytes) {
-    // Requests run as they are posted, between processes of one host: nothing is in flight, and no
-    // path can be cut.
-    resumer_.reset();
-  } else {
-    // All before the peer hears that the connection stands.
-    make_waits();
+  // Elsewhere chunks are in flight: memory for them, before the peer hears that the connection
+  // stands.
+  if (!runs_at_once(limits_, options)) {
     ChunkedOptions likely = options;  // if the peer is set alike
     likely.chunk_bytes = std::min(options.chunk_bytes, layout_.first.part_bytes());
     stage(bytes_in_flight(layout_.first, likely));
   }
-  region_ = device_->allocate(layout_.bytes() + sizeof(Credits), kRemoteWrite);
-  credits_ = region_->memory().data() + layout_.bytes();
+  region_ = device_->allocate(layout_.bytes() + sizeof(CreditWords), kRemoteWrite);
 
-  post_all_receives(*queue_pair_, receive_count_);
+  post_all_receives(*resumption_.queue_pair(), returns_.receives());
 }
 
 std::vector<std::byte> ChunkedTransport::setup() const {
   const RemoteRegion region = region_->remote();
-  const Setup setup{region.address,
-                    region.bytes,
-                    layout_.bytes(),
-                    layout_.first.region_units,
-                    layout_.others.region_units,
-                    layout_.first.count,
-                    receive_count_,
-                    max_message_bytes(),
-                    region.key,
-                    options_.verify ? 1U : 0U};
-  const auto bytes = std::as_bytes(std::span(&setup, 1));
-  return {bytes.begin(), bytes.end()};
+  return encode_setup(Setup{region.address, region.bytes, layout_.bytes(),
+                            layout_.first.region_units, layout_.others.region_units,
+                            layout_.first.count, returns_.receives(), max_message_bytes(),
+                            region.key, options_.verify ? 1U : 0U});
 }
 
 void ChunkedTransport::stage(std::size_t bytes) {
@@ -150,38 +146,31 @@ void ChunkedTransport::stage(std::size_t bytes) {
 
 void ChunkedTransport::start(std::span<const std::byte> peer_setup) {
   Setup peer;
-  if (peer_setup.size() != sizeof peer) nonsense("a setup of the wrong size");
-  std::memcpy(&peer, peer_setup.data(), sizeof peer);
+  if (!decode_setup(peer_setup, peer)) nonsense(kSetupOfTheWrongSize);
   peer_layout_.first = {peer.first_units, peer.region_count};
   peer_layout_.others = {peer.others_units, peer.region_count};
   if (!sound(peer_layout_.first) || !sound(peer_layout_.others) ||
       peer_layout_.first_unit(kContextCount) > kIndexBit)
     nonsense("regions of impossible sizes");
-  const bool sound_region = peer.credits_offset >= peer_layout_.bytes() &&
-                            peer.credits_offset % alignof(Credits) == 0 &&
-                            peer.region_bytes >= sizeof(Credits) &&
-                            peer.credits_offset <= peer.region_bytes - sizeof(Credits) &&
-                            peer.region_address <= UINT64_MAX - peer.region_bytes;
-  if (!sound_region || peer.receive_count < kLeastReceives || peer.max_message_bytes == 0 ||
-      peer.verify > 1)
-    nonsense("a setup that contradicts itself");
+  const CreditedRegion region{{peer.region_address, peer.region_bytes, peer.region_key},
+                              peer.credits_offset,
+                              peer.receive_count};
+  if (!region.sound(peer_layout_.bytes()) || peer.max_message_bytes == 0 || peer.verify > 1)
+    nonsense(kSetupThatContradictsItself);
 
   agree_with(peer.max_message_bytes);
   options_.verify |= peer.verify != 0;
-  peer_receive_count_ = peer.receive_count;
-  peer_region_ = {peer.region_address, peer.region_bytes, peer.region_key};
-  peer_credits_address_ = peer.region_address + peer.credits_offset;
+  peer_region_ = region.region;
+  credits_.start(region_->memory().data() + layout_.bytes(), region);
+  returns_.start(region);
   for (Context context = 0; context < kContextCount; ++context) {
-    senders_[context] = PoolSender(peer_layout_.shape(context));
+    flows_[context].places = PoolSender(peer_layout_.shape(context));
     receivers_[context] = PoolReceiver(layout_.shape(context));
   }
   // No chunk is longer than one request may be with a header, or than the largest region.
   options_.chunk_bytes = std::min({options_.chunk_bytes, peer_layout_.first.part_bytes(),
                                    limits_.max_request_bytes - sizeof(ChunkHeader)});
-  if (staging_ != nullptr) {
-    watch_queue_pair();
-    fit_staging();
-  }
+  if (staging_ != nullptr) fit_staging();
   set_facts();
 }
 

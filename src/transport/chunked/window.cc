@@ -99,7 +99,7 @@ void ChunkWindow::pace(std::size_t bytes, Clock::time_point now) {
   const double share = static_cast<double>(bytes) / pace;
   const auto time = Nanoseconds(
       static_cast<std::int64_t>(std::min(share, 1.0) * static_cast<double>(round_trip_.count())));
-  // A sender that comes late, as it slept, makes up for so much of it.
+  // A sender that slept, and so comes late, may catch up on this much of its delay.
   const Clock::time_point since = std::max(paced_until_, now - round_trip_ / kPaceBurstShare);
   paced_until_ = since + time;
 }
@@ -173,7 +173,7 @@ void ChunkWindow::measure(const Flight& flight, Clock::time_point now) {
     measured_at_ = now;
   }
   if (flight.alone) {
-    // Of the first round there is nothing but this packet: not a rate.
+    // This packet was alone in its round: it measures the round trip, and no rate.
     round_end_ = delivered_;
     return;
   }
@@ -221,7 +221,8 @@ void ChunkWindow::end_round(Clock::time_point now) {
     // What was lost goes again all at once: so little that a short queue takes it.
     gain_ = troubled_ ? kRepairGain : kLessGain;
   } else if (more_was_tried) {
-    // The second round tells what the first has brought. Was there more, then still more is tried.
+    // The second round shows what the first has brought. If the rate grew, still more is tried;
+    // if it did not, the window shrinks.
     if (++more_rounds_ == kMoreRounds) {
       more_rounds_ = 0;
       gain_ = rate() > rate_before_ * kMoreGrowth ? kMoreGain : kLessGain;
@@ -238,8 +239,8 @@ void ChunkWindow::end_round(Clock::time_point now) {
   }
   drained_rounds_ = queue_stands ? drained_rounds_ + 1 : 0;
   if (drained_rounds_ >= kDrainRounds) {
-    // The path has become narrower: what was measured before this round is no more true. A lost
-    // packet, and a receiver that was kept from its work, look the same and are over sooner.
+    // The path has become narrower, so what was measured before this round no longer holds. A lost
+    // packet, or a receiver that was kept from its work, looks the same but passes sooner.
     const double now_rate = rates_[rate_index_];
     if (now_rate > 0 && !starting_) rates_.fill(now_rate);
   }

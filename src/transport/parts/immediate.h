@@ -16,7 +16,8 @@ inline constexpr std::uint32_t kEndPlace = (1U << kPlaceBits) - 1;       // noth
 inline constexpr std::uint32_t kAnnouncePlace = (1U << kPlaceBits) - 2;  // a large message follows
 inline constexpr std::uint32_t kMaxPlace = (1U << kPlaceBits) - 3;
 // Up to kMaxPlace, the upper half are no places either but indexes of planned messages: rings never
-// reach that far. transport/planned.h has what lies there.
+// reach that far. transport/planned/planned.h says what
+// lies there.
 inline constexpr std::uint32_t kIndexBit = 1U << (kPlaceBits - 1);
 inline constexpr std::uint32_t kMaxIndex = kMaxPlace - kIndexBit;
 

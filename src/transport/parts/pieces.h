@@ -21,6 +21,8 @@ class Pieces {
  public:
   // Part of a message has left, and the rest has not.
   bool under_way() const { return total_ != 0; }
+  // Whether the last try_send sent a part of a message that it did not finish.
+  bool took_part() const { return took_part_; }
   // The caller does not go on with that message.
   void abandon() { abandoned_ = under_way(); }
 
@@ -29,6 +31,7 @@ class Pieces {
   template <typename Announce>
   bool try_take_back(Announce&& announce) {
     if (!abandoned_) return true;
+    took_part_ = false;
     if (!announce(kTakenBack)) return false;
     *this = {};
     return true;
@@ -39,6 +42,7 @@ class Pieces {
   // bytes that are; 0: no room.
   template <typename Announce, typename Put>
   SendResult try_send(std::span<const std::byte> message, Announce&& announce, Put&& put) {
+    took_part_ = false;
     if (total_ == 0) {
       if (!announce(std::uint64_t{message.size()})) return SendResult::kNoRoom;
       total_ = message.size();
@@ -49,6 +53,7 @@ class Pieces {
       const std::size_t bytes = put(message.subspan(sent_));
       if (bytes == 0) return SendResult::kUnderWay;
       sent_ += bytes;
+      took_part_ = true;
     }
     *this = {};
     return SendResult::kSent;
@@ -66,6 +71,7 @@ class Pieces {
   std::size_t total_ = 0;  // 0: no message is under way
   std::size_t sent_ = 0;
   bool abandoned_ = false;
+  bool took_part_ = false;
 };
 
 }  // namespace leat::detail

@@ -27,6 +27,13 @@ inline SendRequest write_of_word(std::uint64_t& word, std::uint64_t remote_addre
   return request;
 }
 
+// Posts such a write. False: there is no room in the send queue.
+inline bool post_word(QueuePair& queue_pair, std::uint64_t remote_address, std::uint32_t remote_key,
+                      std::uint64_t word) noexcept {
+  const SendRequest request = write_of_word(word, remote_address, remote_key);
+  return queue_pair.post_send({&request, 1}) != 0;
+}
+
 // An inlined, unsignaled immediate without bytes, which names no place: `peer` is where it is
 // allowed to go.
 inline SendRequest bare_immediate(std::uint32_t immediate, const RemoteRegion& peer) {

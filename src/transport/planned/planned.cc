@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
-#include <cstring>
 
 #include "leat/error.h"
+#include "transport/parts/setup.h"
 
 namespace leat::detail {
 namespace {
@@ -24,7 +23,6 @@ constexpr std::size_t kEpochsBytes = kContextCount * sizeof(std::uint64_t);
 constexpr std::size_t kMaxDigestDigits = 64;
 
 // The setup blob after the ring transport's, as it lies in memory.
-static_assert(std::endian::native == std::endian::little);
 struct PlannedSetup {
   std::uint64_t region_address;
   std::uint64_t region_bytes;  // of the planned region; the epochs follow it
@@ -72,17 +70,16 @@ std::vector<std::byte> PlannedTransport::setup() const {
                      {}};
   plan_digest_.copy(setup.digest, sizeof setup.digest);
   std::vector<std::byte> blob = RingTransport::setup();
-  const auto bytes = std::as_bytes(std::span(&setup, 1));
-  blob.insert(blob.end(), bytes.begin(), bytes.end());
+  const std::vector<std::byte> own = encode_setup(setup);
+  blob.insert(blob.end(), own.begin(), own.end());
   return blob;
 }
 
 void PlannedTransport::start(std::span<const std::byte> peer_setup) {
   PlannedSetup peer;
-  if (peer_setup.size() < sizeof peer) nonsense("a setup of the wrong size");
-  const auto rings = peer_setup.first(peer_setup.size() - sizeof peer);
-  std::memcpy(&peer, peer_setup.data() + rings.size(), sizeof peer);
-  RingTransport::start(rings);
+  const std::size_t rings = peer_setup.size() - std::min(peer_setup.size(), sizeof peer);
+  if (!decode_setup(peer_setup.subspan(rings), peer)) nonsense(kSetupOfTheWrongSize);
+  RingTransport::start(peer_setup.first(rings));
 
   if (peer.digest_digits > sizeof peer.digest) nonsense("a digest that is too long");
   const std::string peer_digest(peer.digest, peer.digest_digits);
@@ -126,7 +123,7 @@ bool PlannedTransport::try_tell(Context context) {
   std::atomic_thread_fence(std::memory_order_release);
   const std::uint64_t word =
       peer_region_.address + arrays_.region_bytes() + context * sizeof(std::uint64_t);
-  return write_word(word, peer_region_.key, arrays_.epoch(context));
+  return post_word(queue_pair(), word, peer_region_.key, arrays_.epoch(context));
 }
 
 bool PlannedTransport::look_at_peer(Context context) {

@@ -1,8 +1,7 @@
-// The way of messages through the rings; ring_setup.cc has the beginning.
+// The way of messages through the rings; setup.cc makes and starts the transport.
 #include "transport/ring/ring.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstring>
 
@@ -23,7 +22,7 @@ constexpr std::uint64_t kMessagesPerErrorPoll = 64;
 SendResult RingTransport::try_send(std::span<const std::byte> message, Context context) {
   if (message.size() > max_in_place_bytes(context) || pieces_[context].under_way())
     return send_large(message, context);
-  check_unreserved(context);
+  reservation_.check_send(context);
   RingSender::Place place;
   return whole_or_not(find_place(message.size(), context, place) &&
                       post(message, context, place, false));
@@ -31,14 +30,9 @@ SendResult RingTransport::try_send(std::span<const std::byte> message, Context c
 
 // A place in the ring and a receive at the peer. Counts, and looks for trouble, if there is none.
 bool RingTransport::find_place(std::size_t bytes, Context context, RingSender::Place& place) {
-  RingSender& sender = senders_[context];
-  const std::uint64_t units = units_of(bytes);
-  auto found = sender.place(units);
-  if (!found) [[unlikely]] {
-    const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
-    if (!sender.take_back(credit(word))) fail_sending("gave back ring space that it never had");
-    found = sender.place(units);
-  }
+  const auto found = credits_.find_place(senders_[context], context, units_of(bytes), [&] {
+    fail_sending("gave back ring space that it never had");
+  });
   if (!found) [[unlikely]] {
     credit_waits_.add(1);
     poll_send_errors();
@@ -50,11 +44,8 @@ bool RingTransport::find_place(std::size_t bytes, Context context, RingSender::P
 }
 
 bool RingTransport::look_for_credit() {
-  const std::uint64_t taken = credit(offsetof(Credits, receives));
-  if (taken - messages_taken_ > messages_sent_ - messages_taken_)
-    fail_sending("took more messages than were sent");
-  messages_taken_ = taken;
-  if (messages_sent_ - messages_taken_ < peer_receive_count_) return true;
+  if (!credits_.take(credits_.receives_word())) fail_sending("took more messages than were sent");
+  if (credits_.has_receive()) return true;
   credit_waits_.add(1);
   poll_send_errors();
   return false;
@@ -92,17 +83,13 @@ bool RingTransport::post_request(const SendRequest& request) {
     poll_send_errors();
     return false;
   }
-  if (++messages_sent_ % kMessagesPerErrorPoll == 0) poll_send_errors();
+  credits_.add_sent();
+  if (credits_.sent() % kMessagesPerErrorPoll == 0) poll_send_errors();
   return true;
 }
 
-void RingTransport::check_unreserved(Context context) const {
-  if (reservation_.memory.data() != nullptr && reservation_.context == context) [[unlikely]]
-    refuse_while_reserved(context);
-}
-
-// Of a large message, or that it is taken back: a message of its own for the ring, as is each
-// piece.
+// Sends the size of a large message, or kTakenBack in its place: to the ring a message of its own,
+// as each piece is.
 bool RingTransport::announce(std::uint64_t bytes, Context context) {
   RingSender::Place place;
   return find_place(sizeof bytes, context, place) &&
@@ -112,21 +99,20 @@ bool RingTransport::announce(std::uint64_t bytes, Context context) {
 SendResult RingTransport::send_large(std::span<const std::byte> message, Context context) {
   Pieces& pieces = pieces_[context];
   const auto announce_one = [&](std::uint64_t bytes) { return announce(bytes, context); };
-  took_part_ = false;
+  last_large_ = context;
   if (!pieces.try_take_back(announce_one)) return SendResult::kUnderWay;
   const std::size_t piece_bytes = max_in_place_bytes(context);
   if (!pieces.under_way()) {
     if (message.size() <= piece_bytes) return try_send(message, context);
     if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
-    check_unreserved(context);
+    reservation_.check_send(context);
   }
   return pieces.try_send(message, announce_one, [&](std::span<const std::byte> rest) {
     const auto piece = rest.first(std::min(piece_bytes, rest.size()));
     RingSender::Place place;
-    const bool sent =
-        find_place(piece.size(), context, place) && post(piece, context, place, false);
-    took_part_ = took_part_ || sent;
-    return sent ? piece.size() : 0;
+    return find_place(piece.size(), context, place) && post(piece, context, place, false)
+               ? piece.size()
+               : 0;
   });
 }
 
@@ -136,8 +122,7 @@ std::span<std::byte> RingTransport::try_reserve(std::size_t bytes, Context conte
                        "Raise ring_bytes on both sides, or use send().");
   const auto announce_one = [&](std::uint64_t total) { return announce(total, context); };
   if (!pieces_[context].try_take_back(announce_one)) return {};
-  if (pieces_[context].under_way() || reservation_.memory.data() != nullptr)
-    refuse_while_unfinished(context);
+  reservation_.check_reserve(context, pieces_[context].under_way());
   RingSender::Place place;
   if (!find_place(bytes, context, place)) return {};
   const std::size_t offset = (layout_.first_unit(context) + place.unit) * kPlaceUnitBytes;
@@ -147,36 +132,33 @@ std::span<std::byte> RingTransport::try_reserve(std::size_t bytes, Context conte
     throw Error(ErrorCode::kPeerDied, "the peer's memory has gone (" + describe() + ")");
   const auto memory =
       direct ? std::span(peer_memory_ + offset, bytes) : staging(context, place, bytes);
-  reservation_ = {memory, context, place, direct};
+  reservation_.open(memory, context, {place, direct});
   return memory;
 }
 
 SendResult RingTransport::try_commit(std::size_t bytes) {
-  if (reservation_.memory.data() == nullptr || bytes > reservation_.memory.size())
-    refuse_commit(bytes);
-  const auto message = reservation_.memory.first(bytes);
+  const auto message = reservation_.check_commit(bytes);
+  const Context context = reservation_.context();
   // Fewer bytes may need fewer units; they start at the same place unless the longer message had to
   // skip the end of the lap, so place it as it was placed.
-  RingSender::Place place = reservation_.place;
-  place.end -= units_of(reservation_.memory.size()) - units_of(bytes);
-  const auto again = senders_[reservation_.context].place(units_of(bytes));
+  auto [place, in_peer_memory] = reservation_.place();
+  place.end -= units_of(reservation_.memory().size()) - units_of(bytes);
+  const auto again = senders_[context].place(units_of(bytes));
   if (again && again->unit != place.unit) {
     // It now fits before the end, where the receiver will look for it: move it there.
-    const std::size_t from =
-        (layout_.first_unit(reservation_.context) + again->unit) * kPlaceUnitBytes;
-    std::byte* target =
-        reservation_.in_peer_memory ? peer_memory_ + from : staging_->memory().data() + from;
+    const std::size_t from = (layout_.first_unit(context) + again->unit) * kPlaceUnitBytes;
+    std::byte* target = in_peer_memory ? peer_memory_ + from : staging_->memory().data() + from;
     std::memmove(target, message.data(), bytes);
-    reservation_ = {{target, bytes}, reservation_.context, *again, reservation_.in_peer_memory};
+    reservation_.open({target, bytes}, context, {*again, in_peer_memory});
     return try_commit(bytes);
   }
-  if (!post(message, reservation_.context, place, false)) return SendResult::kNoRoom;
-  reservation_ = {};
+  if (!post(message, context, place, false)) return SendResult::kNoRoom;
+  reservation_.close();
   return SendResult::kSent;
 }
 
 void RingTransport::abandon(Context context) noexcept {
-  if (reservation_.context == context) reservation_ = {};
+  reservation_.abandon(context);
   pieces_[context].abandon();
 }
 
@@ -189,7 +171,7 @@ bool RingTransport::try_end() {
 
 bool RingTransport::try_flush() {
   const auto post = [&](const SendRequest& one) { return queue_pair_->post_send({&one, 1}) != 0; };
-  return flush_.attempt(messages_sent_, peer_region_, post, [&] { poll_send_errors(); });
+  return flush_.attempt(credits_.sent(), peer_region_, post, [&] { poll_send_errors(); });
 }
 
 bool RingTransport::try_read(const RemoteRegion& from, const MemoryRegion& to) {
@@ -230,12 +212,6 @@ std::span<std::byte> RingTransport::staging(Context context, const RingSender::P
   return staging_->memory().subspan(offset, bytes);
 }
 
-std::uint64_t RingTransport::credit(std::size_t offset) const {
-  auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(credits_ + offset));
-  // Acquire: we write into the space given back only after the receiver was done with it.
-  return std::atomic_ref(*word).load(std::memory_order_acquire);
-}
-
 // --- receive side
 
 ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
@@ -249,7 +225,7 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
     // The usual case, in few steps: one whole message, of this context, and no other before it.
     if (count == 1 && pass(polled_[0], context, delivery)) return ReceiveResult::kMessage;
     for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
-    if (receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
+    if (returns_.due()) returns_.replace(*queue_pair_);
     if (!receivers_[context].waiting()) continue;
     // A single arrival is this context's: its payload, if it rode along, is still there.
     const ReceiveResult result =
@@ -266,8 +242,8 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
 // After a look that found nothing.
 void RingTransport::check_receiving() {
   receive_error_.check();
-  if (credit_refused_) [[unlikely]]
-    retry_credits();
+  if (returns_.refused()) [[unlikely]]
+    returns_.retry(queue_pair_.get(), [&](Context context) { return_space(context); });
 }
 
 // Hands out a message as it comes, without queueing it. False: it is not that simple.
@@ -294,7 +270,8 @@ bool RingTransport::pass(const Completion& completion, Context context, Delivery
   }
   delivery.bytes = completion.bytes;
   delivery.context = context;
-  if (++receives_to_replace_ >= receive_count_ / kReplaceShare) replace_receives();
+  returns_.add_used();
+  if (returns_.due()) returns_.replace(*queue_pair_);
   return true;
 }
 
@@ -304,7 +281,7 @@ void RingTransport::arrived(const Completion& completion) {
     receive_error_.set(ErrorCode::kPeerDied, failure("receiving", completion.status, *queue_pair_));
     return;
   }
-  ++receives_to_replace_;
+  returns_.add_used();
   if (completion.kind != CompletionKind::kImmediate) nonsense("a message without immediate data");
   const auto [context, place] = decode_immediate(completion.immediate);
   if (ended_) nonsense("a message after its end");
@@ -381,9 +358,9 @@ ReceiveResult RingTransport::hand_out(Context context, Delivery& delivery,
 
 Outlook RingTransport::outlook(Side side, Look look) const {
   using enum Outlook::Comes;
-  if (side == Side::kSend) return {.comes = kSilently, .soon = took_part_};
+  if (side == Side::kSend) return {.comes = kSilently, .soon = pieces_[last_large_].took_part()};
   return {
-      .comes = credit_refused_ ? kSilently : kWithEvent,
+      .comes = returns_.refused() ? kSilently : kWithEvent,
       .soon = look == Look::kThorough && std::ranges::any_of(receivers_, &RingReceiver::waiting)};
 }
 
@@ -394,43 +371,8 @@ void RingTransport::release(Delivery& delivery) noexcept {
 
 void RingTransport::return_space(Context context) noexcept {
   const RingReceiver& receiver = receivers_[context];
-  const std::uint64_t free_before = receiver.free_before();
-  if (free_before - space_returned_[context] < receiver.units() / kReturnShare) [[likely]]
-    return;
-  const std::size_t word = offsetof(Credits, free_before) + context * sizeof(std::uint64_t);
-  if (write_credit(word, free_before)) space_returned_[context] = free_before;
-}
-
-void RingTransport::replace_receives() {
-  const std::size_t posted = queue_pair_->post_receives(receives_to_replace_);
-  receives_to_replace_ -= posted;
-  receives_replaced_ += posted;
-  return_receives();
-}
-
-void RingTransport::return_receives() noexcept {
-  write_credit(offsetof(Credits, receives), receives_replaced_);
-}
-
-void RingTransport::retry_credits() noexcept {
-  credit_refused_ = false;
-  return_receives();
-  for (Context context = 0; context < kContextCount; ++context) return_space(context);
-}
-
-bool RingTransport::write_credit(std::size_t offset, std::uint64_t value) noexcept {
-  if (!write_word(peer_credits_address_ + offset, peer_region_.key, value)) {
-    credit_refused_ = true;  // check_receiving tries again
-    return false;
-  }
-  credit_returns_.add(1);
-  return true;
-}
-
-bool RingTransport::write_word(std::uint64_t address, std::uint32_t key,
-                               std::uint64_t value) noexcept {
-  const SendRequest request = write_of_word(value, address, key);
-  return queue_pair_->post_send({&request, 1}) != 0;
+  returns_.give_back(queue_pair_.get(), context, receiver.free_before(),
+                     receiver.units() / kReturnShare);
 }
 
 void RingTransport::arrived_by_index(Context context, std::uint32_t index, std::size_t /*bytes*/) {
@@ -450,7 +392,7 @@ std::string RingTransport::describe() const { return "ring on " + queue_pair_->d
 void RingTransport::add_stats(Stats& stats) const {
   stats.inline_sends += inline_sends_.get();
   stats.credit_waits += credit_waits_.get();
-  stats.credit_returns += credit_returns_.get();
+  stats.credit_returns += returns_.writes();
   stats.reassembled_messages += reassembled_.get();
   stats.rnr_retries += queue_pair_->rnr_retries();
 }

@@ -1,10 +1,9 @@
-// How a ring transport comes to be: sizes, memory, posted receives, and what both sides tell each
-// other. ring.cc has the rest.
+// Makes and starts a ring transport: chooses the sizes of its rings, allocates them, posts the
+// receives, and exchanges setups with the peer. ring.cc moves the messages.
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
-#include "transport/parts/requests.h"
+#include "transport/parts/setup.h"
 #include "transport/ring/ring.h"
 
 namespace leat::detail {
@@ -28,7 +27,6 @@ std::uint64_t ring_units(std::size_t wanted, std::size_t by_default) {
 }
 
 // The setup blob, as it lies in memory.
-static_assert(std::endian::native == std::endian::little);
 struct Setup {
   std::uint64_t region_address;
   std::uint64_t region_bytes;
@@ -61,18 +59,17 @@ RingTransport::RingTransport(std::unique_ptr<Device> device, std::unique_ptr<Que
       device_(std::move(device)),
       queue_pair_(std::move(queue_pair)),
       limits_(device_->limits()),
-      receive_count_(std::min(options.depths.receive_requests, limits_.max_receive_requests)) {
+      returns_(std::min(options.depths.receive_requests, limits_.max_receive_requests)) {
   const bool pinned = limits_.pins_memory;
   layout_.context0_units = ring_units(options.ring_bytes, pinned ? kPinnedRingBytes : kRingBytes);
   layout_.other_units =
       ring_units(options.context_ring_bytes, pinned ? kPinnedContextRingBytes : kContextRingBytes);
-  region_ = device_->allocate(layout_.ring_bytes() + sizeof(Credits), kRemoteWrite);
-  credits_ = region_->memory().data() + layout_.ring_bytes();
+  region_ = device_->allocate(layout_.ring_bytes() + sizeof(CreditWords), kRemoteWrite);
   const std::size_t largest = layout_.context0_units / kPieceShare * kPlaceUnitBytes;
   if (limits_.max_inline_bytes < largest)
     staging_ = device_->allocate(layout_.ring_bytes(), kLocalOnly);
 
-  post_all_receives(*queue_pair_, receive_count_);
+  post_all_receives(*queue_pair_, returns_.receives());
 }
 
 std::unique_ptr<MemoryRegion> RingTransport::allocate(std::size_t bytes, unsigned access) {
@@ -81,17 +78,14 @@ std::unique_ptr<MemoryRegion> RingTransport::allocate(std::size_t bytes, unsigne
 
 std::vector<std::byte> RingTransport::setup() const {
   const RemoteRegion region = region_->remote();
-  const Setup setup{region.address,         region.bytes,        layout_.ring_bytes(),
-                    layout_.context0_units, layout_.other_units, receive_count_,
-                    max_message_bytes(),    region.key,          0};
-  const auto bytes = std::as_bytes(std::span(&setup, 1));
-  return {bytes.begin(), bytes.end()};
+  return encode_setup(Setup{region.address, region.bytes, layout_.ring_bytes(),
+                            layout_.context0_units, layout_.other_units, returns_.receives(),
+                            max_message_bytes(), region.key, 0});
 }
 
 void RingTransport::start(std::span<const std::byte> peer_setup) {
   Setup peer;
-  if (peer_setup.size() != sizeof peer) nonsense("a setup of the wrong size");
-  std::memcpy(&peer, peer_setup.data(), sizeof peer);
+  if (!decode_setup(peer_setup, peer)) nonsense(kSetupOfTheWrongSize);
   const auto sound_ring = [](std::uint64_t units) {
     return units >= kMinRingBytes / kPlaceUnitBytes && units <= kMaxPlace / kContextCount &&
            std::has_single_bit(units);
@@ -99,21 +93,19 @@ void RingTransport::start(std::span<const std::byte> peer_setup) {
   if (!sound_ring(peer.context0_units) || !sound_ring(peer.other_units))
     nonsense("rings of impossible sizes");
   const Layout theirs{peer.context0_units, peer.other_units};
-  const bool sound_region = peer.credits_offset >= theirs.ring_bytes() &&
-                            peer.credits_offset % alignof(Credits) == 0 &&
-                            peer.region_bytes >= sizeof(Credits) &&
-                            peer.credits_offset <= peer.region_bytes - sizeof(Credits) &&
-                            peer.region_address <= UINT64_MAX - peer.region_bytes;
-  if (!sound_region || peer.receive_count < kReplaceShare || peer.max_message_bytes == 0)
-    nonsense("a setup that contradicts itself");
+  const CreditedRegion region{{peer.region_address, peer.region_bytes, peer.region_key},
+                              peer.credits_offset,
+                              peer.receive_count};
+  if (!region.sound(theirs.ring_bytes()) || peer.max_message_bytes == 0)
+    nonsense(kSetupThatContradictsItself);
 
+  credits_.start(region_->memory().data() + layout_.ring_bytes(), region);
+  returns_.start(region);
   // Both sides use the smaller of their rings, so that places and staging mirror each other.
   layout_.context0_units = std::min(layout_.context0_units, peer.context0_units);
   layout_.other_units = std::min(layout_.other_units, peer.other_units);
   agree_with(peer.max_message_bytes);
-  peer_receive_count_ = peer.receive_count;
-  peer_region_ = {peer.region_address, peer.region_bytes, peer.region_key};
-  peer_credits_address_ = peer.region_address + peer.credits_offset;
+  peer_region_ = region.region;
   peer_memory_ = queue_pair_->peer_memory(peer_region_);
   for (Context context = 0; context < kContextCount; ++context) {
     senders_[context] = RingSender(layout_.units(context));

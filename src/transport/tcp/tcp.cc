@@ -4,12 +4,12 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "base/epoll.h"
 #include "base/system_error.h"
 #include "transport/parts/refusals.h"
+#include "transport/parts/setup.h"
 
 namespace leat::detail {
 namespace {
@@ -23,7 +23,6 @@ constexpr std::size_t kDirectBytes = std::size_t{16} << 10;    // larger payload
 constexpr std::size_t kInputBytes = std::size_t{16} << 10;     // read at once
 constexpr std::size_t kMaxOutputBytes = std::size_t{1} << 20;  // credits a stuck peer may pile up
 
-static_assert(std::endian::native == std::endian::little);
 struct Setup {
   std::uint64_t max_message_bytes;
 };
@@ -43,18 +42,16 @@ TcpTransport::TcpTransport(Stream& stream, std::size_t max_message_bytes)
 }
 
 std::vector<std::byte> TcpTransport::setup() const {
-  const Setup setup{max_message_bytes()};
-  const auto bytes = std::as_bytes(std::span(&setup, 1));
-  return {bytes.begin(), bytes.end()};
+  return encode_setup(Setup{max_message_bytes()});
 }
 
 void TcpTransport::start(std::span<const std::byte> peer_setup) {
   Setup peer;
-  if (peer_setup.size() != sizeof peer)
-    throw Error(ErrorCode::kProtocol, "the peer sent a setup of the wrong size");
-  std::memcpy(&peer, peer_setup.data(), sizeof peer);
-  if (peer.max_message_bytes == 0)
-    throw Error(ErrorCode::kProtocol, "the peer sent a setup that contradicts itself");
+  const auto refuse = [](const std::string& what) {
+    throw Error(ErrorCode::kProtocol, "the peer sent " + what);
+  };
+  if (!decode_setup(peer_setup, peer)) refuse(kSetupOfTheWrongSize);
+  if (peer.max_message_bytes == 0) refuse(kSetupThatContradictsItself);
   agree_with(peer.max_message_bytes);
   set_in_place(kMaxFrameBytes, kMaxFrameBytes);
   facts_.stream = StreamUse::kMessages;
@@ -69,7 +66,7 @@ SendResult TcpTransport::try_send(std::span<const std::byte> message, Context co
   const std::lock_guard lock(mutex_);
   heed(Side::kSend);
   error_.check();
-  if (reservation_.open && reservation_.context == context) refuse_while_reserved(context);
+  reservation_.check_send(context);
   Pieces& pieces = contexts_[context].pieces;
   const auto announce = [&](std::uint64_t bytes) {
     return send_data(Kind::kAnnounce, context, {}, bytes);
@@ -88,7 +85,7 @@ SendResult TcpTransport::try_send(std::span<const std::byte> message, Context co
 
 void TcpTransport::abandon(Context context) noexcept {
   const std::lock_guard lock(mutex_);
-  if (reservation_.context == context) reservation_ = {};
+  reservation_.abandon(context);
   contexts_[context].pieces.abandon();
 }
 
@@ -196,21 +193,19 @@ std::span<std::byte> TcpTransport::try_reserve(std::size_t bytes, Context contex
   if (!pieces.try_take_back(
           [&](std::uint64_t total) { return send_data(Kind::kAnnounce, context, {}, total); }))
     return {};
-  if (reservation_.open || pieces.under_way()) refuse_while_unfinished(context);
-  reservation_.memory.resize(std::max<std::size_t>(bytes, 1));
-  reservation_.context = context;
-  reservation_.open = true;
-  return std::span(reservation_.memory).first(bytes);
+  reservation_.check_reserve(context, pieces.under_way());
+  reserved_memory_.resize(std::max<std::size_t>(bytes, 1));
+  reservation_.open(std::span(reserved_memory_).first(bytes), context);
+  return reservation_.memory();
 }
 
 SendResult TcpTransport::try_commit(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   heed(Side::kSend);
   error_.check();
-  if (!reservation_.open || bytes > reservation_.memory.size()) refuse_commit(bytes);
-  const auto message = std::span<const std::byte>(reservation_.memory).first(bytes);
-  if (!send_data(Kind::kMessage, reservation_.context, message, 0)) return SendResult::kNoRoom;
-  reservation_.open = false;
+  const auto message = reservation_.check_commit(bytes);
+  if (!send_data(Kind::kMessage, reservation_.context(), message, 0)) return SendResult::kNoRoom;
+  reservation_.close();
   return SendResult::kSent;
 }
 

@@ -25,6 +25,7 @@
 #include "transport/endpoint.h"
 #include "transport/parts/pieces.h"
 #include "transport/parts/reassembly.h"
+#include "transport/parts/reservation.h"
 #include "transport/parts/sticky_error.h"
 
 namespace leat::detail {
@@ -86,11 +87,6 @@ class TcpTransport final : public Transport {
     std::uint64_t took = 0;      // and that our reader gave back
     std::uint64_t returned = 0;  // as far as the peer was told
   };
-  struct Reservation {
-    std::vector<std::byte> memory;
-    Context context = 0;
-    bool open = false;
-  };
 
   // What came in.
   struct News {
@@ -141,7 +137,8 @@ class TcpTransport final : public Transport {
   std::size_t header_have_ = 0;
   Frame frame_;
   std::size_t frame_have_ = 0;
-  Reservation reservation_;  // send side
+  Reservation<> reservation_;  // send side, of
+  std::vector<std::byte> reserved_memory_;
   bool end_sent_ = false;
   bool ended_ = false;
   bool peer_closed_ = false;
