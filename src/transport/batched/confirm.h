@@ -87,7 +87,7 @@ class ConfirmReceiver {
     at.early |= run.bits();
     return true;
   }
-  // The same where the sender flips before it tells in any way: that is as good as having seen it.
+  // The same where the sender flips before it announces: then that is as good as having seen it.
   [[nodiscard]] bool take_flipped(const SlotRun& run) {
     if (run.word() >= words_.size()) return false;
     Word& at = words_[run.word()];
