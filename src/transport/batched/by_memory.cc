@@ -36,8 +36,8 @@ void ByMemory::started() {
 bool ByMemory::post_unit(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
   const SlotLayout& layout = end_.layout();
   const unsigned slot = layout.first_slot(context) + run.first;
-  const SlotHeader header = sender_.next_header(context, kind, bytes);
-  peer_->headers[slot] = header;
+  const std::uint32_t place = sender_.next_place(context);
+  peer_->headers[slot] = sender_.next_header(context, kind, bytes);
   sender_.take(context, run);
   // Release: the slot and its header come before the flip, and that before the number, which is
   // what the receiver looks at.
@@ -50,7 +50,7 @@ bool ByMemory::post_unit(Context context, const SlotRun& run, SlotKind kind, std
     SendRequest request;
     // Only a plain message carries its length in the doorbell, so its receiver skips the header.
     if (kind == SlotKind::kMessage) request = end_.write_of(context, run, bytes);
-    sender_.notify(request, doorbell_of(slot, header.place),
+    sender_.notify(request, doorbell_of(slot, place),
                    [this](std::span<const SendRequest> requests) { return post_sends(requests); });
   }
   fetch_ahead(context, run, bytes);

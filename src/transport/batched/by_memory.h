@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "base/asymmetric_barrier.h"
@@ -34,7 +33,7 @@ class ByMemory final {
   void started();
 
   // --- send side
-  std::optional<SlotRun> find_run(Context context, unsigned count) {
+  [[gnu::always_inline]] SlotRun find_run(Context context, unsigned count) {
     const auto look = [&] {
       sender_.count_look();
       sender_.take_given(peer_->given, context);

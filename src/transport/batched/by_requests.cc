@@ -44,7 +44,7 @@ SendRequest ByRequests::read_of(std::uint64_t id, void* to, std::size_t from,
 
 // --- send side
 
-std::optional<SlotRun> ByRequests::find_run(Context context, unsigned count) {
+SlotRun ByRequests::find_run(Context context, unsigned count) {
   const auto look = [&] {
     look_at_given(context);
     if (unechoed_ != 0) post_echoes();

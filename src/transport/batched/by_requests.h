@@ -9,7 +9,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "base/clock.h"
@@ -39,7 +38,7 @@ class ByRequests final {
   void started();
 
   // --- send side
-  std::optional<SlotRun> find_run(Context context, unsigned count);
+  SlotRun find_run(Context context, unsigned count);
   bool post_unit(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes);
   bool land();
   std::size_t post_sends(std::span<const SendRequest> requests) { return queue_.post(requests); }

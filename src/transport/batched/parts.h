@@ -48,6 +48,7 @@ struct OpenBundle {
   Context context = 0;
   SlotRun run;
   std::size_t bytes = 0;
+  std::byte* end = nullptr;  // where the next message goes
 };
 
 // What the receiver knows of a slot that has a bundle.

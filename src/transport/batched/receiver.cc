@@ -36,42 +36,9 @@ void BatchedReceiver::start(const DoorbellReceiver& doorbell, SlotHeader* header
 
 // --- bundles
 
-// The next message of a bundle, closed or open. False: there is none, or another unit comes first.
-bool BatchedReceiver::hand_out_bundled(Context context, Delivery& delivery) {
-  Unbundling& from = unbundling_[context];
-  if (from.messages.empty()) {
-    if (!begins_open_bundle(context)) return false;
-    from = {
-        {open_.bytes, uses_[open_.slot].taken_bytes, open_.end}, open_.slot, false, open_.stays};
-  }
-  std::span<const std::byte> message;
-  if (!from.messages.next(message)) end_.nonsense("messages that are longer than their bundle");
-  if (message.size() > end_.max_message_bytes()) [[unlikely]]
-    end_.refuse_length(message.size());
-  ++unbundled_;
-  delivery.context = context;
-  delivery.bytes = message.size();
-  delivery.must_release = false;
-  delivery.data = nullptr;
-  if (message.size() <= Delivery::kSmallBytes) {
-    // Senders leave room for that behind a short one.
-    if (from.messages.at() + Delivery::kSmallBytes <= bundle_room_[context != 0]) [[likely]] {
-      std::memcpy(delivery.small.data(), message.data(), Delivery::kSmallBytes);
-    } else {
-      std::copy(message.begin(), message.end(), delivery.small.begin());
-    }
-  } else if (from.stays) [[likely]] {
-    delivery.data = message.data();
-    delivery.must_release = true;
-    delivery.ticket = std::uint64_t{from.slot} << 32;
-    ++uses_[from.slot].held;
-  } else {  // the next pull lands in the same place
-    delivery.heap = std::make_unique_for_overwrite<std::byte[]>(message.size());
-    std::copy(message.begin(), message.end(), delivery.heap.get());
-    delivery.data = delivery.heap.get();
-  }
-  if (from.messages.empty()) bundle_handed_out(context);
-  return true;
+void BatchedReceiver::begin_open_bundle(Context context) {
+  unbundling_[context] = {
+      {open_.bytes, uses_[open_.slot].taken_bytes, open_.end}, open_.slot, false, open_.stays};
 }
 
 void BatchedReceiver::bundle_handed_out(Context context) {

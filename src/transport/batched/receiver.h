@@ -30,8 +30,7 @@ class BatchedReceiver {
 
   // --- messages
   bool waiting(Context context) const {
-    return !unbundling_[context].messages.empty() || receivers_[context].waiting() ||
-           open_waits(context);
+    return in_bundle(context) || receivers_[context].waiting() || open_waits(context);
   }
   SlotOrder::Entry take(Context context) {
     ++taken_;
@@ -41,11 +40,12 @@ class BatchedReceiver {
   void give_back(Context context, const SlotRun& run) noexcept;
   bool ended(Context context) const;
   bool begins_open_bundle(Context context) const {
-    return unbundling_[context].messages.empty() && open_waits(context) &&
-           !receivers_[context].waiting();
+    return !in_bundle(context) && open_waits(context) && !receivers_[context].waiting();
   }
-  bool hand_out_bundled(Context context, Delivery& delivery);
+  void begin_open_bundle(Context context);
   void begin_bundle(Context context, const SlotOrder::Entry& entry);
+  bool in_bundle(Context context) const { return !unbundling_[context].messages.empty(); }
+  [[gnu::always_inline]] void hand_out_bundled(Context context, Delivery& delivery);
   void release_bundled(Delivery& delivery) noexcept;
 
   // --- what has come

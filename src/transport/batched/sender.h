@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -33,21 +32,22 @@ class BatchedSender {
   void start(std::size_t share);
 
   // --- room
-  // A free run. `look` takes in what the receiver gave back, when it pays to look; `in_vain` runs
-  // if there is no room even then.
+  // A free run, or one without slots. `look` takes in what the receiver gave back, when it pays to
+  // look; `in_vain` runs if there is no room even then.
   template <typename Look, typename InVain>
-  std::optional<SlotRun> find(Context context, unsigned count, Look&& look, InVain&& in_vain) {
+  [[gnu::always_inline]] SlotRun find(Context context, unsigned count, Look&& look,
+                                      InVain&& in_vain) {
     const ConfirmSender& slots = slots_[context];
-    auto run = slots.find(count);
-    if (run && slots.free() >= look_below_[context]) [[likely]]
+    SlotRun run = run_of(slots, count);
+    if (run.count != 0 && slots.free() >= look_below_[context]) [[likely]]
       return run;
-    if (!run && skip_looks_ != 0) {
+    if (run.count == 0 && skip_looks_ != 0) {
       --skip_looks_;
-      return std::nullopt;
+      return {};
     }
     look();
-    if (!run) run = slots.find(count);
-    if (run) {
+    if (run.count == 0) run = run_of(slots, count);
+    if (run.count != 0) {
       looks_in_vain_ = 0;
     } else {
       in_vain();
@@ -81,10 +81,9 @@ class BatchedSender {
   }
   // Stores what the receiver looks at first of all, with how far the open bundle is filled.
   void publish() {
-    const bool open = bundle_.run.count != 0;
-    const Posted posted{sequence_,
-                        open ? end_.layout().first_slot(bundle_.context) + bundle_.run.first : 0,
-                        bundle_.bytes};
+    const Posted posted{
+        sequence_, has_bundle() ? end_.layout().first_slot(bundle_.context) + bundle_.run.first : 0,
+        bundle_.bytes};
     // Release: the bytes of the bundle and the bitmap come before.
     std::atomic_ref(head_.posted).store(posted.word(), std::memory_order_release);
   }
@@ -99,30 +98,30 @@ class BatchedSender {
   bool fits(std::size_t bytes, Context context) const {
     // A receiver copies so many bytes of a short message.
     const std::size_t needed = Bundled::kHeadBytes + std::max(bytes, Delivery::kSmallBytes);
-    return bundle_.run.count != 0 && bundle_.context == context &&
+    return has_bundle() && bundle_.context == context &&
            bundle_.bytes + needed <= bundle_room_[context != 0];
   }
   // Opens an empty one. Its place is that of the next unit.
-  void open(Context context, const SlotRun& run) { bundle_ = {context, run, 0}; }
+  void open(Context context, const SlotRun& run) {
+    bundle_ = {context, run, 0, end_.outgoing_message(context, run)};
+  }
   std::uint32_t next_place(Context context) const { return places_[context]; }
   // The end of the open bundle, where the next message goes.
-  std::byte* bundle_end() const {
-    return end_.outgoing_message(bundle_.context, bundle_.run) + bundle_.bytes;
-  }
+  const std::byte* bundle_end() const { return bundle_.end; }
   // Adds a message that fits, and publishes it.
-  void add(std::span<const std::byte> message) {
-    std::byte* at = bundle_end();
+  [[gnu::always_inline]] void add(std::span<const std::byte> message) {
     const std::uint64_t size = sealed(static_cast<std::uint32_t>(message.size()));
-    std::memcpy(at, &size, sizeof size);
-    if (!message.empty()) std::memcpy(at + sizeof size, message.data(), message.size());
+    std::memcpy(bundle_.end, &size, sizeof size);
+    if (!message.empty()) std::memcpy(bundle_.end + sizeof size, message.data(), message.size());
     bundle_.bytes += Bundled::taken(message.size());
+    bundle_.end += Bundled::taken(message.size());
     publish();
   }
-  // Posts the open bundle by `post(context, run, kind, bytes)`. True: none is open any more. False:
-  // `post` found no room, and the bundle is open as before.
+  bool has_bundle() const { return bundle_.run.count != 0; }
+  // Requires has_bundle(). Posts the bundle by `post(context, run, kind, bytes)`. True: none is
+  // open any more. False: `post` found no room, and the bundle is open as before.
   template <typename Post>
   bool close_bundle(Post&& post) {
-    if (bundle_.run.count == 0) return true;
     const OpenBundle bundle = std::exchange(bundle_, {});
     if (post(bundle.context, bundle.run, SlotKind::kBundle, bundle.bytes)) return true;
     bundle_ = bundle;
@@ -179,6 +178,9 @@ class BatchedSender {
   }
 
  private:
+  static SlotRun run_of(const ConfirmSender& slots, unsigned count) {
+    return slots.find(count).value_or(SlotRun{});
+  }
   // The most words that stay unread between two looks of a blocked sender.
   static constexpr unsigned kMostSkippedLooks = 32;
 

@@ -5,11 +5,11 @@
 
 #include <concepts>
 #include <cstddef>
-#include <optional>
 #include <span>
 
 #include "transport/batched/receiver.h"
 #include "transport/batched/sender.h"
+#include "transport/batched/unbundling.h"
 #include "transport/slots/order.h"
 #include "transport/slots/slot_end.h"
 
@@ -24,7 +24,7 @@ concept BatchedReach = requires(Reach& reach, const Reach& is, Context context, 
   reach.started();
 
   // --- send side; find_run, post_sends, poll_sends as of SlotWay and QueuePair
-  { reach.find_run(context, 1U) } -> std::same_as<std::optional<SlotRun>>;
+  { reach.find_run(context, 1U) } -> std::same_as<SlotRun>;
   // Sends a unit, takes its run, publishes it, and notifies a receiver that waits for it. False:
   // would block, nothing is done.
   { reach.post_unit(context, run, kind, bytes) } -> std::same_as<bool>;
@@ -56,8 +56,8 @@ class BatchedWay {
   void started() { reach_.started(); }
 
   // --- send side
-  std::optional<SlotRun> find_run(Context context, unsigned count) {
-    if (!close_bundle()) return std::nullopt;
+  [[gnu::always_inline]] SlotRun find_run(Context context, unsigned count) {
+    if (!close_bundle()) return {};
     return reach_.find_run(context, count);
   }
   bool post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
@@ -65,9 +65,9 @@ class BatchedWay {
   }
   bool post_end() {
     const auto run = find_run(0, 1);
-    if (!run) return false;
-    const std::size_t bytes = sender_.write_end(*run);
-    if (!post(0, *run, SlotKind::kEnd, bytes)) return false;
+    if (run.count == 0) return false;
+    const std::size_t bytes = sender_.write_end(run);
+    if (!post(0, run, SlotKind::kEnd, bytes)) return false;
     prepare_flush();
     return true;
   }
@@ -108,8 +108,10 @@ class BatchedWay {
   }
   bool ended(Context context) const { return receiver_.ended(context); }
   bool begins_open_bundle(Context context) const { return receiver_.begins_open_bundle(context); }
-  bool hand_out_bundled(Context context, Delivery& delivery) {
-    return receiver_.hand_out_bundled(context, delivery);
+  void begin_open_bundle(Context context) { receiver_.begin_open_bundle(context); }
+  bool in_bundle(Context context) const { return receiver_.in_bundle(context); }
+  void hand_out_bundled(Context context, Delivery& delivery) {
+    receiver_.hand_out_bundled(context, delivery);
   }
   void begin_bundle(Context context, const SlotOrder::Entry& entry) {
     receiver_.begin_bundle(context, entry);
@@ -137,18 +139,20 @@ class BatchedWay {
       post_at_once();
     return true;
   }
-  bool open_bundle(Context context) {
+  // Once a bundle, and so not compiled into the path of messages; as the next ones.
+  [[gnu::noinline]] bool open_bundle(Context context) {
     if (!close_bundle()) return false;
     const auto run = reach_.find_run(context, 1);
-    if (!run) {
+    if (run.count == 0) {
       end_.credit_waits.add(1);
       return false;
     }
-    sender_.open(context, *run);
-    reach_.bundle_opened(context, *run);
+    sender_.open(context, run);
+    reach_.bundle_opened(context, run);
     return true;
   }
-  bool close_bundle() {
+  bool close_bundle() { return !sender_.has_bundle() || close_open_bundle(); }
+  [[gnu::noinline]] bool close_open_bundle() {
     return sender_.close_bundle(
         [this](Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
           reach_.bundle_closes();
@@ -161,7 +165,7 @@ class BatchedWay {
   }
   // A message was accepted, and the peer sleeps or reads in vain until it is notified of that one;
   // and the caller may not come again for long.
-  void post_at_once() {
+  [[gnu::noinline]] void post_at_once() {
     for (unsigned tries = 0; !(close_bundle() && post_rest()) && tries < kMostTriesAtOnce; ++tries)
       poll_send_errors();
   }

@@ -69,10 +69,10 @@ void ConfirmEach::started() {
 
 // --- send side
 
-std::optional<SlotRun> ConfirmEach::find_run(Context context, unsigned count) {
+SlotRun ConfirmEach::find_run(Context context, unsigned count) {
   auto run = pools_[context].find(count);
   while (!run && take_slots()) run = pools_[context].find(count);
-  return run;
+  return run.value_or(SlotRun{});
 }
 
 bool ConfirmEach::post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {

@@ -12,7 +12,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,7 +39,7 @@ class ConfirmEach {
   explicit ConfirmEach(SlotEnd& end);
   void started();
 
-  std::optional<SlotRun> find_run(Context context, unsigned count);
+  SlotRun find_run(Context context, unsigned count);
   bool post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes);
   bool post_end();
   bool prepare_flush() { return true; }

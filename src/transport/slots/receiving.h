@@ -23,8 +23,14 @@ bool SlotTransport<Way>::hand_out(Context context, Delivery& delivery) {
   if (end_.receive_error.is_protocol()) [[unlikely]]
     end_.receive_error.check();
   if constexpr (Way::kBundles) {
-    if (way_.begins_open_bundle(context)) check_whole(context);
-    if (way_.hand_out_bundled(context, delivery)) return true;
+    if (way_.begins_open_bundle(context)) {
+      check_whole(context);
+      way_.begin_open_bundle(context);
+    }
+    if (way_.in_bundle(context)) {
+      way_.hand_out_bundled(context, delivery);
+      return true;
+    }
   }
   const SlotOrder::Entry entry = way_.take(context);
   const std::byte* rode_along = way_.rode_along();
@@ -34,7 +40,7 @@ bool SlotTransport<Way>::hand_out(Context context, Delivery& delivery) {
     if constexpr (Way::kBundles) {
       if (entry.kind == SlotKind::kBundle && !large_[context].active()) {
         way_.begin_bundle(context, entry);
-        return way_.hand_out_bundled(context, delivery);
+        return false;  // the caller comes again
       }
     }
     return add_piece(context, entry, bytes, delivery);

@@ -27,12 +27,13 @@ SendResult SlotTransport<Way>::try_send(std::span<const std::byte> message, Cont
   check_unreserved(context);
   const auto run = way_.find_run(
       context, static_cast<unsigned>(end_.layout().slots_of(context, message.size())));
-  return whole_or_not(run ? send_one(message, context, *run, SlotKind::kMessage) : no_room());
+  return whole_or_not(run.count != 0 ? send_one(message, context, run, SlotKind::kMessage)
+                                     : no_room());
 }
 
 template <typename Way>
-bool SlotTransport<Way>::send_one(std::span<const std::byte> message, Context context,
-                                  const SlotRun& run, SlotKind kind) {
+inline bool SlotTransport<Way>::send_one(std::span<const std::byte> message, Context context,
+                                         const SlotRun& run, SlotKind kind) {
   end_.send_error.check();
   if (!message.empty())
     std::memcpy(end_.outgoing_message(context, run), message.data(), message.size());
@@ -60,9 +61,9 @@ void SlotTransport<Way>::check_unreserved(Context context) const {
 // The size of a large message, or that it is taken back.
 template <typename Way>
 bool SlotTransport<Way>::announce(std::uint64_t bytes, Context context) {
-  const auto run = way_.find_run(context, 1);
-  if (!run) return no_room();
-  return send_one(std::as_bytes(std::span(&bytes, 1)), context, *run, SlotKind::kLargeStart);
+  const auto run = find_room(context, 1);
+  if (run.count == 0) return no_room();
+  return send_piece(std::as_bytes(std::span(&bytes, 1)), context, run, SlotKind::kLargeStart);
 }
 
 template <typename Way>
@@ -80,14 +81,14 @@ SendResult SlotTransport<Way>::send_large(std::span<const std::byte> message, Co
   return pieces.try_send(message, announce_one, [&](std::span<const std::byte> rest) {
     const std::size_t most = std::min(rest.size(), max_in_place_bytes(context));
     auto count = static_cast<unsigned>(end_.layout().slots_of(context, most));
-    auto run = way_.find_run(context, count);
-    while (!run && count > 1) run = way_.find_run(context, count /= 2);
-    if (!run) {
+    auto run = find_room(context, count);
+    while (run.count == 0 && count > 1) run = find_room(context, count /= 2);
+    if (run.count == 0) {
       no_room();
       return std::size_t{0};
     }
     const auto piece = rest.first(std::min(most, end_.layout().run_bytes(context, count)));
-    if (!send_one(piece, context, *run, SlotKind::kMessage)) return std::size_t{0};
+    if (!send_piece(piece, context, run, SlotKind::kMessage)) return std::size_t{0};
     took_part_ = true;
     return piece.size();
   });
@@ -103,12 +104,12 @@ std::span<std::byte> SlotTransport<Way>::try_reserve(std::size_t bytes, Context 
   if (pieces_[context].under_way() || reservation_.memory.data() != nullptr)
     refuse_while_unfinished(context);
   const auto run =
-      way_.find_run(context, static_cast<unsigned>(end_.layout().slots_of(context, bytes)));
-  if (!run) {
+      find_room(context, static_cast<unsigned>(end_.layout().slots_of(context, bytes)));
+  if (run.count == 0) {
     no_room();
     return {};
   }
-  reservation_ = {{end_.outgoing_message(context, *run), bytes}, context, *run};
+  reservation_ = {{end_.outgoing_message(context, run), bytes}, context, run};
   return reservation_.memory;
 }
 

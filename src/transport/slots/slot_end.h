@@ -89,7 +89,7 @@ class SlotEnd {
   // A write of the first `bytes` of a run, its header included.
   SendRequest write_of(Context context, const SlotRun& run, std::size_t bytes) const;
   // As QueuePair::post_send and poll_sends, counted.
-  std::size_t post_sends(std::span<const SendRequest> requests);
+  std::size_t post_sends(std::span<const SendRequest> list);
   std::size_t poll_sends(std::span<Completion> completions);
   // Takes the completions that `poll` brings. Throws if sending failed.
   template <typename Poll>

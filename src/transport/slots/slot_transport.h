@@ -9,7 +9,6 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -35,8 +34,9 @@ concept SlotWay = requires(Way& way, const Way& is, Context context, const SlotR
   way.started();
 
   // --- send side
-  // A free run, of which nothing is taken yet. Looks for slots that came back as far as it pays.
-  { way.find_run(context, 1U) } -> std::same_as<std::optional<SlotRun>>;
+  // A free run, of which nothing is taken yet; one without slots if there is no room. Looks for
+  // slots that came back as far as it pays.
+  { way.find_run(context, 1U) } -> std::same_as<SlotRun>;
   // Sends what stands at outgoing(): takes the run. False: would block, nothing is done.
   { way.post(context, run, kind, bytes) } -> std::same_as<bool>;
   { way.post_end() } -> std::same_as<bool>;
@@ -71,12 +71,15 @@ concept SmallMessageWay = requires(Way& way, const Way& is, Context context, Del
   // block.
   { is.shares_slot(std::size_t{1}, context) } -> std::same_as<bool>;
   { way.append(std::span<const std::byte>(), context) } -> std::same_as<bool>;
-  // Receive side: the next message of the context begins a bundle that its sender still fills.
+  // Receive side: the next message of the context is in a bundle that its sender still fills; then
+  // begins with that one.
   { is.begins_open_bundle(context) } -> std::same_as<bool>;
-  // The next message of a bundle. False: there is none, or another unit comes first.
-  { way.hand_out_bundled(context, delivery) } -> std::same_as<bool>;
+  way.begin_open_bundle(context);
   // take() gave a bundle.
   way.begin_bundle(context, SlotOrder::Entry());
+  // The next message is in a bundle that was begun; then hands it out.
+  { is.in_bundle(context) } -> std::same_as<bool>;
+  way.hand_out_bundled(context, delivery);
   // Gives back a delivery of hand_out_bundled(); its ticket counts no slots.
   way.release_bundled(delivery);
 };
@@ -136,8 +139,16 @@ class SlotTransport final : public Transport {
   };
 
   // --- send side
-  bool send_one(std::span<const std::byte> message, Context context, const SlotRun& run,
-                SlotKind kind);
+  // For what is not on the path of messages, into which find_run() and send_one() are compiled.
+  [[gnu::noinline]] SlotRun find_room(Context context, unsigned count) {
+    return way_.find_run(context, count);
+  }
+  [[gnu::always_inline]] bool send_one(std::span<const std::byte> message, Context context,
+                                       const SlotRun& run, SlotKind kind);
+  [[gnu::noinline]] bool send_piece(std::span<const std::byte> message, Context context,
+                                    const SlotRun& run, SlotKind kind) {
+    return send_one(message, context, run, kind);
+  }
   bool announce(std::uint64_t bytes, Context context);
   SendResult send_large(std::span<const std::byte> message, Context context);
   void check_unreserved(Context context) const;
