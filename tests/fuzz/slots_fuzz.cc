@@ -60,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 3: {
         const unsigned slot = input.next<std::uint8_t>() % slots;
         const std::uint32_t place = input.next<std::uint8_t>();
-        why = receiver.rang(slot, place, input.next<std::uint16_t>(), found, known);
+        why = receiver.notified(slot, place, input.next<std::uint16_t>(), found, known);
         break;
       }
       case 4:

@@ -33,8 +33,7 @@ class BatchedRoom : public VerbsTest {
     slots.slot_bytes = kRoomSlotBytes;
     slots.slot_count = 512;  // and 64 of each other context
     slots.max_message_bytes = kRoomMostBytes;
-    auto transport = std::make_unique<BatchedTransport>(std::move(side.device),
-                                                        std::move(side.queue_pair), slots);
+    auto transport = make_batched(std::move(side.device), std::move(side.queue_pair), slots);
     const std::vector<std::byte> setup = transport->setup();
     side.peer.tell({reinterpret_cast<const char*>(setup.data()), setup.size()});
     const std::string theirs = side.peer.hear();

@@ -1,7 +1,7 @@
 // Transport batched, all of it, over a network that is as late as RDMA may be: both sides send and
-// receive, hold and release messages, sleep, and are rung, in random order, one thing at a time.
-// Every message comes once and in order; whoever sleeps is woken; a network that breaks down leaves
-// an intact first part, in which all is that was flushed, and then errors.
+// receive, hold and release messages, sleep, and are notified, in random order, one thing at a
+// time. Every message comes once and in order; whoever sleeps is woken; a network that breaks down
+// leaves an intact first part, in which all is that was flushed, and then errors.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -41,8 +41,7 @@ class Party {
     slots.slot_bytes = schedule.slot_bytes;
     slots.slot_count = kMinSlots;
     slots.max_message_bytes = std::size_t{1} << 20;
-    transport_ =
-        std::make_unique<BatchedTransport>(network.device(), network.queue_pair(end), slots);
+    transport_ = make_batched(network.device(), network.queue_pair(end), slots);
   }
   void meet(Party& peer) {
     peer_ = &peer;
@@ -200,7 +199,7 @@ class Party {
   const unsigned end_;
   const Schedule schedule_;
   std::mt19937_64 random_;
-  std::unique_ptr<BatchedTransport> transport_;
+  std::unique_ptr<Transport> transport_;
   Party* peer_ = nullptr;
   std::uint64_t sent_ = 0;
   std::uint64_t flushed_ = 0;

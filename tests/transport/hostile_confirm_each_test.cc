@@ -32,8 +32,7 @@ class HostileToConfirmEach : public testing::Test {
     slots.slot_count = kConfirmedSlots;
     slots.max_message_bytes = max_message_bytes;
     slots.depths.receive_requests = 4096;
-    transport_ = std::make_unique<ConfirmEachTransport>(scripted_device(script_),
-                                                        scripted_queue_pair(script_), slots);
+    transport_ = make_confirm_each(scripted_device(script_), scripted_queue_pair(script_), slots);
     transport_->start(transport_->setup());  // its peer says the same
   }
 
@@ -62,7 +61,7 @@ class HostileToConfirmEach : public testing::Test {
   }
 
   Script script_;
-  std::unique_ptr<ConfirmEachTransport> transport_;
+  std::unique_ptr<Transport> transport_;
 };
 
 TEST_F(HostileToConfirmEach, MessageOutOfItsTurn) {

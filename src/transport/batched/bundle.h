@@ -1,6 +1,6 @@
 // Bundles: small messages of one context that follow each other share a slot of transport batched.
-// Each stands behind a word with its size, sealed. A bundle is open while its sender adds to it; of
-// an open one the sender tells how far it is filled. Pure.
+// Each stands behind a word with its size, sealed. A bundle is open while its sender adds to it;
+// the sender publishes how far an open one is filled. Pure.
 #pragma once
 
 #include <algorithm>
@@ -33,13 +33,13 @@ struct Bundled {
   }
 };
 
-// What a sender tells first of all, as one word: how many units (messages of their own, pieces,
+// What a sender publishes first of all, as one word: how many units (messages of their own, pieces,
 // closed bundles) it ever posted, modulo 2^32; and how far the open bundle is filled, in which slot
 // of all contexts.
 struct Posted {
   std::uint32_t units = 0;
   unsigned open_slot = 0;
-  std::size_t open_bytes = 0;  // 0: there is none
+  std::size_t open_bytes = 0;  // 0: no bundle is open
 
   static constexpr unsigned kSlotShift = 52;
   static constexpr unsigned kBytesShift = 32;
@@ -55,7 +55,7 @@ struct Posted {
   }
 };
 
-// Goes through the messages of a bundle, or of the part of one that is told of. Its bytes come from
+// Goes through the messages of a bundle, or of the part of one that is known. Its bytes come from
 // a peer and may be anything, and may change: each size is read once.
 class BundleReader {
  public:
@@ -69,7 +69,7 @@ class BundleReader {
   // Requires !empty(). False: its size is damaged, or beyond the bundle.
   [[nodiscard]] bool next(std::span<const std::byte>& message) {
     const std::byte* head = memory_ + at_;
-    // Relaxed: the word that told of it ordered that before.
+    // Relaxed: the word that announced it ordered it before.
     const std::uint64_t word =
         std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(head)))
             .load(std::memory_order_relaxed);

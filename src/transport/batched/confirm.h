@@ -22,7 +22,9 @@ class ConfirmSender {
   explicit ConfirmSender(unsigned slots = kMinSlots)
       : pool_(slots), mine_((slots + kWordSlots - 1) / kWordSlots) {}
 
-  std::optional<SlotRun> find(unsigned count) const { return pool_.find(count); }
+  [[gnu::always_inline]] std::optional<SlotRun> find(unsigned count) const {
+    return pool_.find(count);
+  }
   // What the run's word of our bitmap is to be, once its message is there.
   std::uint64_t flipped(const SlotRun& run) const { return mine_[run.word()] ^ run.bits(); }
   std::uint64_t published(unsigned word) const { return mine_[word]; }
@@ -87,7 +89,7 @@ class ConfirmReceiver {
     at.early |= run.bits();
     return true;
   }
-  // The same where the sender flips before it tells in any way: that is as good as having seen it.
+  // The same where the sender flips before it announces: then that is as good as having seen it.
   [[nodiscard]] bool take_flipped(const SlotRun& run) {
     if (run.word() >= words_.size()) return false;
     Word& at = words_[run.word()];

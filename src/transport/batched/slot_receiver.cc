@@ -14,8 +14,7 @@ inline SlotHeader SlotReceiver::header_of(unsigned slot) const {
                                          : at(slot) + offsetof(SlotFront, header);
   auto* source = reinterpret_cast<std::uint64_t*>(place);
   SlotHeaderWords words;
-  // Relaxed: what told of this slot ordered that before, by the acquire of a read or of a
-  // completion.
+  // Relaxed: the acquire of the read or completion that announced this slot ordered it before.
   for (std::uint64_t& word : words)
     word = std::atomic_ref(*source++).load(std::memory_order_relaxed);
   return std::bit_cast<SlotHeader>(words);
@@ -114,15 +113,15 @@ const char* SlotReceiver::read_done() {
   return ++hole_reads_ < kReadsPerHole ? nullptr : "messages with a gap between them";
 }
 
-const char* SlotReceiver::rang(unsigned slot, std::uint32_t place, std::size_t bytes,
-                               std::uint32_t& found, bool& known) {
-  constexpr std::uint32_t kMask = (1U << kRingPlaceBits) - 1;
+const char* SlotReceiver::notified(unsigned slot, std::uint32_t place, std::size_t bytes,
+                                   std::uint32_t& found, bool& known) {
+  constexpr std::uint32_t kMask = (1U << kDoorbellPlaceBits) - 1;
   if (slot < layout_.slots(context_)) fetch(slot, FetchAhead(bytes).lines);
   // What was found is before the edge, or a little beyond; far less than half of what the bits
-  // tell.
+  // distinguish.
   const std::uint32_t ahead = (place - order_.edge()) & kMask;
   known = ahead > kMask / 2;
-  if (ahead != 0) return known ? nullptr : rang_beyond(slot, place, found, known);
+  if (ahead != 0) return known ? nullptr : notified_beyond(slot, place, found, known);
   SlotHeader header;
   SlotRun run;
   if (bytes == 0 || headers_ == nullptr) {
@@ -143,14 +142,14 @@ const char* SlotReceiver::rang(unsigned slot, std::uint32_t place, std::size_t b
 }
 
 // Others before it were not found yet.
-const char* SlotReceiver::rang_beyond(unsigned slot, std::uint32_t place, std::uint32_t& found,
-                                      bool& known) {
+const char* SlotReceiver::notified_beyond(unsigned slot, std::uint32_t place, std::uint32_t& found,
+                                          bool& known) {
   if (headers_ != nullptr) return nullptr;  // it is flipped: a read shows it, with those before it
   // Its sender shows this flip only with that of a later message, which may never come. But as it
   // has landed all before it have.
   const SlotHeader header = header_of(slot);
   SlotRun run;
-  if (ring_of(0, header.place ^ place) != 0 || !run_of(slot, header, run))
+  if (doorbell_of(0, header.place ^ place) != 0 || !run_of(slot, header, run))
     return "a slot with an impossible header";
   known = true;
   return landed(header.sequence, found);

@@ -1,8 +1,8 @@
 // The receiver's end of one context of transport batched: from bits to messages in order. Pure, but
 // for the slots' memory, which it reads.
 //
-// Everything that it is told, and all of the memory, comes from a peer and may be anything: what
-// cannot be is answered by a text that says why.
+// Everything that it learns, and all of the memory, comes from a peer and may be anything: what is
+// impossible is answered by a text that says why.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,16 @@
 
 namespace leat::detail {
 
-// What a ring says: a slot, counted over all contexts, and the low bits of its message's place. The
-// place tells it from one that is in that slot by the time the ring is heard.
-inline constexpr unsigned kRingPlaceBits = 20;
-constexpr std::uint32_t ring_of(unsigned slot, std::uint32_t place) {
-  return slot << kRingPlaceBits | (place & ((1U << kRingPlaceBits) - 1));
+// The immediate of a doorbell: a slot, counted over all contexts, and the low bits of its message's
+// place. The place distinguishes it from one that is in that slot by the time the doorbell is
+// heard.
+inline constexpr unsigned kDoorbellPlaceBits = 20;
+constexpr std::uint32_t doorbell_of(unsigned slot, std::uint32_t place) {
+  return slot << kDoorbellPlaceBits | (place & ((1U << kDoorbellPlaceBits) - 1));
 }
-constexpr unsigned slot_of_ring(std::uint32_t ring) { return ring >> kRingPlaceBits; }
+constexpr unsigned slot_of_doorbell(std::uint32_t immediate) {
+  return immediate >> kDoorbellPlaceBits;
+}
 
 class SlotReceiver {
  public:
@@ -45,12 +48,12 @@ class SlotReceiver {
   // All words of one read were seen. Slots are flipped in the order of their messages, so a later
   // read shows what an earlier one missed.
   const char* read_done();
-  // The write that put the message with that place, modulo 2^kRingPlaceBits, into this slot is
-  // known to be complete, and so all before it. `bytes`: of that write, if the ring came with it;
-  // then it is a plain message, and where headers are apart its own need not be looked at. `known`:
-  // it was found, now or before.
-  const char* rang(unsigned slot, std::uint32_t place, std::size_t bytes, std::uint32_t& found,
-                   bool& known);
+  // The write that put the message with that place, modulo 2^kDoorbellPlaceBits, into this slot is
+  // known to be complete, and so all before it. `bytes`: of that write, if the doorbell came with
+  // it; then it is a plain message, and where headers are apart its own need not be looked at.
+  // `known`: it was found, now or before.
+  const char* notified(unsigned slot, std::uint32_t place, std::size_t bytes, std::uint32_t& found,
+                       bool& known);
   // The same of all messages up to that sequence number.
   const char* landed(std::uint32_t sequence, std::uint32_t& found);
 
@@ -67,7 +70,7 @@ class SlotReceiver {
   // The next place that was not found: how many there were if nothing is missing.
   std::uint32_t found_places() const { return order_.edge(); }
   bool has_hole() const { return order_.has_hole(); }
-  // The highest sequence number that was found. Where headers are apart rings do not tell it.
+  // The highest sequence number that was found. Where headers are apart doorbells do not carry it.
   std::uint32_t newest() const { return newest_; }
   // Whether that slot is known to carry a message that was not given back.
   bool carries(unsigned slot) const { return confirm_.carries(slot); }
@@ -94,7 +97,8 @@ class SlotReceiver {
   // The run that a header at `slot` describes. False: none.
   bool run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const;
   const char* found_at(unsigned slot, const SlotHeader& header, std::uint64_t fresh, SlotRun& run);
-  const char* rang_beyond(unsigned slot, std::uint32_t place, std::uint32_t& found, bool& known);
+  const char* notified_beyond(unsigned slot, std::uint32_t place, std::uint32_t& found,
+                              bool& known);
   const char* take_early(const SlotRun& run, const SlotHeader& header);
   bool put(const SlotRun& run, const SlotHeader& header);
   void note(const SlotHeader& header) {

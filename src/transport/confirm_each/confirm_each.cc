@@ -4,8 +4,10 @@
 #include <array>
 #include <mutex>
 
+#include "leat/error.h"
 #include "transport/parts/requests.h"
-#include "transport/slots/hot_path.h"
+#include "transport/slots/receiving.h"
+#include "transport/slots/sending.h"
 
 namespace leat::detail {
 namespace {
@@ -22,7 +24,7 @@ enum What : std::uint32_t {
   kGivenBack,
 };
 
-// Receives are replaced so many at a time, and slots given back told.
+// Receives are replaced so many at a time, and slots given back announced.
 constexpr std::size_t kReplaceAt = 32;
 constexpr std::size_t kTellAt = 16;
 
@@ -36,11 +38,10 @@ constexpr bool is_number(std::uint32_t immediate, std::uint32_t number) {
 
 }  // namespace
 
-ConfirmEachTransport::ConfirmEachTransport(std::unique_ptr<Device> device,
-                                           std::unique_ptr<QueuePair> queue_pair,
-                                           const SlotOptions& options)
-    : SlotTransport("confirm-each", std::move(device), std::move(queue_pair), options, 0, 0, false),
-      receive_count_(std::min(options.depths.receive_requests, limits().max_receive_requests)) {
+ConfirmEach::ConfirmEach(SlotEnd& end)
+    : end_(end),
+      receive_count_(
+          std::min(end.options().depths.receive_requests, end.limits().max_receive_requests)) {
   // Every slot of ours may have an announcement on its way, every slot of the peer its return; and
   // the end comes.
   if (2 * layout().all_slots() + kReplaceAt > receive_count_)
@@ -49,10 +50,10 @@ ConfirmEachTransport::ConfirmEachTransport(std::unique_ptr<Device> device,
                     " slots of all contexts need more receives than the " +
                     std::to_string(receive_count_) + " that can be posted",
                 "Lower slot_count.");
-  post_all_receives(this->queue_pair(), receive_count_);
+  post_all_receives(end_.queue_pair(), receive_count_);
 }
 
-void ConfirmEachTransport::started(std::uint64_t /*peer_key*/) {
+void ConfirmEach::started() {
   for (Context context = 0; context < kContextCount; ++context) {
     pools_[context] = SlotPool(layout().slots(context));
     orders_[context] = SlotOrder(layout().slots(context));
@@ -62,25 +63,20 @@ void ConfirmEachTransport::started(std::uint64_t /*peer_key*/) {
   for (auto* list : {&came_back_, &took_}) list->reserve(slots);
   for (auto* list : {&inbox_, &took_in_}) list->reserve(slots + 1);
   untold_.reserve(slots);
-  // A few of the smallest set, so that what is not told yet never holds up the sender.
+  // A few of the smallest set, so that what is not announced yet never holds up the sender.
   tell_at_ = std::min<std::size_t>(kTellAt, layout().slots(1) / 8);
 }
 
 // --- send side
 
-SendResult ConfirmEachTransport::try_send(std::span<const std::byte> message, Context context) {
-  return send_by(*this, message, context);
-}
-
-std::optional<SlotRun> ConfirmEachTransport::find_run(Context context, unsigned count) {
+SlotRun ConfirmEach::find_run(Context context, unsigned count) {
   auto run = pools_[context].find(count);
   while (!run && take_slots()) run = pools_[context].find(count);
-  return run;
+  return run.value_or(SlotRun{});
 }
 
-bool ConfirmEachTransport::post(Context context, const SlotRun& run, SlotKind kind,
-                                std::size_t bytes) {
-  SendRequest request = write_of(context, run, bytes);
+bool ConfirmEach::post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
+  SendRequest request = end_.write_of(context, run, bytes);
   request.opcode = Opcode::kWriteWithImmediate;
   const unsigned slot = layout().first_slot(context) + run.first;
   request.immediate = immediate_of(static_cast<What>(kind), slot, sent_);
@@ -91,29 +87,25 @@ bool ConfirmEachTransport::post(Context context, const SlotRun& run, SlotKind ki
   return true;
 }
 
-bool ConfirmEachTransport::post_end() {
-  SendRequest request;
-  request.opcode = Opcode::kWriteWithImmediate;
-  request.signaled = false;
-  request.inlined = true;
-  request.immediate = immediate_of(kEnd, 0, sent_);
-  request.remote_address = peer_head();
-  request.remote_key = peer_key();
+bool ConfirmEach::post_end() {
+  const SendRequest request = bare_immediate(immediate_of(kEnd, 0, sent_), end_.peer());
   return post_sends({&request, 1}) != 0;
 }
 
-std::size_t ConfirmEachTransport::post_sends(std::span<const SendRequest> requests) {
+std::size_t ConfirmEach::post_sends(std::span<const SendRequest> requests) {
   const std::lock_guard lock(send_lock_);
-  return SlotTransport::post_sends(requests);
+  return end_.post_sends(requests);
 }
 
-std::size_t ConfirmEachTransport::poll_sends(std::span<Completion> completions) {
-  const std::lock_guard lock(send_lock_);
-  return SlotTransport::poll_sends(completions);
+void ConfirmEach::poll_send_errors() {
+  end_.look_at_sends([this](std::span<Completion> completions) {
+    const std::lock_guard lock(send_lock_);
+    return end_.poll_sends(completions);
+  });
 }
 
 // Whether any came back.
-bool ConfirmEachTransport::take_slots() {
+bool ConfirmEach::take_slots() {
   {
     const std::lock_guard lock(receive_lock_);
     poll_arrivals();
@@ -122,7 +114,7 @@ bool ConfirmEachTransport::take_slots() {
   for (const std::uint32_t immediate : took_) {
     const unsigned slot = slot_of(immediate);
     if (!is_number(immediate, came_back_before_++) || slot >= counts_.size() || counts_[slot] == 0)
-      fail_sending("a slot given back that it did not have");
+      end_.fail_sending("a slot given back that it did not have");
     const Context context = layout().context_of(slot);
     const SlotRun run{slot - layout().first_slot(context), counts_[slot]};
     counts_[slot] = 0;
@@ -135,14 +127,14 @@ bool ConfirmEachTransport::take_slots() {
 
 // --- both sides, under receive_lock_
 
-bool ConfirmEachTransport::poll_arrivals() {
+bool ConfirmEach::poll_arrivals() {
   std::array<Completion, 16> completions;
   bool any = false;
   while (!flushed_receives_) {
-    const std::size_t count = queue_pair().poll_receives(completions);
+    const std::size_t count = end_.queue_pair().poll_receives(completions);
     if (count == 0) break;
     any = true;
-    receive_completions_.add(count);
+    end_.receive_completions.add(count);
     for (const Completion& completion : std::span(completions).first(count)) {
       if (completion.status != CompletionStatus::kSuccess) {
         flushed_receives_ = true;
@@ -150,7 +142,7 @@ bool ConfirmEachTransport::poll_arrivals() {
         break;
       }
       ++to_replace_;
-      // What is no immediate at all is taken for an impossible one.
+      // A completion that is no immediate is treated as one that is impossible.
       const bool sound = completion.kind == CompletionKind::kImmediate;
       const std::uint32_t immediate =
           sound ? completion.immediate : immediate_of(kMessage, kSlotMask, 0);
@@ -168,21 +160,15 @@ bool ConfirmEachTransport::poll_arrivals() {
   return any;
 }
 
-void ConfirmEachTransport::replace_receives() {
-  const std::size_t posted = queue_pair().post_receives(to_replace_);
+void ConfirmEach::replace_receives() {
+  const std::size_t posted = end_.queue_pair().post_receives(to_replace_);
   to_replace_ -= posted;
-  receive_requests_.add(posted);
+  end_.receive_requests.add(posted);
 }
 
 // --- receive side
 
-ReceiveResult ConfirmEachTransport::try_receive(Context context, Delivery& delivery) {
-  return receive_by(*this, context, delivery);
-}
-
-void ConfirmEachTransport::release(Delivery& delivery) noexcept { release_by(*this, delivery); }
-
-bool ConfirmEachTransport::look() {
+bool ConfirmEach::look() {
   bool failed = false;
   {
     const std::lock_guard lock(receive_lock_);
@@ -194,59 +180,52 @@ bool ConfirmEachTransport::look() {
   for (const Arrival& arrival : took_in_) arrived(arrival);
   took_in_.clear();
   // After its end the peer may go. The text does not change any more.
-  if (failed && !ended_) receive_error_.set(ErrorCode::kPeerDied, receive_trouble_);
+  if (failed && !ended_) end_.receive_error.set(ErrorCode::kPeerDied, receive_trouble_);
   if (!any && !untold_.empty()) tell_slots();
   return any;
 }
 
-void ConfirmEachTransport::arrived(const Arrival& arrival) {
+void ConfirmEach::arrived(const Arrival& arrival) {
   const std::uint32_t what = arrival.immediate >> kWhatShift;
   const unsigned slot = slot_of(arrival.immediate);
-  if (ended_) nonsense("a message after its end");
-  if (!is_number(arrival.immediate, arrived_++)) nonsense("a message out of its turn");
+  if (ended_) end_.nonsense("a message after its end");
+  if (!is_number(arrival.immediate, arrived_++)) end_.nonsense("a message out of its turn");
   if (what == kEnd) {
     ended_ = true;
     return;
   }
-  if (what > kLargeStart || slot >= layout().all_slots()) nonsense("an odd announcement");
+  if (what > kLargeStart || slot >= layout().all_slots()) end_.nonsense("an odd announcement");
   const Context context = layout().context_of(slot);
   const std::size_t count = layout().slots_of(context, arrival.bytes);
   const SlotRun run{slot - layout().first_slot(context), static_cast<unsigned>(count)};
   if (count > layout().longest_run(context) || run.first % kWordSlots + count > kWordSlots ||
       run.first + count > layout().slots(context) ||
       !orders_[context].put(places_[context]++, {run, arrival.bytes, static_cast<SlotKind>(what)}))
-    nonsense("a message of " + std::to_string(arrival.bytes) + " bytes in slot " +
-             std::to_string(slot));
+    end_.nonsense("a message of " + std::to_string(arrival.bytes) + " bytes in slot " +
+                  std::to_string(slot));
 }
 
-void ConfirmEachTransport::give_back(Context context, const SlotRun& run) noexcept {
-  SendRequest request;
-  request.opcode = Opcode::kWriteWithImmediate;
-  request.signaled = false;
-  request.inlined = true;
-  request.immediate =
-      immediate_of(kGivenBack, layout().first_slot(context) + run.first, given_back_++);
-  request.remote_address = peer_head();
-  request.remote_key = peer_key();
-  untold_.push_back(request);
+void ConfirmEach::give_back(Context context, const SlotRun& run) noexcept {
+  const unsigned slot = layout().first_slot(context) + run.first;
+  untold_.push_back(bare_immediate(immediate_of(kGivenBack, slot, given_back_++), end_.peer()));
   if (untold_.size() >= tell_at_) tell_slots();
 }
 
-void ConfirmEachTransport::tell_slots() noexcept {
+void ConfirmEach::tell_slots() noexcept {
   std::size_t accepted = 0;
   {
     const std::lock_guard lock(send_lock_);
-    accepted = queue_pair().post_send(untold_);
+    accepted = end_.queue_pair().post_send(untold_);
   }
-  side_requests_.add(accepted);
-  credit_returns_.add(accepted);
+  end_.side_requests.add(accepted);
+  end_.credit_returns.add(accepted);
   untold_.erase(untold_.begin(), untold_.begin() + static_cast<std::ptrdiff_t>(accepted));
 }
 
 // --- both
 
-Outlook ConfirmEachTransport::outlook(Side side, Look look) const {
-  if (side == Side::kSend) return {.comes = Outlook::Comes::kSilently, .soon = took_part()};
+Outlook ConfirmEach::outlook(Side side, Look look) const {
+  if (side == Side::kSend) return {.comes = Outlook::Comes::kSilently};
   Outlook outlook;
   if (!untold_.empty()) outlook.comes = Outlook::Comes::kSilently;
   if (look == Look::kBrief) return outlook;
@@ -254,6 +233,20 @@ Outlook ConfirmEachTransport::outlook(Side side, Look look) const {
   const auto waits = [](const SlotOrder& order) { return order.waiting(); };
   outlook.soon = !inbox_.empty() || std::ranges::any_of(orders_, waits);
   return outlook;
+}
+
+// --- making
+
+std::unique_ptr<Transport> make_confirm_each(std::unique_ptr<Device> device,
+                                             std::unique_ptr<QueuePair> queue_pair,
+                                             const SlotOptions& options) {
+  return std::make_unique<SlotTransport<ConfirmEach>>(std::move(device), std::move(queue_pair),
+                                                      options);
+}
+
+std::unique_ptr<Transport> make_confirm_each(Endpoint end, const Settings& settings) {
+  return make_confirm_each(std::move(end.device), std::move(end.queue_pair),
+                           SlotOptions::of(settings, end.depths));
 }
 
 }  // namespace leat::detail

@@ -12,52 +12,58 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/spin_lock.h"
-#include "transport/slots/slot_transport.h"
+#include "transport/endpoint.h"
+#include "transport/slots/order.h"
+#include "transport/slots/slot_end.h"
 
 namespace leat::detail {
 
-class ConfirmEachTransport final : public SlotTransport {
+// Throws kResource; kInvalidArgument for more slots than receives can be posted for.
+std::unique_ptr<Transport> make_confirm_each(std::unique_ptr<Device> device,
+                                             std::unique_ptr<QueuePair> queue_pair,
+                                             const SlotOptions& options);
+std::unique_ptr<Transport> make_confirm_each(Endpoint end, const Settings& settings);
+
+// A SlotWay, which says what its functions do.
+class ConfirmEach {
  public:
-  // Allocates the slots and posts the receives: the peer may send once it has setup(). Throws
-  // kResource; kInvalidArgument for more slots than receives can be posted for.
-  ConfirmEachTransport(std::unique_ptr<Device> device, std::unique_ptr<QueuePair> queue_pair,
-                       const SlotOptions& options);
-  static std::unique_ptr<Transport> make(Endpoint end, const Settings& settings) {
-    return std::make_unique<ConfirmEachTransport>(std::move(end.device), std::move(end.queue_pair),
-                                                  SlotOptions::of(settings, end.depths));
-  }
-
-  SendResult try_send(std::span<const std::byte> message, Context context) override;
-  ReceiveResult try_receive(Context context, Delivery& delivery) override;
-  void release(Delivery& delivery) noexcept override;
-  Outlook outlook(Side side, Look look) const override;
-
- private:
-  friend SlotTransport;  // its templates
+  static constexpr SlotMemory kMemory{.transport = "confirm-each"};
   static constexpr bool kBundles = false;
 
+  // Posts the receives.
+  explicit ConfirmEach(SlotEnd& end);
+  void started();
+
+  SlotRun find_run(Context context, unsigned count);
+  bool post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes);
+  bool post_end();
+  bool prepare_flush() { return true; }
+  std::size_t post_sends(std::span<const SendRequest> requests);
+  void poll_send_errors();
+
+  bool look();
+  bool waiting(Context context) const { return orders_[context].waiting(); }
+  SlotOrder::Entry take(Context context) { return orders_[context].take(); }
+  const std::byte* rode_along() { return nullptr; }
+  void give_back(Context context, const SlotRun& run) noexcept;
+  bool ended(Context context) const { return ended_ && !waiting(context); }
+
+  void arm(Side side) { end_.queue_pair().arm(side); }
+  Outlook outlook(Side side, Look look) const;
+  void add_stats(Stats& /*stats*/) const {}
+
+ private:
   struct Arrival {
     std::uint32_t immediate = 0;
     std::uint32_t bytes = 0;
   };
 
-  // --- SlotTransport
-  void started(std::uint64_t peer_key) override;
-  std::optional<SlotRun> find_run(Context context, unsigned count) override;
-  bool post(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) override;
-  bool post_end() override;
-  std::size_t post_sends(std::span<const SendRequest> requests) override;
-  std::size_t poll_sends(std::span<Completion> completions) override;
-  bool look() override;
-  bool waiting(Context context) const override { return orders_[context].waiting(); }
-  SlotOrder::Entry take(Context context) override { return orders_[context].take(); }
-  void give_back(Context context, const SlotRun& run) noexcept override;
-  bool ended(Context context) const override { return ended_ && !waiting(context); }
+  const SlotLayout& layout() const { return end_.layout(); }
 
   // Polls what has come, under receive_lock_: into inbox_ and came_back_.
   bool poll_arrivals();
@@ -67,6 +73,7 @@ class ConfirmEachTransport final : public SlotTransport {
   void tell_slots() noexcept;            // receive side
 
   // --- set once
+  SlotEnd& end_;
   std::size_t receive_count_ = 0;
 
   // --- both sides post
@@ -90,8 +97,8 @@ class ConfirmEachTransport final : public SlotTransport {
   alignas(64) std::array<SlotOrder, kContextCount> orders_;
   std::array<std::uint32_t, kContextCount> places_{};
   std::vector<Arrival> took_in_;     // scratch of look
-  std::vector<SendRequest> untold_;  // slots given back that the peer was not told of
-  std::size_t tell_at_ = 1;          // how many are told together
+  std::vector<SendRequest> untold_;  // slots given back, not announced to the peer yet
+  std::size_t tell_at_ = 1;          // how many are announced together
   std::uint32_t arrived_ = 0;
   std::uint32_t given_back_ = 0;
   bool ended_ = false;

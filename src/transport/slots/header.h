@@ -1,4 +1,4 @@
-// What tells of a message in a slot of transport batched. Pure.
+// The header of a message in a slot of transport batched. Pure.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@ namespace leat::detail {
 enum class SlotKind : std::uint8_t {  // two bits
   kMessage,
   kLargeStart,  // its 8 bytes are the size of a message that follows in pieces
-  kEnd,         // its bytes tell for each context how many there were; nothing more comes
-  kBundle,      // its bytes are several small messages: slot_bundle.h
+  kEnd,         // its bytes say for each context how many there were; nothing more comes
+  kBundle,      // its bytes are several small messages: batched/bundle.h
 };
 
 // Bytes of a message, and its kind in the upper two bits.
@@ -42,7 +42,8 @@ using SlotHeaderWords = std::array<std::uint64_t, 2>;
 struct alignas(32) SlotFront {
   std::uint64_t echo = 0;  // the sender's bitmap word, once it knows that this slot is filled
   SlotHeader header;
-  std::uint64_t place = 0;  // sealed; of a bundle, before its first message is told of
+  // Sealed; only a bundle has it, and from before its first message is published.
+  std::uint64_t place = 0;
 };
 static_assert(sizeof(SlotFront) == 32);
 

@@ -124,8 +124,9 @@ class SlotPool {
 
   // A free run of `count` slots, at most kWordSlots: the next one behind what was taken last. So
   // slots are used in turn, neighbours one after the other, and each rests for as long as it can:
-  // what was read of it is out of the reader's way by then.
-  std::optional<SlotRun> find(unsigned count) const {
+  // what was read of it is out of the reader's way by then. Inlined, because an optional that a
+  // call returns passes through memory in parts, for which its caller waits.
+  [[gnu::always_inline]] std::optional<SlotRun> find(unsigned count) const {
     unsigned word = next_ / kWordSlots;
     std::uint64_t behind = ~std::uint64_t{0} << next_ % kWordSlots;
     for (std::size_t tries = 0; tries <= free_.size(); ++tries) {

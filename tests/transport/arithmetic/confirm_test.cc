@@ -122,7 +122,7 @@ class Exchange {
     if (schedule_.shared) return store(write);
     wire_.push_back({Request::kWrite, write});
     last_in_word_[run->word()] = run->first;
-    // Who is rung for it sees its flip with that of a later one.
+    // A receiver that got a doorbell for it sees its flip with that of a later one.
     unechoed_[run->word()] = write.bell;
     if (!write.bell) wire_.push_back({Request::kEcho, {}, run->first});
   }
@@ -238,7 +238,7 @@ class Exchange {
     events_.pop_front();
     std::uint32_t found = 0;
     bool known = false;
-    const char* why = slot != ~0u ? receiver_.rang(slot, number, 0, found, known)
+    const char* why = slot != ~0u ? receiver_.notified(slot, number, 0, found, known)
                                   : receiver_.landed(number, found);
     ASSERT_EQ(why, nullptr) << why;
     found_ += found;
@@ -322,9 +322,11 @@ TEST(Confirm, ManyWordsAndLongRunsForMillionsOfSteps) {
                 scaled(100));
 }
 
-// Places and numbers that wrap around: of all bits, of those that a ring has, of a signed number.
+// Places and numbers that wrap around: of all bits, of those that a doorbell has, of a signed
+// number.
 TEST(Confirm, NumbersWrapAround) {
-  for (const std::uint32_t wraps : {0U, 1U << kRingPlaceBits, 1U << 31, 7U << kRingPlaceBits}) {
+  for (const std::uint32_t wraps :
+       {0U, 1U << kDoorbellPlaceBits, 1U << 31, 7U << kDoorbellPlaceBits}) {
     for (const bool shared : {false, true}) {
       SCOPED_TRACE(std::to_string(wraps) + (shared ? ", shared" : ""));
       run_schedules({.messages = 30,
@@ -424,7 +426,7 @@ TEST_F(HostileSlots, LengthBeyondTheSlotsIsRefused) {
     write(0, {.size = bytes, .sequence = 1});
     EXPECT_NE(receiver.see(0, 0xffff, found_), nullptr) << bytes;
     EXPECT_FALSE(receiver.waiting());
-    EXPECT_NE(receiver_.rang(0, 0, 0, found_, known), nullptr);
+    EXPECT_NE(receiver_.notified(0, 0, 0, found_, known), nullptr);
     EXPECT_EQ(receiver_.landed(1, found_), nullptr) << "may be on its way";
     EXPECT_FALSE(receiver_.waiting());
   }
@@ -466,12 +468,12 @@ TEST_F(HostileSlots, GapThatStaysIsRefused) {
   EXPECT_FALSE(receiver_.waiting());
 }
 
-// Whoever is rung for a message knows that all before it have landed, though no bit tells of them.
-TEST_F(HostileSlots, RingTellsOfThoseBeforeIt) {
+// A doorbell says that all messages before its own have landed, though no bit shows them.
+TEST_F(HostileSlots, DoorbellShowsThoseBeforeIt) {
   write(3, {.place = 0, .size = 8, .sequence = 1});
   write(1, {.place = 1, .size = 8, .sequence = 2});
   bool known = false;
-  ASSERT_EQ(receiver_.rang(1, 1, sizeof(SlotFront) + 8, found_, known), nullptr);
+  ASSERT_EQ(receiver_.notified(1, 1, sizeof(SlotFront) + 8, found_, known), nullptr);
   EXPECT_TRUE(known);
   EXPECT_EQ(found_, 2U);
   EXPECT_EQ(receiver_.newest(), 2U);
@@ -479,12 +481,12 @@ TEST_F(HostileSlots, RingTellsOfThoseBeforeIt) {
   EXPECT_EQ(receiver_.take().run.first, 1U);
 }
 
-TEST_F(HostileSlots, RingForASlotThatHasAnotherMessageIsRefused) {
+TEST_F(HostileSlots, DoorbellForASlotThatHasAnotherMessageIsRefused) {
   write(1, {.place = 2, .size = 8, .sequence = 3});
   bool known = false;
-  EXPECT_NE(receiver_.rang(1, 1, sizeof(SlotFront) + 8, found_, known), nullptr);
+  EXPECT_NE(receiver_.notified(1, 1, sizeof(SlotFront) + 8, found_, known), nullptr);
   write(0, {.place = 0, .size = 8, .sequence = 1});
-  EXPECT_NE(receiver_.rang(0, 0, sizeof(SlotFront) + 9, found_, known), nullptr)
+  EXPECT_NE(receiver_.notified(0, 0, sizeof(SlotFront) + 9, found_, known), nullptr)
       << "not as long as it says";
   EXPECT_EQ(found_, 0U);
 }

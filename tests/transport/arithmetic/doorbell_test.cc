@@ -66,9 +66,9 @@ class World {
   void send() {
     if (checks_ == 0) {
       ASSERT_TRUE(sender_.see(limit_));
-      const bool bell = sender_.may_ring();
+      const bool bell = sender_.may_notify();
       if (bell) {
-        sender_.ring();
+        sender_.notify();
         ++bells_;
         wakes_.push_back(posted_ + 1);
       }
@@ -76,8 +76,8 @@ class World {
       checks_ = bell ? 0 : 1;
     } else {
       ASSERT_TRUE(sender_.see(limit_));
-      if (sender_.may_ring()) {
-        sender_.ring();
+      if (sender_.may_notify()) {
+        sender_.notify();
         ++bells_;
         wakes_.push_back(posted_);
       }
@@ -102,9 +102,9 @@ class World {
     // It names a message; only if that is the next one it is found by it.
     const bool found = wakes_.front() == arrived_ + 1;
     if (found) ++arrived_;
-    visible_ = std::max(visible_, wakes_.front());  // stored before it rang
+    visible_ = std::max(visible_, wakes_.front());  // stored before the doorbell
     wakes_.pop_front();
-    ASSERT_TRUE(receiver_.rang(found, random_() % 2 == 0));
+    ASSERT_TRUE(receiver_.notified(found, random_() % 2 == 0));
     asleep_ = false;
   }
 
@@ -184,7 +184,7 @@ TEST(Doorbell, QuietReceiverReadsNoMore) {
   EXPECT_LE(reads, 3);
   EXPECT_EQ(allowances, 1);
   EXPECT_TRUE(receiver.may_sleep(0, false));
-  EXPECT_TRUE(receiver.may_sleep(0, true)) << "a sender that needs the slots rings";
+  EXPECT_TRUE(receiver.may_sleep(0, true)) << "a sender that needs the slots notifies us";
   receiver.hurry();
   ASSERT_EQ(receiver.next(0, true), Step::kRead);
   receiver.read_posted();
@@ -228,43 +228,43 @@ TEST(Doorbell, SleepsOnlyAfterABarrier) {
   EXPECT_TRUE(receiver.may_sleep(0, false));
 }
 
-// Two were posted, the second one was rung for and the first one, of another context, was not; the
-// read that followed showed neither.
+// Two were posted, the second one had a doorbell and the first one, of another context, had none;
+// the read that followed showed neither.
 TEST(Doorbell, DoesNotSleepWhileOneBeforeWhatItFoundIsMissing) {
   DoorbellReceiver receiver;
   receiver.allow();
   receiver.fenced();
   receiver.read_posted();
-  ASSERT_TRUE(receiver.rang(true, false));
-  receiver.told(2);
+  ASSERT_TRUE(receiver.notified(true, false));
+  receiver.learned(2);
   receiver.read_done(2, 1, false);  // what was found tells more than an older number
   EXPECT_FALSE(receiver.may_sleep(1, false));
   ASSERT_EQ(receiver.next(1, false), Step::kRead);
   receiver.read_posted();
   receiver.read_done(2, 2, false);
   EXPECT_TRUE(receiver.may_sleep(2, false));
-  receiver.told(1);
+  receiver.learned(1);
   EXPECT_EQ(receiver.posted(), 2U) << "an older number tells nothing";
 }
 
 TEST(Doorbell, RenewsInAConversationBeforeTheLastRing) {
   DoorbellReceiver receiver(true);
   std::uint32_t limit = receiver.allow();
-  for (std::uint32_t rung = 1; rung <= 100; ++rung) {
+  for (std::uint32_t count = 1; count <= 100; ++count) {
     for (int poll = 0; poll < 20; ++poll)
-      if (receiver.next(rung, false) == Step::kAllow) limit = receiver.allow();
-    ASSERT_TRUE(receiver.rang(true, true));
-    ASSERT_GT(limit, rung) << "the sender may not ring any more";
+      if (receiver.next(count, false) == Step::kAllow) limit = receiver.allow();
+    ASSERT_TRUE(receiver.notified(true, true));
+    ASSERT_GT(limit, count) << "the sender may not notify any more";
   }
 }
 
-TEST(Doorbell, RingsMoreOftenThanAllowedAreRefused) {
+TEST(Doorbell, MoreThanAllowedAreRefused) {
   DoorbellReceiver receiver;
-  EXPECT_FALSE(receiver.rang(true, false));
+  EXPECT_FALSE(receiver.notified(true, false));
   receiver.allow();
   for (unsigned i = 0; i < DoorbellReceiver::kAllowance; ++i)
-    EXPECT_TRUE(receiver.rang(true, false));
-  EXPECT_FALSE(receiver.rang(true, false));
+    EXPECT_TRUE(receiver.notified(true, false));
+  EXPECT_FALSE(receiver.notified(true, false));
 }
 
 TEST(Doorbell, ImpossibleLimitIsRefused) {
@@ -272,9 +272,9 @@ TEST(Doorbell, ImpossibleLimitIsRefused) {
   EXPECT_FALSE(sender.see(DoorbellReceiver::kAllowance + 1));
   EXPECT_FALSE(sender.see(~0u));
   ASSERT_TRUE(sender.see(2));
-  sender.ring();
-  EXPECT_TRUE(sender.may_ring());
-  EXPECT_FALSE(sender.see(0)) << "what was rung cannot be taken back";
+  sender.notify();
+  EXPECT_TRUE(sender.may_notify());
+  EXPECT_FALSE(sender.see(0)) << "a doorbell cannot be taken back";
 }
 
 }  // namespace

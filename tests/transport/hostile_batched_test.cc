@@ -29,7 +29,7 @@ constexpr unsigned kSlots = 16;
 constexpr std::size_t kHeaders = 1152;
 constexpr std::size_t kPulled = kHeaders + kMaxAllSlots * sizeof(SlotHeader);
 constexpr std::size_t kHeadBytes = (kPulled + 8 + kMostBundleBytes + 63) / 64 * 64;
-constexpr std::size_t kPosted = 0, kFilled = 8, kGiven = 264, kRingLimit = 512, kLanded = 576;
+constexpr std::size_t kPosted = 0, kFilled = 8, kGiven = 264, kNotifyLimit = 512, kLanded = 576;
 
 struct BatchedSetup {
   std::uint64_t region_address, region_bytes, slot_bytes, slot_count, max_message_bytes, header_key;
@@ -115,7 +115,7 @@ class HostileBatched {
   void open_beyond_the_mirror(unsigned slot, std::size_t bytes) {
     set(kPosted, Posted{0, slot, bytes}.word());
   }
-  void ring(std::uint32_t immediate) {
+  void notify(std::uint32_t immediate) {
     SendRequest request = immediate_request(immediate);
     request.remote_address = victim_.region_address;
     request.remote_key = victim_.region_key;
@@ -141,18 +141,25 @@ class HostileToBatched : public VerbsTest {
   static constexpr std::size_t kMostBytes = 1 << 20;
   std::size_t most_bytes_ = kMostBytes;  // of a message, for the victim
 
-  // At the victim's side: its transport, which has met the hostile one.
-  static std::unique_ptr<BatchedTransport> make_victim(VerbsSide& side,
-                                                       std::size_t most_bytes = kMostBytes) {
+  // At the victim's side: its transport, and the setup of the hostile one.
+  static std::unique_ptr<Transport> make_unstarted(VerbsSide& side, bool shares,
+                                                   std::size_t most_bytes, std::string& theirs) {
     SlotOptions slots;
     slots.slot_bytes = kSlotBytes;
     slots.slot_count = kSlots;
     slots.max_message_bytes = most_bytes;
-    auto transport = std::make_unique<BatchedTransport>(std::move(side.device),
-                                                        std::move(side.queue_pair), slots);
+    auto make = make_batched_by_requests;
+    if (shares) make = make_batched;
+    auto transport = make(std::move(side.device), std::move(side.queue_pair), slots);
     const auto setup = transport->setup();
     side.peer.tell({reinterpret_cast<const char*>(setup.data()), setup.size()});
-    const std::string theirs = side.peer.hear();
+    theirs = side.peer.hear();
+    return transport;
+  }
+  static std::unique_ptr<Transport> make_victim(VerbsSide& side, bool shares,
+                                                std::size_t most_bytes = kMostBytes) {
+    std::string theirs;
+    auto transport = make_unstarted(side, shares, most_bytes, theirs);
     transport->start(std::as_bytes(std::span(theirs)));
     side.peer.tell("started");
     return transport;
@@ -181,7 +188,7 @@ class HostileToBatched : public VerbsTest {
     options.depths.receive_requests = 256;
     run(
         [&](VerbsSide& side) {
-          const auto transport = make_victim(side, most_bytes_);
+          const auto transport = make_victim(side, shares, most_bytes_);
           side.peer.hear("attacked");
           const auto attempt = [&] {
             const Deadline deadline = hang_deadline();
@@ -374,13 +381,31 @@ TEST_P(HostileToBatched, OpenBundleWithinALargeMessage) {
       receive_nothing);
 }
 
+// Two sides of a device that shares memory both do so, or they do not understand each other.
+TEST_P(HostileToBatched, SetupThatSharesNoMemory) {
+  run(
+      [](VerbsSide& side) {
+        const bool shares = side.device->limits().shares_memory;
+        std::string theirs;
+        const auto transport = make_unstarted(side, true, kMostBytes, theirs);
+        const auto start = [&] { transport->start(std::as_bytes(std::span(theirs))); };
+        if (shares) {
+          expect_error(ErrorCode::kProtocol, start);
+        } else {
+          start();
+        }
+        side.peer.tell("started");
+      },
+      [](VerbsSide& side) { make_hostile(side, false); });
+}
+
 // What was to be pulled and could not be is not there: what an earlier pull brought to that memory
 // is not handed out once more.
 TEST_P(HostileToBatched, OpenBundleThatCannotBeRead) {
   constexpr std::size_t kMessages = 4;
   run(
       [&](VerbsSide& side) {
-        const auto transport = make_victim(side);
+        const auto transport = make_victim(side, false);
         side.peer.hear("opened");
         const Deadline deadline = hang_deadline();
         std::size_t messages = 0;
@@ -418,18 +443,18 @@ TEST_P(HostileToBatched, OpenBundleInNoSlot) {
       receive_nothing);
 }
 
-TEST_P(HostileToBatched, RingForNoSlot) {
-  expect_protocol_error([](HostileBatched& hostile) { hostile.ring(ring_of(3000, 0)); },
+TEST_P(HostileToBatched, DoorbellForNoSlot) {
+  expect_protocol_error([](HostileBatched& hostile) { hostile.notify(doorbell_of(3000, 0)); },
                         receive_nothing);
 }
 
-TEST_P(HostileToBatched, RingForAnEmptySlot) {
-  expect_protocol_error([](HostileBatched& hostile) { hostile.ring(ring_of(3, 0)); },
+TEST_P(HostileToBatched, DoorbellForAnEmptySlot) {
+  expect_protocol_error([](HostileBatched& hostile) { hostile.notify(doorbell_of(3, 0)); },
                         receive_nothing);
 }
 
-TEST_P(HostileToBatched, RingWithoutBeingAskedTo) {
-  expect_protocol_error([](HostileBatched& hostile) { hostile.ring(ring_of(3, 9)); },
+TEST_P(HostileToBatched, DoorbellWithoutBeingAskedTo) {
+  expect_protocol_error([](HostileBatched& hostile) { hostile.notify(doorbell_of(3, 9)); },
                         receive_nothing);
 }
 
@@ -438,10 +463,10 @@ TEST_P(HostileToBatched, NumberOfLandedMessagesThatIsNone) {
                         receive_nothing);
 }
 
-TEST_P(HostileToBatched, LimitOfRingsThatIsNone) {
+TEST_P(HostileToBatched, LimitOfDoorbellsThatIsImpossible) {
   expect_protocol_error(
-      [](HostileBatched& hostile) { hostile.write(kRingLimit, std::uint64_t{5}); }, send);
-  expect_protocol_error([](HostileBatched& hostile) { hostile.write(kRingLimit, sealed(1000)); },
+      [](HostileBatched& hostile) { hostile.write(kNotifyLimit, std::uint64_t{5}); }, send);
+  expect_protocol_error([](HostileBatched& hostile) { hostile.write(kNotifyLimit, sealed(1000)); },
                         send);
 }
 
