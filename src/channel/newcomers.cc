@@ -22,7 +22,7 @@ void Newcomers::admit(Fd socket) {
   try {
     places_.push_back(std::make_unique<Greeting>(std::move(socket), settings_));
   } catch (const Error& error) {
-    log(LogLevel::kWarn, "listener at " + address_ + ": " + error.what());
+    log(LogLevel::kWarn, {"listener at ", address_, ": ", error.what()});
     return;
   }
   advance(std::prev(places_.end()));  // its hello has often arrived already
@@ -32,8 +32,8 @@ bool Newcomers::drop_one() {
   const auto place = who_goes();
   if (place == places_.end()) return false;
   if ((*place)->state() != State::kLeaving && !std::exchange(told_, true))
-    log(LogLevel::kWarn, "more clients connect at " + address_ +
-                             " than say hello: the oldest silent ones are ended to make room");
+    log(LogLevel::kWarn, {"more clients connect at ", address_,
+                          " than say hello: the oldest silent ones are ended to make room"});
   places_.erase(place);
   return true;
 }
@@ -71,7 +71,7 @@ Newcomers::Places::iterator Newcomers::advance(Places::iterator place) {
   Greeting& one = **place;
   one.advance();
   if (const auto error = one.take_error())
-    log(LogLevel::kWarn, "listener at " + address_ + ": " + error->what());
+    log(LogLevel::kWarn, {"listener at ", address_, ": ", error->what()});
   return one.state() == State::kOver ? places_.erase(place) : std::next(place);
 }
 

@@ -26,9 +26,9 @@ class Newcomers {
  public:
   static constexpr std::size_t kMost = 128;
 
-  // `settings` must outlive this object; `address` is the listener's, for the log.
-  Newcomers(const Settings& settings, std::string address)
-      : settings_(settings), address_(std::move(address)) {}
+  // `settings` and the listener's address, for the log, must outlive this object.
+  Newcomers(const Settings& settings, const std::string& address)
+      : settings_(settings), address_(address) {}
 
   // Whether another newcomer may come, possibly in place of a silent one.
   bool has_room() const;
@@ -57,7 +57,7 @@ class Newcomers {
   Places::const_iterator who_goes() const;
 
   const Settings& settings_;
-  const std::string address_;
+  const std::string& address_;
   Places places_;  // in order of arrival
   bool told_ = false;
 };
