@@ -42,13 +42,6 @@ std::optional<Error> out_of_memory(const std::string& address,
   }
 }
 
-// How long a handshake may last while others wait for its place.
-std::chrono::milliseconds patience(const Settings& settings) {
-  constexpr std::chrono::milliseconds kWithoutLimit{5'000};
-  const bool limited = settings.handshake_timeout >= std::chrono::milliseconds::zero();
-  return (limited ? settings.handshake_timeout : kWithoutLimit) / 2;
-}
-
 }  // namespace
 
 ListenerCore::ListenerCore(const Uri& uri, const Settings& settings)
@@ -207,6 +200,7 @@ void ListenerCore::start_handshakes(Newcomers& newcomers) {
     if (greeting == nullptr) break;
     start_handshake(newcomers, *greeting);
   }
+  newcomers.set_places_free(handshakes_.size() < backlog_ && under_way() < kMostHandshakes);
   if (const std::size_t waiting = newcomers.count_heard(); waiting > 0) end_slow_ones(waiting);
 }
 

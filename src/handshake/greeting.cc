@@ -43,6 +43,7 @@ Greeting::State Greeting::advance() noexcept {
       state_ = State::kHeard;
       events_ = POLLRDHUP;
       deadline_ = kNoDeadline;
+      heard_at_ = Clock::now();
     } else if (state_ == State::kHeard && socket_peer_closed(fd_)) {
       throw Error(ErrorCode::kPeerDied, "the client gave up before there was a place for it");
     } else if (state_ == State::kWaiting && passed(deadline_)) {

@@ -54,6 +54,7 @@ class Greeting {
   std::optional<Error> take_error() { return std::exchange(error_, std::nullopt); }
 
   // After kHeard.
+  Clock::time_point heard_at() const { return heard_at_; }
   Heard take_heard();
 
  private:
@@ -74,6 +75,7 @@ class Greeting {
   State state_ = State::kWaiting;
   short events_;
   Deadline deadline_;
+  Clock::time_point heard_at_{};
   std::optional<Error> error_;
   std::unique_ptr<Stream> stream_;
   TlsStream* tls_ = nullptr;  // whose handshake is not through
