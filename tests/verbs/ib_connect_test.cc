@@ -1,5 +1,5 @@
-// Strangers at the rdma_cm port of an offer and in its place. Skipped where LEAT_TEST_IB names no
-// device.
+// Which port is used, and strangers at the rdma_cm port of an offer and in its place. Skipped where
+// LEAT_TEST_IB names no device.
 #include "verbs/ib/connect.h"
 
 #include <arpa/inet.h>
@@ -23,10 +23,12 @@
 #include "leat/error.h"
 #include "support/devices.h"
 #include "support/errors.h"
+#include "support/link_pair.h"
 #include "support/scale.h"
 #include "verbs/ib/address.h"
 #include "verbs/ib/call.h"
 #include "verbs/ib/cm.h"
+#include "verbs/ib/device.h"
 #include "verbs/table.h"
 
 namespace leat::detail {
@@ -146,6 +148,21 @@ TEST(IbConnectTest, AReplyWithoutTheSecretIsRefused) {
                          }),
                 testing::HasSubstr("does not know the offer's secret"));
   }
+}
+
+TEST(IbConnectTest, PortThatTheRouteDoesNotUseIsNotUsed) {
+  const std::vector<std::string> devices = test_devices();
+  if (devices.size() < 2) GTEST_SKIP() << "no RDMA device to test with";
+  const auto [name, right, why_not] = find_ib_device({"127.0.0.1", "127.0.0.1"});
+  ASSERT_FALSE(name.empty()) << why_not;
+  LinkPair good(link_settings(right), link_settings("auto"));
+  EXPECT_EQ(good.active.get().device_name, name);
+  const std::string wrong =
+      name + ":" + std::to_string(std::stoi(right.substr(name.size() + 1)) + 1);
+  LinkPair pair(link_settings("auto"), link_settings(wrong));
+  pair.active.expect_error(ErrorCode::kUnavailable,
+                           {right.c_str(), wrong.c_str(), "does not allow"});
+  EXPECT_THROW(open_device(wrong, "127.0.0.1"), Error);
 }
 
 }  // namespace
