@@ -64,7 +64,7 @@ void IbEvents::take(const ibv_async_event& event) noexcept {
     case IBV_EVENT_PORT_ERR:
       log(LogLevel::kWarn,
           {"ib:", name_, ": port ", port(),
-           " is down; what is on its way goes again for ib_peer_timeout_ms, and up "
+           " is down; what is on its way goes again for ib_peer_timeout_ms, and up ",
            "to four times as long, then its connection ends"});
       break;
     case IBV_EVENT_PORT_ACTIVE:
