@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 set(leat_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/leat)
 
 # Two export sets, because only leat_static asks its users for the libraries that leat was built with.
-install(TARGETS leat leat_trusted leat_scml EXPORT leat-shared
+install(TARGETS leat leat_trusted leat_scml leat_names EXPORT leat-shared
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS leat_static leat_trusted_static leat_scml_static EXPORT leat-static
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -35,13 +35,6 @@ cmake_path(APPEND leat_pc_includedir "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
 # The prefix follows from where the file lies, so that an installed tree can be moved.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
            OUTPUT_VARIABLE leat_pc_to_prefix)
-# The names that leat/names.h renames, and what the compiler makes of them with _FORTIFY_SOURCE.
-set(leat_pc_wraps -Wl)
-foreach(name socket bind listen accept accept4 connect shutdown close send sendto sendmsg recv recvfrom recvmsg read write readv
-    writev poll ppoll select pselect epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 setsockopt getsockopt
-    getsockname getpeername fcntl fcntl64 ioctl __poll_chk __ppoll_chk __read_chk __recv_chk __recvfrom_chk)
-  string(APPEND leat_pc_wraps ",--wrap=${name}")
-endforeach()
 foreach(name leat leat-names leat-trusted leat-scml)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -19,10 +19,10 @@ struct Settings;
 // no client connects, completes handshakes without any caller in accept(), until as many
 // connections as the option `backlog` (default 64) are ready; further clients wait until one is
 // accepted, at most for their own connect_timeout.
-// Handshakes run side by side in up to 64 short-lived threads, each with a deadline; one source may
-// occupy at most three quarters of them. Silent clients keep nobody out: at most 128 clients that
-// have not said hello hold a descriptor each, and of the source with the most of them the oldest
-// gives way to the next newcomer. What a newcomer did wrong is logged.
+// Handshakes run side by side in up to 64 threads, each with a deadline; a source (a host) has at
+// most 48. Up to 128 more clients hold a descriptor each. When these places are taken, the oldest
+// that has not said hello gives way; if one source has more than 96 places, one of that source
+// does, with hello too after a tenth of handshake_timeout. What a newcomer did wrong is logged.
 // Owner: the caller that constructed it; move-only. Threads: several threads may call accept(), any
 // thread close(). Processes: as for Channel, a listener belongs to the process that made it; as it
 // has a thread, fork before rather than after.

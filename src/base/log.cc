@@ -9,6 +9,7 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -148,6 +149,17 @@ void log(LogLevel level, std::string_view text) noexcept {
     get_log().write(level, text);
   } catch (...) {
     // A log that cannot be written must not take the program down.
+  }
+}
+
+void log(LogLevel level, std::initializer_list<std::string_view> parts) noexcept {
+  if (!log_enabled(level)) return;
+  try {
+    std::string text;
+    for (const std::string_view part : parts) text += part;
+    log(level, text);
+  } catch (...) {
+    // As above.
   }
 }
 

@@ -74,7 +74,7 @@ auto ChannelCore::ask(const char* what, Call&& call) const {
   }
 }
 
-// Exists while a thread waits on one side of a channel.
+// Exists while a thread waits on one side of a channel, and refuses a second one.
 class ChannelCore::Waiter {
  public:
   Waiter(ChannelCore& core, Side side) : core_(core), side_(side) { core.begin_wait(side); }
@@ -91,19 +91,25 @@ template <typename Try>
 void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
   const auto timeout = side == Side::kSend ? send_timeout_ : receive_timeout_;
   const auto attempt = [&] { return ask(what, try_once); };
-  std::optional<Deadline> deadline;
+  // From the first look at the clock on, so that shorter waits stay fast.
+  std::optional<Waiter> waiter;
+  Deadline deadline = kNoDeadline;
+  const auto begin = [&] {
+    if (waiter) return;
+    waiter.emplace(*this, side);
+    deadline = deadline_after(timeout);
+  };
   const auto spin = [&] {
     return spin_for(
         spin_budget(side), settings_.spin, attempt,
         [&](Deadline now) {
-          if (!deadline) deadline = deadline_after(timeout);
-          return closed() || now >= *deadline;
+          begin();
+          return closed() || now >= deadline;
         },
         [this] { return watches_lifeline_ && lifeline_ended(); });
   };
   if (spin()) return;
-  const Waiter waiter(*this, side);  // marks sleepers only, so that spinning stays fast
-  if (!deadline) deadline = deadline_after(timeout);
+  begin();
   std::chrono::microseconds nap = kFirstNap;
   bool lifeline_news = false;
   bool look_again = !transport_.facts().events_stay;  // the last look was fruitless
@@ -121,7 +127,7 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
     look_again = true;
     // The lifeline's end would end the sleep, so look for it only after such a sleep or at the
     // deadline.
-    const bool late = passed(*deadline);
+    const bool late = passed(deadline);
     if (watches_lifeline_ && (lifeline_news || late) && lifeline_ended()) {
       if (attempt()) return;  // messages that came before the end still count
       if (closed() || !lifeline_ended()) continue;
@@ -137,7 +143,7 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
       if (spin()) return;
       nap = kFirstNap;
     }
-    lifeline_news = sleep(side, *deadline, nap);
+    lifeline_news = sleep(side, deadline, nap);
   }
 }
 

@@ -3,8 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
+#include <new>
 
 #include "base/log.h"
 #include "base/signals_held.h"
@@ -22,8 +24,9 @@ constexpr auto kInterval = std::chrono::milliseconds(2);
 Lingerer& Lingerer::instance() {
   static std::once_flag once;
   static Lingerer* current = nullptr;
+  alignas(Lingerer) static std::byte place[sizeof(Lingerer)];  // callers may have no memory
   std::call_once(once, [] {
-    current = new Lingerer(nullptr);
+    current = new (place) Lingerer(nullptr);
     pthread_atfork(nullptr, nullptr, [] { current = new Lingerer(current); });
     std::atexit([] { current->wait_for_all(); });
   });
@@ -35,7 +38,7 @@ void Lingerer::finish(ChannelCore& core) noexcept {
     try {
       return instance().add(core);
     } catch (const std::exception& error) {
-      log(LogLevel::kWarn, std::string("cannot linger over a closed connection: ") + error.what());
+      log(LogLevel::kWarn, {"cannot linger over a closed connection: ", error.what()});
     }
   }
   end(core);

@@ -32,11 +32,14 @@ std::unique_ptr<std::thread> start_thread(std::function<void()> work) {
   }
 }
 
-// How long a handshake may last while others wait for its place.
-std::chrono::milliseconds patience(const Settings& settings) {
-  constexpr std::chrono::milliseconds kWithoutLimit{5'000};
-  const bool limited = settings.handshake_timeout >= std::chrono::milliseconds::zero();
-  return (limited ? settings.handshake_timeout : kWithoutLimit) / 2;
+// Without memory even for the words there is no error.
+std::optional<Error> out_of_memory(const std::string& address,
+                                   const std::exception& error) noexcept {
+  try {
+    return Error(ErrorCode::kResource, "accept at " + address + ": " + error.what(), {}, ENOMEM);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -197,6 +200,7 @@ void ListenerCore::start_handshakes(Newcomers& newcomers) {
     if (greeting == nullptr) break;
     start_handshake(newcomers, *greeting);
   }
+  newcomers.set_places_free(handshakes_.size() < backlog_ && under_way() < kMostHandshakes);
   if (const std::size_t waiting = newcomers.count_heard(); waiting > 0) end_slow_ones(waiting);
 }
 
@@ -243,10 +247,9 @@ void ListenerCore::keep_door() noexcept {
     } catch (const Error& error) {
       failure = error;
     } catch (const std::exception& error) {
-      failure.emplace(ErrorCode::kResource, "accept at " + address_ + ": " + error.what(),
-                      std::string(), ENOMEM);
+      failure = out_of_memory(address_, error);
     }
-    rest_after(std::move(*failure));
+    rest_after(std::move(failure));
   }
 }
 
@@ -296,9 +299,9 @@ void ListenerCore::admit(Newcomers& newcomers) {
 }
 
 // The error changes hands whole: its words have one owner, not one in each thread.
-void ListenerCore::rest_after(Error error) {
+void ListenerCore::rest_after(std::optional<Error> error) {
   rests_until_ = deadline_after(kRest);
-  log_once(LogLevel::kWarn, error.what());
+  log_once(LogLevel::kWarn, error ? error->what() : "a listener is out of memory");
   const std::lock_guard lock(mutex_);
   error_ = std::move(error);
   eventfd_write(news_.get(), 1);
@@ -327,7 +330,7 @@ void ListenerCore::run(Handshake& handshake) noexcept {
     on_stream_end();  // nothing blocks any more, and a failure would destroy it
     core = std::make_unique<ChannelCore>(std::move(connection), settings_);
   } catch (const std::exception& error) {
-    log(LogLevel::kWarn, "listener at " + address_ + ": " + error.what());
+    log(LogLevel::kWarn, {"listener at ", address_, ": ", error.what()});
   }
   const std::lock_guard lock(mutex_);
   handshake.ended = true;

@@ -85,7 +85,7 @@ class ListenerCore {
   void start_handshakes(Newcomers& newcomers);
   void start_handshake(Newcomers& newcomers, Greeting& greeting);
   void end_slow_ones(std::size_t waiting);
-  void rest_after(Error error);
+  void rest_after(std::optional<Error> error);
 
   void run(Handshake& handshake) noexcept;
   void forget_ended_handshakes();

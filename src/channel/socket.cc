@@ -124,7 +124,7 @@ class Socket::State {
       }
     } catch (const std::exception& error) {
       // The socket was closed, or the peer has gone: the next send reports it.
-      detail::log(detail::LogLevel::kDebug, std::string("dropping: ") + error.what());
+      detail::log(detail::LogLevel::kDebug, {"dropping: ", error.what()});
     }
   }
 
@@ -213,7 +213,7 @@ void Socket::close() noexcept {
       core.flush();
     }
   } catch (const std::exception& error) {
-    detail::log(detail::LogLevel::kDebug, std::string("closing a socket: ") + error.what());
+    detail::log(detail::LogLevel::kDebug, {"closing a socket: ", error.what()});
   }
   static_cast<void>(state_.take());
 }

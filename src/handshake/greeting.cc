@@ -43,6 +43,7 @@ Greeting::State Greeting::advance() noexcept {
       state_ = State::kHeard;
       events_ = POLLRDHUP;
       deadline_ = kNoDeadline;
+      heard_at_ = Clock::now();
     } else if (state_ == State::kHeard && socket_peer_closed(fd_)) {
       throw Error(ErrorCode::kPeerDied, "the client gave up before there was a place for it");
     } else if (state_ == State::kWaiting && passed(deadline_)) {
@@ -50,9 +51,9 @@ Greeting::State Greeting::advance() noexcept {
                   what_is_missing() + (got_ == 0 ? "nothing" : "too little") + " came in time");
     }
   } catch (const Error& error) {
-    turn_away(error);
+    turn_away(error.code(), error.what(), error.system_errno());
   } catch (const std::exception& error) {
-    turn_away(Error(ErrorCode::kResource, error.what()));
+    turn_away(ErrorCode::kResource, error.what());
   }
   return state_;
 }
@@ -115,13 +116,12 @@ bool Greeting::read_hello() {
   return true;
 }
 
-void Greeting::turn_away(const Error& why) noexcept {
+void Greeting::turn_away(ErrorCode code, const char* why, int system_errno) noexcept {
   state_ = State::kOver;
   try {
-    error_ =
-        Error(why.code(), "handshake with " + peer_ + ": " + why.what(), {}, why.system_errno());
-    const bool is_gone = why.code() == ErrorCode::kTimeout || why.code() == ErrorCode::kPeerDied;
-    if (stream_ != nullptr && !is_gone) tell(why);
+    error_ = Error(code, "handshake with " + peer_ + ": " + why, {}, system_errno);
+    const bool is_gone = code == ErrorCode::kTimeout || code == ErrorCode::kPeerDied;
+    if (stream_ != nullptr && !is_gone) tell(Error(code, why));
   } catch (const std::exception&) {
     // It hears nothing, and only ends.
   }

@@ -36,8 +36,9 @@ class Greeting {
   // Takes what has come, and ends what has lasted too long: handshake_timeout from the beginning to
   // the hello. A client that gives up ends it too, also after its hello.
   State advance() noexcept;
-  // The client may not come in: kOver, or kLeaving if it speaks so that it can be told why.
-  void turn_away(const Error& why) noexcept;
+  // The client may not come in: kOver, or kLeaving if it speaks so that it can be told why. Without
+  // memory for the words it hears nothing, and only ends.
+  void turn_away(ErrorCode code, const char* why, int system_errno = 0) noexcept;
 
   State state() const { return state_; }
   // For poll(2): wait for this, and until this time, before the next advance().
@@ -53,6 +54,7 @@ class Greeting {
   std::optional<Error> take_error() { return std::exchange(error_, std::nullopt); }
 
   // After kHeard.
+  Clock::time_point heard_at() const { return heard_at_; }
   Heard take_heard();
 
  private:
@@ -73,6 +75,7 @@ class Greeting {
   State state_ = State::kWaiting;
   short events_;
   Deadline deadline_;
+  Clock::time_point heard_at_{};
   std::optional<Error> error_;
   std::unique_ptr<Stream> stream_;
   TlsStream* tls_ = nullptr;  // whose handshake is not through

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/settings.h"
 #include "channel/channel_core.h"
 #include "leat/attest/identity.h"
 #include "leat/group.h"
@@ -250,6 +251,29 @@ TEST(TwoThreads, InTheSendingSideAreAnError) {
         lone.core->send({&byte, 1}, 0);
       },
       "sending to");
+}
+
+// Neither of them ever sleeps.
+TEST(TwoThreads, ThatSpinInTheSameSideAreAnError) {
+  detail::Settings spinning;
+  spinning.spin = std::chrono::microseconds(-1);
+  const detail::LoneCore lone(std::make_unique<detail::SilentTransport>(), spinning);
+  std::atomic<int> refused = 0;
+  std::atomic<int> closed = 0;
+  const auto receive = [&] {
+    try {
+      static_cast<void>(lone.core->receive(0));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInvalidArgument) ++refused;
+      if (error.code() == ErrorCode::kClosed) ++closed;
+    }
+    lone.core->interrupt();  // ends the other's wait
+  };
+  std::thread other(receive);
+  receive();
+  other.join();
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(closed, 1);
 }
 
 TEST(TwoThreads, OneOfThemInWaitAnyAreAnError) {

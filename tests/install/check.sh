@@ -24,13 +24,15 @@ fail() {
 
 # Configures the consumer in folder $1 with the options $2..., builds and runs its programs.
 run_consumer() {
-  local folder=$1 program
+  local folder=$1 program text
   shift
   cmake -S "$here/consumer" -B "$folder" -G Ninja "$@"
   cmake --build "$folder" -j2
-  for program in consumer_shared consumer_static consumer_c_shared consumer_c_static planner_shared planner_static; do
+  for program in consumer_shared consumer_static consumer_c_shared consumer_c_static planner_shared planner_static names; do
     timeout 60 "$folder/$program"
   done
+  ! text=$(cmake --build "$folder" --target broken 2>&1) || fail "a program links in which one file was compiled without leat::names"
+  [[ $text == *__wrap_* ]] || fail "the linker says something else: $text"
   needs_leat "$folder/consumer_shared" || fail "consumer_shared does not use libleat.so"
   ! needs_leat "$folder/consumer_static" || fail "consumer_static uses libleat.so"
 }

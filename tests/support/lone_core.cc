@@ -11,7 +11,7 @@
 
 namespace leat::detail {
 
-LoneCore::LoneCore(std::unique_ptr<Transport> transport) {
+LoneCore::LoneCore(std::unique_ptr<Transport> transport, Settings settings) {
   std::array<int, 2> ends{};
   check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), "socketpair");
   peer = Fd(ends[1]);
@@ -21,7 +21,6 @@ LoneCore::LoneCore(std::unique_ptr<Transport> transport) {
   connection.transport_name = "silent";
   connection.closing = new_event();
   connection.peer_address = kPeerAddress;
-  Settings settings;
   settings.timeout = hang_limit();
   core = std::make_unique<ChannelCore>(std::move(connection), settings);
 }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/fd.h"
+#include "base/settings.h"
 #include "channel/channel_core.h"
 #include "transport/transport.h"
 
@@ -12,7 +13,8 @@ namespace leat::detail {
 struct LoneCore {
   static constexpr const char* kPeerAddress = "192.0.2.1:4711";
 
-  explicit LoneCore(std::unique_ptr<Transport> transport);
+  // With `settings` but for the timeout, which is hang_limit().
+  explicit LoneCore(std::unique_ptr<Transport> transport, Settings settings = {});
 
   Fd peer;  // closed: it is gone
   std::unique_ptr<ChannelCore> core;

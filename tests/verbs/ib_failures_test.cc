@@ -1,5 +1,6 @@
 // What the ib device makes of devices that can less than others, refuse what is posted, or fail:
 // which only hardware does. Needs a device, as ib_connection.h says.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <string>
@@ -17,6 +19,7 @@
 
 #include "base/fd.h"
 #include "base/mapped_memory.h"
+#include "base/system_error.h"
 #include "leat/channel.h"
 #include "leat/error.h"
 #include "leat/listener.h"
@@ -33,6 +36,7 @@ namespace leat::detail {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // --- Devices that can less than this one, or less than they said.
 
@@ -112,12 +116,8 @@ TEST_F(IbConnection, DeviceThatIsIwarpIsRefusedAndConnectionsGoOverTcp) {
   end.context->device->transport_type = type;
 }
 
-TEST_F(IbConnection, InlinesMoreThanTheDeviceGrants) {
-  constexpr std::size_t kBytes = 4000;
-  BareEnd passive(name_);
-  BareEnd active(peer_name_);
-  active.domain.limits.max_inline_bytes = kBytes;
-  connect_bare(passive, active, device_address(name_));
+// EXPECTs that the active end takes inlined bytes from memory at once, `most` of them too.
+void expect_inlining(BareEnd& passive, BareEnd& active, std::size_t most) {
   const MappedMemory memory = MappedMemory::anonymous(kRegionBytes);
   const IbRegionHandle region(ibv_reg_mr(passive.pd.get(), memory.data(), memory.size(),
                                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
@@ -126,7 +126,7 @@ TEST_F(IbConnection, InlinesMoreThanTheDeviceGrants) {
   ASSERT_EQ(passive.queue_pair->post_receives(kReceives), kReceives);
   std::vector<std::byte> source;
   for (std::uint64_t i = 0; i < kReceives; ++i) {
-    const std::size_t bytes = i % 2 == 0 ? kBytes : 1 + i;
+    const std::size_t bytes = i % 2 == 0 ? most : 1 + i % most;
     source.resize(bytes);
     fill_pattern(source, i);
     SendRequest request = immediate_request(static_cast<std::uint32_t>(i), i);
@@ -147,6 +147,31 @@ TEST_F(IbConnection, InlinesMoreThanTheDeviceGrants) {
     ASSERT_EQ(completion.id, i);
     ASSERT_EQ(completion.status, CompletionStatus::kSuccess);
   }
+}
+
+TEST_F(IbConnection, InlinesMoreThanTheDeviceGrants) {
+  constexpr std::size_t kBytes = 4000;
+  BareEnd passive(name_);
+  BareEnd active(peer_name_);
+  active.domain.limits.max_inline_bytes = kBytes;
+  connect_bare(passive, active, device_address(name_));
+  expect_inlining(passive, active, kBytes);
+}
+
+thread_local bool refuses_inline_data = false;
+
+TEST_F(IbConnection, InlinesOnADeviceThatGrantsNone) {
+  BareEnd passive(name_);
+  BareEnd active(peer_name_);
+  const std::size_t most = active.domain.limits.max_inline_bytes;
+  ASSERT_GT(most, 0U);
+  refuses_inline_data = true;
+  connect_bare(passive, active, device_address(name_));
+  refuses_inline_data = false;
+  expect_inlining(passive, active, most);
+  // The queue has not become shorter for that.
+  const std::vector<SendRequest> requests(1000, write(0));
+  EXPECT_EQ(active.queue_pair->post_send(requests), QueueDepths().send_requests);
 }
 
 // --- A device that refuses requests, which only hardware does. Its functions are replaced for the
@@ -272,27 +297,45 @@ TEST_F(IbRefusal, OfPollingFlushesEverythingInOrder) {
   context_->ops.poll_cq = device_poll;
 }
 
-// As the kernel says it, through a pipe in the place of the device's own descriptor.
+// Says events as the kernel does, through a pipe in the place of the device's own descriptor.
+class KernelsWords {
+ public:
+  explicit KernelsWords(ibv_context* context) : context_(context), own_(dup(context->async_fd)) {
+    std::array<int, 2> ends{};
+    check(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK), "pipe2");
+    const Fd said(ends[0]);
+    says_ = Fd(ends[1]);
+    check(dup2(said.get(), context_->async_fd), "dup2");
+  }
+  ~KernelsWords() { dup2(own_.get(), context_->async_fd); }
+  KernelsWords(const KernelsWords&) = delete;
+  KernelsWords& operator=(const KernelsWords&) = delete;
+
+  // `element`: the number of a port, or the address of an object.
+  void say(std::uint64_t element, std::uint32_t type) const {
+    const struct {
+      std::uint64_t element;
+      std::uint32_t type;
+      std::uint32_t reserved;
+    } event{element, type, 0};
+    ASSERT_EQ(::write(says_.get(), &event, sizeof event), ssize_t{sizeof event});
+  }
+
+ private:
+  ibv_context* const context_;
+  const Fd own_;
+  Fd says_;
+};
+
 TEST_F(IbRefusal, OfTheWholeDeviceWakesAndFlushes) {
   refuses = false;
-  const Fd own(dup(context_->async_fd));
-  std::array<int, 2> ends{};
-  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK), 0);
-  const Fd said(ends[0]);
-  const Fd says(ends[1]);
-  ASSERT_EQ(dup2(said.get(), context_->async_fd), context_->async_fd);
-
-  const struct {
-    std::uint64_t element;
-    std::uint32_t type;
-    std::uint32_t reserved;
-  } port_down{1, IBV_EVENT_PORT_ERR, 0}, failed{0, IBV_EVENT_DEVICE_FATAL, 0};
+  const KernelsWords kernel(context_.get());
   ASSERT_EQ(first_.queue_pair->post_receives(1), 1U);
-  ASSERT_EQ(::write(says.get(), &port_down, sizeof port_down), ssize_t{sizeof port_down});
+  kernel.say(1, IBV_EVENT_PORT_ERR);
   first_.post(write(1));
   first_.expect_send(1, CompletionStatus::kSuccess);  // a port may come back
 
-  ASSERT_EQ(::write(says.get(), &failed, sizeof failed), ssize_t{sizeof failed});
+  kernel.say(0, IBV_EVENT_DEVICE_FATAL);
   first_.expect_receive(CompletionStatus::kFlushed);
   first_.post(write(2));
   EXPECT_NE(first_.next(Side::kSend).status, CompletionStatus::kSuccess);
@@ -302,11 +345,83 @@ TEST_F(IbRefusal, OfTheWholeDeviceWakesAndFlushes) {
     EXPECT_EQ(poll(&wait, 1, poll_timeout_ms(notice_deadline())), 1) << "no event";
   }
   EXPECT_THAT(first_.queue_pair->describe(), HasSubstr("the device has failed"));
-
   first_ = End();
   second_ = End();
-  ASSERT_EQ(dup2(own.get(), context_->async_fd), context_->async_fd);
+}
+
+// What the test has said is not what the kernel has counted, and destroying waits for that.
+void forget_event(ibv_cq* queue) { --queue->async_events_completed; }
+void forget_event(ibv_qp* queue_pair) { --queue_pair->events_completed; }
+
+thread_local ibv_cq* polled = nullptr;
+thread_local ibv_qp* posted_to = nullptr;
+
+// The queue of one side is overrun: it reports nothing of what is posted, and nothing of this.
+TEST_F(IbRefusal, OfACompletionQueueEndsItsConnection) {
+  refuses = false;
+  device_poll = context_->ops.poll_cq;
+  for (const Side side : {Side::kSend, Side::kReceive}) {
+    connect(device_address(name_));  // for which the kernel wants its own descriptor
+    const KernelsWords kernel(context_.get());
+    context_->ops.poll_cq = [](ibv_cq* queue, int, ibv_wc*) {
+      polled = queue;
+      return 0;
+    };
+    Completion completion;
+    ASSERT_EQ(first_.queue_pair->post_receives(2), 2U);
+    first_.post(write(1));
+    if (side == Side::kSend)
+      first_.queue_pair->poll_sends({&completion, 1});
+    else
+      first_.queue_pair->poll_receives({&completion, 1});
+    ibv_cq* const overrun = polled;
+    kernel.say(reinterpret_cast<std::uintptr_t>(overrun), IBV_EVENT_CQ_ERR);
+    // Whichever connection takes the event, sleepers of this one wake.
+    second_.queue_pair->arm(side);
+    for (const Side sleeping : {Side::kSend, Side::kReceive}) {
+      pollfd wait{first_.queue_pair->event_fd(sleeping), POLLIN, 0};
+      EXPECT_EQ(poll(&wait, 1, poll_timeout_ms(notice_deadline())), 1) << "no event";
+    }
+    for (int i = 0; i < 2; ++i) first_.expect_receive(CompletionStatus::kFlushed);
+    first_.expect_send(1, CompletionStatus::kFlushed);
+    EXPECT_THAT(first_.queue_pair->describe(), HasSubstr("its queues have failed"));
+    context_->ops.poll_cq = device_poll;
+    forget_event(overrun);
+    // Only this connection.
+    EXPECT_THAT(second_.queue_pair->describe(), Not(HasSubstr("failed")));
+  }
+}
+
+TEST_F(IbRefusal, OfAQueuePairEndsItsConnectionAfterWhatCameBefore) {
+  refuses = false;
+  context_->ops.post_send = [](ibv_qp* queue_pair, ibv_send_wr* works, ibv_send_wr** refused) {
+    posted_to = queue_pair;
+    return device_post_send(queue_pair, works, refused);
+  };
+  const KernelsWords kernel(context_.get());
+  ASSERT_EQ(first_.queue_pair->post_receives(2), 2U);
+  ASSERT_EQ(second_.queue_pair->post_receives(1), 1U);
+  second_.post(immediate_request(7));
+  second_.expect_send(0, CompletionStatus::kSuccess);
+  first_.post(immediate_request(8));
+  first_.expect_send(0, CompletionStatus::kSuccess);
+  kernel.say(reinterpret_cast<std::uintptr_t>(posted_to), IBV_EVENT_QP_FATAL);
+  second_.queue_pair->arm(Side::kSend);
+  first_.expect_receive(CompletionStatus::kSuccess);
+  first_.expect_receive(CompletionStatus::kFlushed);
+  forget_event(posted_to);
 }
 
 }  // namespace
 }  // namespace leat::detail
+
+// In front of libibverbs, for devices that refuse a queue pair with inline data.
+extern "C" ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* wanted) {
+  if (leat::detail::refuses_inline_data && wanted->cap.max_inline_data != 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  static const auto create =
+      reinterpret_cast<decltype(&ibv_create_qp)>(dlsym(RTLD_NEXT, "ibv_create_qp"));
+  return create(domain, wanted);
+}

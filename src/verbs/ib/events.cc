@@ -24,7 +24,10 @@ std::shared_ptr<IbEvents> IbEvents::of(ibv_context* context) {
 }
 
 IbEvents::IbEvents(ibv_context* context)
-    : context_(context), name_(ibv_get_device_name(context->device)), failure_(new_event()) {
+    : context_(context),
+      name_(ibv_get_device_name(context->device)),
+      failure_(new_event()),
+      always_(new_event(1)) {
   const int fd = context->async_fd;
   check(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), "fcntl(O_NONBLOCK)");
 }
@@ -46,24 +49,34 @@ void IbEvents::look() noexcept {
   }
 }
 
-// What becomes of one queue pair or completion queue its own completions tell.
+// Other events of a queue pair, as that a peer asked for what it may not have, are followed by
+// completions that say it.
 void IbEvents::take(const ibv_async_event& event) noexcept {
-  const int port = event.element.port_num;
+  const auto port = [&] { return std::to_string(event.element.port_num); };  // allocates nothing
   switch (event.event_type) {
     case IBV_EVENT_DEVICE_FATAL:
       log(LogLevel::kError,
-          "ib:" + name_ + " has failed or was removed: its connections have ended");
+          {"ib:", name_, " has failed or was removed: its connections have ended"});
       // Release: every thread that this wakes sees it.
       failed_.store(true, std::memory_order_release);
       eventfd_write(failure_.get(), 1);
       break;
     case IBV_EVENT_PORT_ERR:
-      log(LogLevel::kWarn, "ib:" + name_ + ": port " + std::to_string(port) +
-                               " is down; what is on its way goes again for ib_peer_timeout_ms, "
-                               "and up to four times as long, then its connection ends");
+      log(LogLevel::kWarn,
+          {"ib:", name_, ": port ", port(),
+           " is down; what is on its way goes again for ib_peer_timeout_ms, and up ",
+           "to four times as long, then its connection ends"});
       break;
     case IBV_EVENT_PORT_ACTIVE:
-      log(LogLevel::kInfo, "ib:" + name_ + ": port " + std::to_string(port) + " is up");
+      log(LogLevel::kInfo, {"ib:", name_, ": port ", port(), " is up"});
+      break;
+    case IBV_EVENT_CQ_ERR:
+      log(LogLevel::kError, {"ib:", name_, ": a completion queue has failed: its connection ends"});
+      static_cast<IbEventTarget*>(event.element.cq->cq_context)->lost();
+      break;
+    case IBV_EVENT_QP_FATAL:
+      log(LogLevel::kError, {"ib:", name_, ": a queue pair has failed: its connection ends"});
+      static_cast<IbEventTarget*>(event.element.qp->qp_context)->lost();
       break;
     default:
       break;

@@ -13,6 +13,19 @@
 
 namespace leat::detail {
 
+// A queue pair for the events that concern it alone: the context of its verbs object and of those
+// of its completion queues. It outlives them, because destroying them waits for an event that
+// another thread is taking.
+class IbEventTarget {
+ public:
+  // The queue pair, or a completion queue of it, has failed and may report nothing more. Any
+  // thread.
+  virtual void lost() noexcept = 0;
+
+ protected:
+  ~IbEventTarget() = default;
+};
+
 // The events of one opened device, which all connections of the process share. Any thread.
 class IbEvents {
  public:
@@ -24,7 +37,10 @@ class IbEvents {
   // Adds to that epoll set what becomes readable when look() has something to do, and for good once
   // the device has failed. Not as a set in the set: Linux allows only a few levels of them.
   void watch_in(const Fd& epoll) const;
-  // Takes the device's events and logs those that concern people. A system call.
+  // Readable for good; for epoll sets of what was lost.
+  int always_readable() const noexcept { return always_.get(); }
+  // Takes the device's events, passes on those of a queue pair and logs those that concern people.
+  // A system call.
   void look() noexcept;
   // The device may no longer report the requests that it has.
   bool device_failed() const { return failed_.load(std::memory_order_acquire); }
@@ -37,6 +53,7 @@ class IbEvents {
   SpinLock lock_;
   std::atomic<bool> failed_{false};
   Fd failure_;  // readable once the device has failed
+  Fd always_;
 };
 
 }  // namespace leat::detail

@@ -233,11 +233,10 @@ std::size_t IbQueuePair::poll_sends(std::span<Completion> completions) {
     while (stored < completions.size() && kept_begin_ != kept_end_) {
       completions[stored++] = kept_[kept_begin_++ & send_mask_];
     }
-    if (domain_.events->device_failed()) [[unlikely]]
-      sends_abandoned_ = true;
     for (bool more = !sends_abandoned_; more && stored < completions.size();) {
       stored += finished_sends(completions.subspan(stored), more);
     }
+    if (stored == 0 && is_lost()) sends_abandoned_ = true;
     if (sends_abandoned_) stored += flush_sends(completions.subspan(stored));
   }
   if (stored == 0 && sends_.idle.due()) look_for_disconnect();
@@ -299,8 +298,6 @@ std::size_t IbQueuePair::flush_receives(std::span<Completion> completions) {
 std::size_t IbQueuePair::poll_receives(std::span<Completion> completions) {
   std::array<ibv_wc, kPollBatch> works;
   std::size_t stored = 0;
-  if (domain_.events->device_failed()) [[unlikely]]
-    abandon_receives();
   while (stored < completions.size() && !receives_abandoned_) {
     const auto wanted = static_cast<int>(std::min(completions.size() - stored, works.size()));
     const int found = ibv_poll_cq(receives_.queue.get(), wanted, works.data());
@@ -316,6 +313,7 @@ std::size_t IbQueuePair::poll_receives(std::span<Completion> completions) {
     }
     if (found < wanted) break;
   }
+  if (stored == 0 && is_lost()) abandon_receives();
   if (stored == 0 && failed_.load(std::memory_order_relaxed)) {
     // rxe looks at receives that were posted in the error state only when notified again.
     if (receives_on_device_ != 0) {

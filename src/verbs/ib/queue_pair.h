@@ -47,7 +47,7 @@ struct IbDomain {
 // The hot path neither throws nor logs. A verbs call that fails there moves the queue pair to the
 // error state; requests that the device then refuses, which it should not, complete here, in order,
 // as flushed.
-class IbQueuePair final : public QueuePair {
+class IbQueuePair final : public QueuePair, private IbEventTarget {
  public:
   // One less than the maximum, which rxe takes as unlimited.
   static constexpr std::uint8_t kRetries = 6;
@@ -91,7 +91,7 @@ class IbQueuePair final : public QueuePair {
 
   // A completion queue, and what a thread needs to sleep on it.
   struct CompletionSide {
-    CompletionSide(const IbDomain& domain, std::size_t depth);
+    CompletionSide(const IbDomain& domain, std::size_t depth, IbEventTarget& target);
     IbChannelHandle channel;
     IbQueueHandle queue;
     Fd sleep;  // epoll of `channel` and of the connection's events
@@ -132,6 +132,9 @@ class IbQueuePair final : public QueuePair {
   void fail() noexcept;
   void move_to_error() noexcept;
   void look_for_disconnect();
+  void lost() noexcept override;
+  // Whether the device may report nothing more; then the connection has failed.
+  bool is_lost() noexcept;
 
   const IbDomain& domain_;
   const MadeHere made_here_;
@@ -144,6 +147,9 @@ class IbQueuePair final : public QueuePair {
   std::string description_;  // everything but the state
   std::atomic<bool> failed_{false};
   std::atomic<bool> peer_gone_{false};  // set before failed_
+  // The device has failed, or what belongs to this queue pair: what is polled in vain comes no
+  // more.
+  std::atomic<bool> lost_{false};
 
   std::size_t send_depth_;
   std::size_t receive_depth_;

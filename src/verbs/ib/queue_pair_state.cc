@@ -42,11 +42,12 @@ const char* state_text(ibv_qp_state state) {
 
 }  // namespace
 
-IbQueuePair::CompletionSide::CompletionSide(const IbDomain& domain, std::size_t depth)
+IbQueuePair::CompletionSide::CompletionSide(const IbDomain& domain, std::size_t depth,
+                                            IbEventTarget& target)
     : channel(ib_pointer(ibv_create_comp_channel(domain.context), "ibv_create_comp_channel",
                          domain.where)),
       queue(ib_pointer(
-          ibv_create_cq(domain.context, static_cast<int>(depth), nullptr, channel.get(), 0),
+          ibv_create_cq(domain.context, static_cast<int>(depth), &target, channel.get(), 0),
           "ibv_create_cq(" + std::to_string(depth) + ")", domain.where)),
       sleep(new_epoll_set()) {
   check(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK), "fcntl(O_NONBLOCK)");
@@ -61,8 +62,8 @@ IbQueuePair::IbQueuePair(const IbDomain& domain, const QueueDepths& depths)
           std::clamp<std::size_t>(depths.send_requests, 1, domain.limits.max_send_requests)),
       receive_depth_(
           std::clamp<std::size_t>(depths.receive_requests, 1, domain.limits.max_receive_requests)),
-      sends_(domain, send_depth_),
-      receives_(domain, receive_depth_) {
+      sends_(domain, send_depth_, *this),
+      receives_(domain, receive_depth_, *this) {
   create_queue_pair();
   prepare_queues();
 }
@@ -76,6 +77,7 @@ void IbQueuePair::create_queue_pair() {
     wanted.recv_cq = receives_.queue.get();
     wanted.cap = {static_cast<std::uint32_t>(send_depth_),
                   static_cast<std::uint32_t>(receive_depth_), 1, 1, inline_bytes};
+    wanted.qp_context = static_cast<IbEventTarget*>(this);
     wanted.qp_type = IBV_QPT_RC;
     queue_pair_.reset(ibv_create_qp(domain_.pd, &wanted));
     if (queue_pair_ != nullptr) {
@@ -166,6 +168,10 @@ IbQueuePair::~IbQueuePair() {
   if (!made_here_) return;  // the connection is the parent's
   move_to_error();
   if (cm_id_ != nullptr) rdma_disconnect(cm_id_.get());  // says it to the peer, waits for nothing
+  // Before the epoll sets are closed, which an event may still use.
+  queue_pair_.reset();
+  receives_.queue.reset();
+  sends_.queue.reset();
 }
 
 void IbQueuePair::fail() noexcept {
@@ -183,7 +189,9 @@ void IbQueuePair::look_for_disconnect() {
   if (!cm_lock_.try_lock()) return;  // the other side looks
   const std::lock_guard lock(cm_lock_, std::adopt_lock);
   domain_.events->look();
-  if (domain_.events->device_failed()) fail();
+  // Relaxed: the polls take nothing but the flag from it.
+  if (domain_.events->device_failed()) lost_.store(true, std::memory_order_relaxed);
+  if (lost_.load(std::memory_order_relaxed)) fail();
   if (!cm_channel_) return;
   while (const std::optional<CmEvent> event = cm_channel_->try_next()) {
     if (event->type != RDMA_CM_EVENT_DISCONNECTED && event->type != RDMA_CM_EVENT_DEVICE_REMOVAL) {
@@ -193,6 +201,24 @@ void IbQueuePair::look_for_disconnect() {
     fail();
     rdma_disconnect(cm_id_.get());  // answers, so that the peer's side need not wait
   }
+}
+
+// Wakes sleepers of both sides for good: the thread that takes the event may be one of another
+// connection, and they look only when they wake.
+void IbQueuePair::lost() noexcept {
+  lost_.store(true, std::memory_order_relaxed);  // the system calls publish it to sleepers
+  for (const CompletionSide* side : {&sends_, &receives_}) {
+    epoll_event readable{};
+    readable.events = EPOLLIN;
+    epoll_ctl(side->sleep.get(), EPOLL_CTL_ADD, domain_.events->always_readable(), &readable);
+  }
+}
+
+bool IbQueuePair::is_lost() noexcept {
+  if (!lost_.load(std::memory_order_relaxed)) [[likely]]
+    return false;
+  fail();
+  return true;
 }
 
 void IbQueuePair::arm(Side which) {
@@ -214,7 +240,9 @@ std::byte* IbQueuePair::peer_memory(const RemoteRegion&) { return nullptr; }
 
 std::string IbQueuePair::describe() const {
   const std::string number = ", queue pair " + std::to_string(queue_pair_->qp_num) +
-                             (domain_.events->device_failed() ? ", the device has failed" : "");
+                             (domain_.events->device_failed()         ? ", the device has failed"
+                              : lost_.load(std::memory_order_relaxed) ? ", its queues have failed"
+                                                                      : "");
   ibv_qp_attr attributes{};
   ibv_qp_init_attr init{};
   constexpr int kWanted = IBV_QP_STATE | IBV_QP_DEST_QPN | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |

@@ -1,0 +1,207 @@
+// Without memory what cannot fail does not end the program: closing, releasing, a listener's
+// threads, and the log that they write.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/system_error.h"
+#include "channel/stranger.h"
+#include "handshake/greeting.h"
+#include "handshake/hello.h"
+#include "leat/channel.h"
+#include "leat/listener.h"
+#include "leat/socket.h"
+#include "support/channel_side.h"
+#include "support/lone_core.h"
+#include "support/scale.h"
+#include "support/silent_transport.h"
+
+namespace {
+
+thread_local bool scarce = false;            // in this thread
+thread_local bool never_scarce = false;      // of a thread that goes on while others cannot
+std::atomic<bool> scarce_elsewhere = false;  // in all threads but those
+std::atomic<unsigned> refused_elsewhere = 0;
+
+void* allocate(std::size_t bytes) noexcept {
+  if (scarce) return nullptr;
+  if (scarce_elsewhere && !never_scarce) {
+    ++refused_elsewhere;
+    return nullptr;
+  }
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+
+}  // namespace
+
+// Not inlined: where one of a pair is, the compiler finds that they do not fit.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (void* memory = allocate(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes);
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes) { return ::operator new(bytes); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace leat::detail {
+namespace {
+
+// While it exists, no memory is to be had in this thread.
+struct NoMemory {
+  NoMemory() { scarce = true; }
+  ~NoMemory() { scarce = false; }
+  NoMemory(const NoMemory&) = delete;
+  NoMemory& operator=(const NoMemory&) = delete;
+};
+
+// While it exists, no memory is to be had in any other thread.
+struct NoMemoryElsewhere {
+  NoMemoryElsewhere() {
+    never_scarce = true;
+    refused_elsewhere = 0;
+    scarce_elsewhere = true;
+  }
+  ~NoMemoryElsewhere() { scarce_elsewhere = false; }
+  NoMemoryElsewhere(const NoMemoryElsewhere&) = delete;
+  NoMemoryElsewhere& operator=(const NoMemoryElsewhere&) = delete;
+
+  // Whether the others have asked for some that often.
+  bool was_missed(unsigned often) const {
+    const Deadline deadline = hang_deadline();
+    while (refused_elsewhere < often) {
+      if (passed(deadline)) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+};
+
+struct Pair {
+  explicit Pair(const ChannelKind& kind)
+      : listener(listening_address(kind), channel_options(kind)),
+        second(Channel::connect(listener.address(), channel_options(kind))),
+        first(listener.accept()) {}
+
+  Listener listener;
+  Channel second;
+  Channel first;
+};
+
+// Parameter: what carries the channel.
+class WithoutMemory : public testing::TestWithParam<ChannelKind> {};
+
+INSTANTIATE_TEST_SUITE_P(Channels, WithoutMemory, testing::ValuesIn(channel_kinds()),
+                         testing::PrintToStringParamName());
+
+TEST_P(WithoutMemory, AMessageIsReleased) {
+  Pair pair(GetParam());
+  constexpr std::size_t kBytes = 10'000;
+  const auto pass = [&](bool without_memory) {
+    for (int i = 0; i < 200; ++i) {
+      send_pattern(pair.second, kBytes, 1);
+      Message message = pair.first.receive();
+      scarce = without_memory;
+      message.release();
+      scarce = false;
+    }
+  };
+  pass(false);  // what is mapped at its first use has been mapped
+  pass(true);
+  send_pattern(pair.second, kBytes, 2);
+  expect_message(pair.first.receive(), kBytes, 2);
+}
+
+TEST_P(WithoutMemory, AChannelIsClosed) {
+  Pair pair(GetParam());
+  send_pattern(pair.first, 1000, 1);  // which its peer has not received: somebody must linger
+  const NoMemory scarcity;
+  pair.first.close();
+}
+
+TEST_P(WithoutMemory, ASocketIsClosed) {
+  Pair pair(GetParam());
+  pair.second.send("unread");
+  Socket socket(std::move(pair.first));
+  const NoMemory scarcity;
+  socket.close();
+}
+
+TEST(OutOfMemory, ALogOfPartsIsLost) {
+  const std::string long_part(1000, '.');
+  const NoMemory scarcity;
+  log(LogLevel::kError, {"never to be seen", long_part});
+}
+
+// The lingerer, which is made for it, cannot be asked.
+TEST(OutOfMemory, AChannelIsDestroyedBeforeAnyOtherWas) {
+  auto lone = std::make_unique<LoneCore>(std::make_unique<SilentTransport>());
+  const NoMemory scarcity;
+  ChannelCore::orphan(lone->core.release());
+  lone.reset();
+}
+
+TEST(OutOfMemory, ANewcomerIsTurnedAway) {
+  const Settings settings;
+  for (const bool speaks_leat : {false, true}) {
+    std::array<int, 2> ends{};
+    check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()),
+          "socketpair");
+    const Fd client(ends[0]);
+    Greeting greeting(Fd(ends[1]), settings);
+    if (speaks_leat)
+      say(client, encode(Hello()));
+    else
+      say(client, "GET / HTTP/1.1\r\n\r\n and so on, longer than the header of a frame is");
+    const NoMemory scarcity;
+    EXPECT_EQ(greeting.advance(), Greeting::State::kOver);
+  }
+}
+
+// The door and the threads of handshakes, for lack of which they fail.
+TEST(OutOfMemory, AListenerGoesOnAfterwards) {
+  const ChannelKind tcp{"tcp", "tcp"};
+  Listener listener(listening_address(tcp), channel_options(tcp));
+  std::vector<Fd> strangers;
+  {
+    const NoMemoryElsewhere scarcity;
+    for (int i = 0; i < 10; ++i) {
+      strangers.push_back(knock(listener.port()));
+      say(strangers.back(), encode(Hello()));
+    }
+    EXPECT_TRUE(scarcity.was_missed(10));
+  }
+  strangers.clear();
+  std::optional<Channel> server;
+  Channel client = Channel::connect(listener.address(), channel_options(tcp));
+  while (!server) {
+    try {
+      server.emplace(listener.accept());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kResource) << error.what();
+    }
+  }
+  client.send("still there?");
+  EXPECT_EQ(server->receive().text(), "still there?");
+}
+
+}  // namespace
+}  // namespace leat::detail
