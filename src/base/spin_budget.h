@@ -105,9 +105,10 @@ class BasicSpin {
   static constexpr std::uint32_t kMostTries = 64;
   // A core that no thread takes comes back sooner.
   static constexpr Nanoseconds kGaveCore = 1'000;
-  // A core that comes back later was taken by others; or by the peer, and a sleep costs little
-  // more.
-  static constexpr Nanoseconds kLostCore = 50'000;
+  // A core that comes back later was taken by others, who keep it for a time slice; or by the peer,
+  // and a sleep costs little more. Longer than a peer keeps it that tries out how long spinning
+  // pays, by default for 50 us: else two waiters of one core would take each other for others.
+  static constexpr Nanoseconds kLostCore = 300'000;
   // Spinning before a yield: none, not even the first tries; the initial and greatest value while
   // no thread takes the core.
   static constexpr Nanoseconds kNotEvenTries = -1;
