@@ -103,12 +103,11 @@ class BasicSpin {
   // The time of the tries before the first look at the clock, and between two looks.
   static constexpr Nanoseconds kAtOnce = 1'000;
   static constexpr std::uint32_t kMostTries = 64;
-  // A core that no thread takes comes back sooner.
-  static constexpr Nanoseconds kGaveCore = 1'000;
-  // A core that comes back later was taken by another program, which keeps it for a time slice. A
-  // peer that tries out whether spinning pays keeps it for spin_us, 50 us by default.
+  static constexpr Nanoseconds kGaveCore = 1'000;  // one that no thread takes is back sooner
+  // A core that comes back later was taken by another program, for a time slice. A peer that tries
+  // out whether spinning pays keeps it for spin_us, 50 us by default.
   static constexpr Nanoseconds kLostCore = 300'000;
-  // Spinning before a yield: not even the first tries; first and longest while no thread takes it.
+  // Spinning before a yield: not even the first tries; while no thread takes it, first and longest.
   static constexpr Nanoseconds kNotEvenTries = -1;
   static constexpr Nanoseconds kFirstPause = 500, kLongestPause = 8'000;
   // What was wasted is tried again after this multiple of the time it took.

@@ -107,6 +107,8 @@ struct Outlook {
   // that to spin is worth while. Receive side, from a thorough look: messages of any context wait
   // here, taken off the device already, or may come without an event.
   bool soon = false;
+  // StreamUse::kMessages: the events of the stream, as of poll(2), that this side waits for as well.
+  short stream_events = 0;
   // Receive side: what it ever found by looking, without an event. If there was much since the last
   // time, then what comes next too is had more cheaply by another look after a short while than by
   // arm() and an event.
