@@ -22,4 +22,11 @@ inline void epoll_add(const Fd& set, int fd, unsigned events = EPOLLIN) {
   check(epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &wanted), "epoll_ctl");
 }
 
+// Of an `fd` that is in the set.
+inline void epoll_change(const Fd& set, int fd, unsigned events) {
+  epoll_event wanted{};
+  wanted.events = events;
+  check(epoll_ctl(set.get(), EPOLL_CTL_MOD, fd, &wanted), "epoll_ctl");
+}
+
 }  // namespace leat::detail

@@ -49,7 +49,7 @@ class SpinBudget {
 //
 // If they share a core, spinning keeps the peer from answering, and yielding to it is quickest. So
 // after a wait that had to sleep, the next one yields once that microsecond is over, and later ones
-// after their first try, as long as a yield gives the core away and it soon comes back. While no
+// before their first try, as long as a yield gives the core away and it soon comes back. While no
 // thread takes the core, yields become rare. A core that stays away for long was taken by a program
 // that uses up its time slices. Then sleeping is quicker, because the kernel lets a thread that it
 // wakes run first; so no yield follows before a multiple of the lost time has passed.
@@ -70,7 +70,7 @@ class BasicSpin {
     longest_ = most_ == kUnlimited ? kUnlimited : allowed();
     if (longest_ == 0) return;
     tries_ = budget_.tries_.load(std::memory_order_relaxed);
-    left_ = thread_waits.yield_after_ == kNotEvenTries ? 1 : tries_;
+    left_ = thread_waits.yield_after_ == kNotEvenTries ? 0 : tries_;
   }
 
   // To be called before each try: whether to make it.
@@ -103,13 +103,11 @@ class BasicSpin {
   // The time of the tries before the first look at the clock, and between two looks.
   static constexpr Nanoseconds kAtOnce = 1'000;
   static constexpr std::uint32_t kMostTries = 64;
-  // A core that no thread takes comes back sooner.
-  static constexpr Nanoseconds kGaveCore = 1'000;
-  // A core that comes back later was taken by others; or by the peer, and a sleep costs little
-  // more.
-  static constexpr Nanoseconds kLostCore = 50'000;
-  // Spinning before a yield: none, not even the first tries; the initial and greatest value while
-  // no thread takes the core.
+  static constexpr Nanoseconds kGaveCore = 1'000;  // one that no thread takes is back sooner
+  // A core that comes back later was taken by another program, for a time slice. A peer that tries
+  // out whether spinning pays keeps it for spin_us, 50 us by default.
+  static constexpr Nanoseconds kLostCore = 300'000;
+  // Spinning before a yield: not even the first tries; while no thread takes it, first and longest.
   static constexpr Nanoseconds kNotEvenTries = -1;
   static constexpr Nanoseconds kFirstPause = 500, kLongestPause = 8'000;
   // What was wasted is tried again after this multiple of the time it took.
@@ -122,13 +120,13 @@ class BasicSpin {
   }
   static Nanoseconds point(Time time) noexcept { return between(Time{}, time); }
 
-  Nanoseconds allowed() const noexcept {
+  Nanoseconds allowed() noexcept {
     Nanoseconds longest = budget_.longest_.load(std::memory_order_relaxed);
     if (longest == SpinBudget::kNew) {
       longest = thread_waits.longest_;
       budget_.longest_.store(longest, std::memory_order_relaxed);
     }
-    if (longest == 0 && point(Machine::now()) < thread_waits.next_try_) return 0;
+    if (longest == 0 && point(start_ = Machine::now()) < thread_waits.next_try_) return 0;
     return std::clamp(longest, kLeast, most_);
   }
 
@@ -142,6 +140,7 @@ class BasicSpin {
     looked_ = true;
     if (!started_) {
       started_ = true;
+      wasted_ = start_ == Time{} ? kAtOnce : std::max(kAtOnce, between(start_, now_));
       start_ = yielded_at_ = now_;
       if (point(now_) >= thread_waits.next_spin_) longest_ = most_;
     } else {
@@ -188,7 +187,7 @@ class BasicSpin {
     const Nanoseconds before = budget_.longest_.load(std::memory_order_relaxed);
     const Nanoseconds half = std::min(before, longest_) / 2;
     learn_longest(half < kLeast ? 0 : half);
-    thread_waits.next_try_ = point(now_) + kPayBack * kAtOnce;
+    thread_waits.next_try_ = point(now_) + kPayBack * wasted_;
     if (longest_ == most_) thread_waits.next_spin_ = point(now_) + kPayBack * most_;
     if (!yielded_) thread_waits.yield_after_ = 0;
     longest_ = 0;
@@ -199,6 +198,7 @@ class BasicSpin {
   SpinBudget& budget_;
   const Nanoseconds most_;
   Nanoseconds longest_ = 0;  // limit of this wait; zero: it is over
+  Nanoseconds wasted_ = 0;   // time that the tries before the first look at the clock took
   std::uint32_t tries_ = 0;
   std::uint32_t left_ = 0;  // tries before the next look at the clock
   bool started_ = false;    // has looked at the clock

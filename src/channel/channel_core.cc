@@ -277,6 +277,11 @@ void ChannelCore::kick() noexcept {
   eventfd_write(kick_.get(), 1);
 }
 
+void ChannelCore::poll_on_stream(short events) {
+  if (std::exchange(polled_on_stream_, events) == events) return;
+  epoll_change(poll_fd_, connection_.stream->fd(), static_cast<unsigned>(events));
+}
+
 bool ChannelCore::receives_silently() const {
   return transport_.outlook(Side::kReceive, Look::kBrief).comes == Comes::kSilently;
 }
@@ -296,6 +301,7 @@ ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
   } else if (std::exchange(kicked_, false)) {
     eventfd_read(kick_.get(), &kicks);
   }
+  if (!watches_lifeline_) poll_on_stream(outlook.stream_events);
   return result;
 }
 
@@ -416,7 +422,8 @@ int ChannelCore::fd() {
   if (!poll_fd_) {
     poll_fd_ = new_epoll_set();
     epoll_add(poll_fd_, transport_.event_fd(Side::kReceive));
-    if (watches_lifeline_) epoll_add(poll_fd_, connection_.stream->fd());
+    epoll_add(poll_fd_, connection_.stream->fd());
+    polled_on_stream_ = POLLIN;
     epoll_add(poll_fd_, closing_.get());
     // Readable until the first try_receive without result: something may be here already.
     kick_ = new_event(1);

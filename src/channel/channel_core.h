@@ -70,7 +70,6 @@ class ChannelCore {
   bool kicked() const { return kicked_; }
   // Whether a receiver must look again after a short while, whatever fd() says. Receive side.
   bool receives_silently() const;
-
   // Waits until a sending thread has noticed; so a view must not call it from its own sending.
   void close() noexcept;
   // From now on every call on this channel throws kClosed, also in threads that wait.
@@ -161,6 +160,7 @@ class ChannelCore {
   void count_received(std::size_t bytes);
   ReceiveResult look(unsigned context, Delivery& delivery);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
+  void poll_on_stream(short events);
   ReceiveResult receive_the_rest(unsigned context, Delivery& delivery);
   Message adopt(Delivery& delivery);
   // Returns whether the lifeline may have ended.
@@ -198,8 +198,9 @@ class ChannelCore {
   unsigned naps_left_ = 0;
   std::chrono::microseconds nap_{0};  // length of the next nap
   bool orphaned_ = false;
-  Fd poll_fd_;  // for fd(); made by its first call
-  Fd kick_;     // makes poll_fd_ readable by hand
+  Fd poll_fd_;                  // for fd(); made by its first call
+  short polled_on_stream_ = 0;  // its events of the stream
+  Fd kick_;                     // makes it readable by hand
   bool kicked_ = false;
 
   alignas(64) std::atomic<bool> sending_{false};

@@ -11,12 +11,13 @@ namespace leat::detail {
 
 bool ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds& nap) {
   (side == Side::kSend ? send_sleeps_ : receive_sleeps_).add(1);
+  const Outlook outlook = transport_.outlook(side, Look::kBrief);
+  const short on_stream = watches_lifeline_ ? POLLIN : outlook.stream_events;
   pollfd fds[] = {{transport_.event_fd(side), POLLIN, 0},
                   {closing_.get(), POLLIN, 0},
-                  {connection_.stream->fd(), POLLIN, 0}};
-  sleep_on(std::span(fds).first(watches_lifeline_ ? 3 : 2),
-           transport_.outlook(side, Look::kBrief).comes, deadline, nap);
-  return fds[2].revents != 0;
+                  {connection_.stream->fd(), on_stream, 0}};
+  sleep_on(fds, outlook.comes, deadline, nap);
+  return watches_lifeline_ && fds[2].revents != 0;
 }
 
 Outlook::Found ChannelCore::found_since_last_sleep() {

@@ -137,12 +137,17 @@ bool AnyWaiter::sleep(std::chrono::microseconds& nap) {
   for (Channel* channel : channels_) {
     ChannelCore& core = ChannelCore::of(*channel);
     (how_.side == Side::kSend ? core.send_sleeps_ : core.receive_sleeps_).add(1);
-    comes = std::max(comes, core.transport_.outlook(how_.side, Look::kBrief).comes);
+    Outlook outlook = core.transport_.outlook(how_.side, Look::kBrief);
     polled_.push_back({core.transport_.event_fd(how_.side), POLLIN, 0});
     if (how_.room_too) {
       polled_.push_back({core.transport_.event_fd(Side::kSend), POLLIN, 0});
-      comes = std::max(comes, core.transport_.outlook(Side::kSend, Look::kBrief).comes);
+      const Outlook of_room = core.transport_.outlook(Side::kSend, Look::kBrief);
+      outlook.comes = std::max(outlook.comes, of_room.comes);
+      outlook.stream_events |= of_room.stream_events;
     }
+    comes = std::max(comes, outlook.comes);
+    if (!core.watches_lifeline_)
+      polled_.push_back({core.connection_.stream->fd(), outlook.stream_events, 0});
     poll_also(channel);
   }
   if (how_.other_fd >= 0) polled_.push_back({how_.other_fd, POLLIN, 0});

@@ -109,6 +109,8 @@ struct Outlook {
   // Receive side, after a thorough look: messages of some context wait here, taken off the device
   // already, or may arrive without an event.
   bool soon = false;
+  // StreamUse::kMessages: the events of the stream, as of poll(2), for which this side waits too.
+  short stream_events = 0;
   // Receive side: what looks have ever found without an event. If many messages were found since
   // the waiter's last sleep, looking again after a short nap is cheaper than arming an event.
   struct Found {

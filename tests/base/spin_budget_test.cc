@@ -122,6 +122,23 @@ TEST_F(Waits, WithThePeerOnTheSameCoreTheyYieldToIt) {
   });
 }
 
+TEST_F(Waits, APeerThatSpinsForItsTrialIsNotTakenForAnotherProgram) {
+  in_new_thread([] {
+    bool answered = false;
+    MadeUp::on_yield = [&] {
+      MadeUp::time += kMost + 5us;
+      answered = true;
+    };
+    SpinBudget budget;
+    int sleeps = 0;
+    for (int i = 0; i < 1000; ++i) {
+      answered = false;
+      sleeps += wait(budget, kMost, [&](Nanoseconds) { return answered; }).slept ? 1 : 0;
+    }
+    EXPECT_LE(sleeps, 1);
+  });
+}
+
 TEST_F(Waits, ACoreThatAnotherProgramWouldKeepIsSeldomYielded) {
   in_new_thread([] {
     MadeUp::on_yield = [] { MadeUp::time += 3ms; };

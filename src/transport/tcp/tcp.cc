@@ -1,7 +1,6 @@
 #include "transport/tcp/tcp.h"
 
 #include <poll.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <cstring>
@@ -33,12 +32,7 @@ std::size_t cost(std::size_t bytes) { return bytes + kFrameCost; }
 
 TcpTransport::TcpTransport(Stream& stream, std::size_t max_message_bytes)
     : Transport(max_message_bytes), stream_(stream) {
-  for (const int i : {0, 1}) {
-    events_[i] = new_event();
-    waits_[i] = new_epoll_set();
-    epoll_add(waits_[i], events_[i].get());
-    epoll_add(waits_[i], stream_.fd());
-  }
+  for (Fd& event : events_) event = new_event();
 }
 
 std::vector<std::byte> TcpTransport::setup() const {
@@ -55,8 +49,8 @@ void TcpTransport::start(std::span<const std::byte> peer_setup) {
   agree_with(peer.max_message_bytes);
   set_in_place(kMaxFrameBytes, kMaxFrameBytes);
   facts_.stream = StreamUse::kMessages;
-  facts_.send_event_fd = waits_[0].get();
-  facts_.receive_event_fd = waits_[1].get();
+  facts_.send_event_fd = events_[index(Side::kSend)].get();
+  facts_.receive_event_fd = events_[index(Side::kReceive)].get();
   facts_.events_stay = true;
 }
 
@@ -120,12 +114,12 @@ bool TcpTransport::send_frame(Kind kind, Context context, std::span<const std::b
   header.context = static_cast<std::uint8_t>(context);
   queue_output(std::as_bytes(std::span(&header, 1)));
   if (payload.size() >= kDirectBytes) {
-    push_output();
+    push_output(Side::kSend);
     if (output_.empty()) payload = push_payload(payload);
   }
   // Header and payload of a small message leave together, in one packet.
   queue_output(payload);
-  push_output();
+  push_output(Side::kSend);
   return true;
 }
 
@@ -147,15 +141,15 @@ void TcpTransport::queue_output(std::span<const std::byte> bytes) {
   output_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-void TcpTransport::push_output() {
+void TcpTransport::push_output(Side by) {
   try {
     while (output_done_ < output_.size()) {
       const auto written =
           stream_.try_write(std::as_bytes(std::span(output_)).subspan(output_done_));
       if (!written) {
-        // Its side may not come again soon: whichever sleeps then sends it on.
-        watch(Side::kSend);
-        watch(Side::kReceive);
+        // The caller may not come again soon. The other side, if it sleeps, goes on with it.
+        const Side other = by == Side::kSend ? Side::kReceive : Side::kSend;
+        if (!waits_for_output_[index(other)] && !notified_[index(other)]) notify(other);
         return;
       }
       output_done_ += *written;
@@ -171,12 +165,13 @@ void TcpTransport::push_output() {
   }
   output_.clear();
   output_done_ = 0;
+  waits_for_output_[0] = waits_for_output_[1] = false;
 }
 
 // False: the kernel takes no more now, because the peer's does not. The peer may be in the same
 // place, and its output goes on only if we take it in.
 bool TcpTransport::output_is_out() {
-  push_output();
+  push_output(Side::kSend);
   if (output_.empty()) return true;
   pump_input(Side::kSend);
   error_.check();
@@ -232,7 +227,7 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
   ContextState& state = contexts_[context];
   if (error_.empty()) {
     try {
-      push_output();  // nothing stays behind because its sender went on to receive
+      push_output(Side::kReceive);  // nothing stays behind because its sender went on to receive
     } catch (const Error&) {
       // Kept in error_: said below, after what has come.
     }
@@ -289,12 +284,17 @@ ReceiveResult TcpTransport::try_receive(Context context, Delivery& delivery) {
 }
 
 Outlook TcpTransport::outlook(Side side, Look look) const {
-  // The kernel tells of room: to spin for it does not pay.
-  if (side == Side::kSend || look == Look::kBrief) return {};
   const std::lock_guard lock(mutex_);
-  return {.soon = std::ranges::any_of(contexts_, [](const ContextState& state) {
-            return !state.waiting.empty() || state.large.ready();
-          })};
+  Outlook outlook;
+  // After the end the stream is readable for good; what is left to wait for is room.
+  if (!peer_closed_) outlook.stream_events = POLLIN;
+  if (!output_.empty()) outlook.stream_events |= POLLOUT;
+  // The kernel announces room: to spin for it does not pay.
+  if (side == Side::kReceive && look == Look::kThorough)
+    outlook.soon = std::ranges::any_of(contexts_, [](const ContextState& state) {
+      return !state.waiting.empty() || state.large.ready();
+    });
+  return outlook;
 }
 
 void TcpTransport::release(Delivery& delivery) noexcept {
@@ -319,7 +319,7 @@ void TcpTransport::take_back(Context context, std::size_t window_bytes) {
   queue_output(std::as_bytes(std::span(&header, 1)));
   state.returned = state.took;
   credit_returns_.add(1);
-  push_output();
+  push_output(Side::kReceive);
 }
 
 // Reads what the kernel has, up to the windows' size, and sorts it.
@@ -459,7 +459,7 @@ void TcpTransport::frame_arrived() {
 
 void TcpTransport::arm(Side side) {
   const std::lock_guard lock(mutex_);
-  watch(side);
+  waits_for_output_[index(side)] = !output_.empty();
 }
 
 // The side looks for itself at what it was notified of.
@@ -467,18 +467,6 @@ void TcpTransport::heed(Side side) {
   eventfd_t events = 0;
   if (std::exchange(notified_[index(side)], false))
     eventfd_read(events_[index(side)].get(), &events);
-}
-
-// What of the stream that side is to be woken for.
-void TcpTransport::watch(Side side) {
-  const int i = index(side);
-  epoll_event wanted{};
-  // After the end the stream is readable for good; what is left to wait for is room.
-  wanted.events = peer_closed_ ? 0U : EPOLLIN;
-  if (!output_.empty()) wanted.events |= EPOLLOUT;
-  if (wanted.events == watched_[i]) return;
-  check(epoll_ctl(waits_[i].get(), EPOLL_CTL_MOD, stream_.fd(), &wanted), "epoll_ctl");
-  watched_[i] = wanted.events;
 }
 
 }  // namespace leat::detail

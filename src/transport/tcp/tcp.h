@@ -7,7 +7,6 @@
 // blocked sender read the credits it waits for.
 #pragma once
 
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include <array>
@@ -100,9 +99,8 @@ class TcpTransport final : public Transport {
   bool send_data(Kind kind, Context context, std::span<const std::byte> payload,
                  std::uint64_t value);
   void queue_output(std::span<const std::byte> bytes);
-  void push_output();
+  void push_output(Side by);
   bool output_is_out();
-  void watch(Side side);
   std::span<const std::byte> push_payload(std::span<const std::byte> payload);
   void pump_input(Side by);
   static int index(Side side) { return side == Side::kSend ? 0 : 1; }
@@ -121,15 +119,14 @@ class TcpTransport final : public Transport {
   [[noreturn]] void fail(ErrorCode code, const std::string& what) { error_.fail(code, what); }
 
   Stream& stream_;
-  Fd events_[2];  // by Side: something came in while the other side read
-  Fd waits_[2];   // epoll: the stream, and the side's event
+  Fd events_[2];  // by Side: the other side left something for it to do
 
   mutable std::mutex mutex_;  // everything below
   std::array<ContextState, kContextCount> contexts_;
   std::string output_;  // bytes accepted, not yet taken by the kernel
   std::size_t output_done_ = 0;
-  bool notified_[2] = {};                          // by Side: its event is set
-  std::uint32_t watched_[2] = {EPOLLIN, EPOLLIN};  // by Side: events of the stream in waits_
+  bool notified_[2] = {};          // by Side: its event is set
+  bool waits_for_output_[2] = {};  // by Side: armed while output was waiting
   std::unique_ptr<std::byte[]> input_;
   std::span<const std::byte> unsorted_;  // of input_
   bool input_drained_ = false;
