@@ -78,7 +78,7 @@ Request request_of(const Question& question, std::uint32_t kernel) {
   return request;
 }
 
-// What is no verdict is the word of no daemon.
+// A number beyond all verdicts can only come from a daemon that broke the protocol.
 Verdict verdict_of(const Reply& reply) {
   return static_cast<Verdict>(
       std::min(reply.verdict, static_cast<std::uint32_t>(Verdict::kUnavailable)));

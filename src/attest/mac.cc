@@ -20,7 +20,7 @@ constexpr std::string_view kLabel = "leat-att-v1";
 constexpr std::size_t kIvBytes = 12;
 
 Error openssl_failed(const char* what) {
-  return {ErrorCode::kSystem, std::string(what) + " is not to be had from OpenSSL",
+  return {ErrorCode::kSystem, std::string(what) + " is not available from OpenSSL",
           "Check its configuration: openssl list -mac-algorithms"};
 }
 

@@ -62,7 +62,7 @@ StateDigest digest_of(std::span<const std::byte> state) {
   StateDigest digest;
   if (EVP_Digest(state.data(), state.size(), reinterpret_cast<unsigned char*>(digest.data()),
                  nullptr, EVP_sha256(), nullptr) != 1)
-    throw Error(ErrorCode::kSystem, "SHA-256 is not to be had from OpenSSL");
+    throw Error(ErrorCode::kSystem, "SHA-256 is not available from OpenSSL");
   return digest;
 }
 
