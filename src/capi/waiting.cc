@@ -10,106 +10,103 @@
 #include "base/timer_slack.h"
 #include "capi/call.h"
 #include "channel/channel_wait.h"
+#include "posix/poll_engine.h"
 #include "posix/times.h"
 
 namespace leat::detail::c {
 namespace {
 
-constexpr unsigned kAlways = POLLERR | POLLHUP | POLLNVAL;
 constexpr unsigned kReceiving = POLLIN | POLLRDNORM | POLLRDHUP;
-
-// A call that polls few allocates nothing.
-constexpr std::size_t kFew = 8;
 
 // Any thread may wait for any handle.
 constinit thread_local SpinBudget spin_budget;
 
+// One that stands for a handle or a set.
+struct Ours {
+  std::size_t index;
+  Pollable* object;
+  unsigned short events;
+};
+
+// PollEngine's policy.
 class Polling {
  public:
-  Polling(std::span<pollfd> fds, std::span<Pollable* const> objects)
-      : fds_(fds), objects_(objects) {
-    if (fds.size() <= few_.size()) {
-      kernels_ = std::span(few_).first(fds.size());
-    } else {
-      many_.resize(fds.size());
-      kernels_ = many_;
-    }
-    for (std::size_t i = 0; i < fds.size(); ++i) {
-      kernels_[i] = fds[i];
-      if (objects[i] != nullptr) kernels_[i].fd = -1;
-      has_ordinary_ = has_ordinary_ || (objects[i] == nullptr && fds[i].fd >= 0);
-    }
-  }
+  Polling(std::span<const Ours> ours, const sigset_t* signals) : ours_(ours), signals_(signals) {}
 
-  // How many objects have something.
-  long look(bool prepare) {
-    long count = 0;
+  std::span<const Ours> ours() const { return ours_; }
+  static unsigned look(const Ours& one) { return one.object->mask(false); }
+
+  // From the first sleep on a signal ends the call.
+  void begin(bool sleeps, bool found) {
+    if (sleeps && !held_) held_.emplace();
+    closely_ = !found;
     silent_ = false;
-    for (std::size_t i = 0; i < fds_.size(); ++i) {
-      if (objects_[i] == nullptr) continue;
-      const auto events = static_cast<unsigned short>(fds_[i].events);
-      const unsigned mask = objects_[i]->mask(prepare);
-      fds_[i].revents = static_cast<short>(mask & (events | kAlways));
-      if (fds_[i].revents != 0) ++count;
-      if (!prepare) continue;
-      silent_ = silent_ || objects_[i]->waits_silently(events);
-      // What is readable already and not asked for would end each sleep at once.
-      const bool readable = (mask & (kReceiving | kAlways)) != 0;
-      silent_ = silent_ || readable;
-      kernels_[i] = {readable ? -1 : objects_[i]->fd(), POLLIN, 0};
-    }
-    return count;
   }
 
-  // How many of the kernel's own have something; -errno.
-  long look_at_ordinary() {
-    if (!has_ordinary_) return 0;
-    for (std::size_t i = 0; i < fds_.size(); ++i)
-      if (objects_[i] != nullptr) kernels_[i].fd = -1;
-    const int ready = poll(kernels_.data(), kernels_.size(), 0);
-    return ready < 0 ? -errno : take_ordinary();
+  unsigned arm(const Ours& one, pollfd& asked, bool) {
+    const unsigned mask = one.object->mask(closely_);
+    asked.fd = -1;
+    if (!closely_) return mask;
+    // What is readable already and not asked for would end each sleep at once.
+    const bool readable = (mask & (kReceiving | posix::kAlways)) != 0;
+    silent_ = silent_ || readable || one.object->waits_silently(one.events);
+    if (!readable) asked = {one.object->fd(), POLLIN, 0};
+    return mask;
   }
 
-  long sleep(Deadline deadline, const sigset_t& signals) {
+  std::chrono::nanoseconds nap() const { return silent_ ? nap_ : std::chrono::nanoseconds::max(); }
+
+  short woken(const Ours& one, short) const {
+    return static_cast<short>(one.object->mask(closely_) & (one.events | posix::kAlways));
+  }
+
+  bool answers_alone(bool ready) const { return ready || signals_ == nullptr; }
+
+  long spin(posix::PollEngine<Polling>& engine, Deadline deadline) const {
+    if (engine.kernel_has_any()) return 1;
+    long ready = 0;
+    spin_for(
+        spin_budget, longest_spin(), [&] { return (ready = engine.look()) != 0; },
+        [&](Deadline now) { return now >= deadline; },
+        [&] {
+          return engine.kernel_has_any() ||
+                 std::any_of(ours_.begin(), ours_.end(), [](const Ours& one) {
+                   return (one.object->mask(true) & (one.events | posix::kAlways)) != 0;
+                 });
+        });
+    return ready;
+  }
+
+  static int poll_now(std::span<pollfd> asked) {
+    return result_of(poll(asked.data(), asked.size(), 0));
+  }
+
+  int sleep(std::span<pollfd> asked, Deadline until, bool ready) {
+    if (ready || (signals_ == nullptr && passed(until))) return poll_now(asked);
     std::optional<TimerSlack> slack;
     if (silent_) {
-      deadline = std::min(deadline, Clock::now() + nap_);
       slack.emplace(nap_ / 8);
       nap_ = std::min<std::chrono::microseconds>(nap_ * 2, kLongestNap);
     }
-    const int result = sleep_in_kernel(kernels_, deadline, signals);
-    return result < 0 ? result : take_ordinary();
+    return sleep_in_kernel(asked, until, signals_ != nullptr ? *signals_ : held_->before());
   }
 
-  std::chrono::microseconds spin() const {
+ private:
+  std::chrono::microseconds longest_spin() const {
     std::chrono::microseconds longest{0};
-    for (std::size_t i = 0; i < fds_.size(); ++i) {
-      if (objects_[i] == nullptr || (static_cast<unsigned>(fds_[i].events) & kReceiving) == 0)
-        continue;
-      const auto one = objects_[i]->spin();
-      if (one < std::chrono::microseconds::zero()) return one;
-      longest = std::max(longest, one);
+    for (const Ours& one : ours_) {
+      if ((one.events & kReceiving) == 0) continue;
+      const auto time = one.object->spin();
+      if (time < std::chrono::microseconds::zero()) return time;
+      longest = std::max(longest, time);
     }
     return longest;
   }
 
- private:
-  long take_ordinary() {
-    long count = 0;
-    for (std::size_t i = 0; i < fds_.size(); ++i) {
-      if (objects_[i] != nullptr) continue;
-      fds_[i].revents = kernels_[i].revents;
-      if (fds_[i].revents != 0) ++count;
-    }
-    return count;
-  }
-
-  const std::span<pollfd> fds_;
-  const std::span<Pollable* const> objects_;
-  std::array<pollfd, kFew> few_{};
-  std::vector<pollfd> many_;
-  std::span<pollfd> kernels_;
-  bool has_ordinary_ = false;
+  const std::span<const Ours> ours_;
+  const sigset_t* const signals_;
+  std::optional<SignalsHeld> held_;
+  bool closely_ = true;  // no look has found anything yet
   bool silent_ = false;
   std::chrono::microseconds nap_ = kFirstNap;
 };
@@ -139,25 +136,20 @@ int sleep_in_kernel(std::span<pollfd> fds, Deadline deadline, const sigset_t& si
 
 long poll_all(std::span<pollfd> fds, std::span<Pollable* const> objects, Deadline deadline,
               const sigset_t* signals) {
-  Polling polling(fds, objects);
-  long ordinary = polling.look_at_ordinary();
-  if (ordinary < 0) return ordinary;
-  if (const long count = polling.look(false) + ordinary; count != 0) return count;
-  const auto spun = [&] {
-    return spin_for(
-        spin_budget, polling.spin(), [&] { return polling.look(false) != 0; },
-        [&](Deadline now) { return now >= deadline; },
-        [&] { return polling.look(true) != 0 || (ordinary = polling.look_at_ordinary()) != 0; });
-  };
-  if (!passed(deadline)) spun();
-  const SignalsHeld held;
-  for (;;) {
-    if (const long count = polling.look(true) + ordinary; count != 0) return count;
-    if (passed(deadline) && signals == nullptr) return polling.look_at_ordinary();
-    ordinary = polling.sleep(deadline, signals != nullptr ? *signals : held.before());
-    if (ordinary < 0) return ordinary;
-    if (passed(deadline)) return polling.look(true) + ordinary;
+  std::array<Ours, 1> one{};  // a blocking call at one handle allocates nothing
+  std::vector<Ours> many;
+  std::span<const Ours> ours;
+  if (fds.size() == 1 && objects[0] != nullptr) {
+    one[0] = {0, objects[0], static_cast<unsigned short>(fds[0].events)};
+    ours = one;
+  } else {
+    for (std::size_t i = 0; i < fds.size(); ++i)
+      if (objects[i] != nullptr)
+        many.push_back({i, objects[i], static_cast<unsigned short>(fds[i].events)});
+    ours = many;
   }
+  Polling polling(ours, signals);
+  return posix::PollEngine(polling, fds).run(deadline);
 }
 
 int wait_for(Handle& handle, unsigned events, Deadline deadline, bool some) {

@@ -1,4 +1,4 @@
-// The one place where the calls of leat/c.h sleep.
+// How the calls of leat/c.h wait for handles; EpollSet::wait() is for sets of epoll.
 #pragma once
 
 #include <poll.h>

@@ -61,8 +61,8 @@ struct EpollInterest {
            (marks.full != seen.full && (ready & EPOLLOUT) != 0);
   }
 
-  // What the program is to hear now; 0: nothing. The marks are of after the mask. `again`: it gets
-  // this event already, to which what is new is added.
+  // The events to report to the program now; 0: none. `marks` are taken after `mask`. `again`: the
+  // program gets an event for this descriptor already, and what is new is added to that.
   std::uint32_t news(std::uint32_t mask, const EdgeMarks& marks, bool again = false) {
     const std::uint32_t told = ready(mask);
     if (told == 0) reported = 0;

@@ -32,8 +32,8 @@ struct TcpState {
     return flags.fetch_or(more, std::memory_order_acq_rel);
   }
   void fail(int with) noexcept { error.store(with, std::memory_order_release); }
-  // The error, which is told by this, or left to the next call if this one has `begun` to transfer
-  // bytes, whose number it returns.
+  // Returns the error and clears it, as TCP reports it once. If this call has `begun` to transfer
+  // bytes, it returns their number, so the error stays for the next call.
   int take_error(bool begun = false) noexcept {
     if (begun || error.load(std::memory_order_acquire) == 0)
       return error.load(std::memory_order_acquire);

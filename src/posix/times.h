@@ -16,6 +16,7 @@ namespace leat::posix {
 using detail::Clock;
 using detail::Deadline;
 using detail::kNoDeadline;
+using detail::passed;
 
 inline constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 

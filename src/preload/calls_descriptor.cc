@@ -24,7 +24,7 @@ void duplicated(int from, int to) {
   if (object.is(Kind::kConnection) || object.awaits_offer()) replace_standard_stream(to);
 }
 
-// A number of ours is none to the program.
+// To the program, leat's own descriptors are not open: refuses one with EBADF.
 bool refuse_hidden(int fd) {
   if (!is_hidden(fd)) return false;
   errno = EBADF;

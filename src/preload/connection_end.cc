@@ -44,10 +44,10 @@ void Connection::peer_gone(int error) noexcept {
   const bool abort = peer().aborts.load(std::memory_order_relaxed) != 0;
   // A call that the close overtook may still take what is there.
   const bool unread = (unread_by_peer() != 0 && note != kClosedInUse) || note == kClosedUrgent;
-  // Of one that was never accepted the kernel alone knows: it ended with its listener.
+  // Only the kernel knows a connection that was never accepted; it ended with its listener.
   const bool refused = error == ECONNRESET && peer().cookie.load(std::memory_order_relaxed) == 0;
   const bool reset = lost || abort || unread || refused || note == kSentInVain;
-  // Of a peer that closed with nothing unread, what is unread was sent later.
+  // If the peer closed with nothing unread, what it has not read was sent after its close.
   const bool in_order = !reset || (note == kClosedInOrder && !lost && !abort);
   own().tcp.peer_gone(in_order || peer_has_ended(), reset ? (lost ? error : ECONNRESET) : 0);
 }
@@ -105,7 +105,7 @@ bool Connection::is_to_be_asked() noexcept {
   return true;
 }
 
-// Of a peer that was killed, or closed out of sight, the kernel alone knows.
+// Only the kernel knows that a peer was killed, or closed out of leat's sight.
 void Connection::look_for_end(int fd) noexcept {
   if (flag(kPeerGone)) return;
   const bool noted = peer().note.load(std::memory_order_acquire) != kNotClosed;

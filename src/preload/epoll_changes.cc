@@ -80,9 +80,10 @@ int EpollSet::add(int epoll_fd, int fd, const epoll_event& event, const Referenc
   return 0;
 }
 
-// Of what is carried only we know what the program wants; the kernel's registration says the same
-// all the time. So it is left as it is, also when the program takes it out, which many do to put it
-// in again: no system call. A thread that sleeps there must see the change, though.
+// Only leat knows what the program wants of a carried connection; the kernel's registration is the
+// same all the time. So the registration is left as it is, also when the program removes the
+// connection, which many programs do only to add it again: that saves the system call. A thread
+// that sleeps at the set must see the change, though.
 int EpollSet::change_carried(int epoll_fd, Item& item, const epoll_event& event) {
   const bool same = item.told_kind == Kind::kConnection;
   const std::uint32_t before = std::exchange(item.events, event.events);
@@ -124,8 +125,8 @@ int EpollSet::remove(int epoll_fd, Item& item, epoll_event* event) {
   return real().epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, event);
 }
 
-// Of what leat knows nothing. `locked`: this thread may change what is known of such; if it may
-// not, that is not to be relied on any more.
+// Changes a descriptor that leat knows nothing about. If `locked`, this thread may update what the
+// set knows about such descriptors; if not, that knowledge counts as outdated from now on.
 int EpollSet::control_kernels(int epoll_fd, int operation, int fd, epoll_event* event,
                               bool locked) {
   const bool once = operation != EPOLL_CTL_DEL && event != nullptr &&
@@ -256,7 +257,7 @@ void EpollSet::decided(Item& item) noexcept {
     item.told_kind = item.object.kind();
     return;
   }
-  // An orphan the kernel cannot be told of. And what has fired once must not fire for this.
+  // The kernel has no number for an orphan. And an item that has fired once must not fire for this.
   if (item.state == Item::State::kCurrent && (!item.disabled || item.object.is(Kind::kConnection)))
     register_in_kernel(number(), EPOLL_CTL_MOD, item);
   if (item.state != Item::State::kRemoved) heat(item);

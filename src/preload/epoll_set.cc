@@ -97,8 +97,8 @@ int EpollSet::collect_rung(epoll_event* events, int most) {
   return count;
 }
 
-// What the kernel says of something that is not carried. If it comes to be, later, then the program
-// has heard of this already.
+// Hands on what the kernel says about an item that is not carried. If the item is carried later,
+// the program is not told the same once more.
 void EpollSet::pass(Item& item, std::uint32_t got, epoll_event& to) {
   to.events = got;
   to.data = item.data;
@@ -188,8 +188,9 @@ bool EpollSet::tell_again(int epoll_fd, epoll_data_t data) {
           register_in_kernel(epoll_fd, EPOLL_CTL_MOD, *item) == 0);
 }
 
-// For one that only asks: takes the rings of bells, and keeps what the kernel does not tell again.
-// Of what is the kernel's alone a second look tells whether it does.
+// For a caller that only asks whether there are events: takes the rings off the bells, and keeps
+// the events that the kernel does not repeat. For the kernel's own descriptors a second look shows
+// whether it repeats them.
 bool EpollSet::look_in_kernel(int epoll_fd) {
   constexpr int kMost = 16;
   bool any = false;

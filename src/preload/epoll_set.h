@@ -132,7 +132,8 @@ class EpollSet {
   std::atomic<int> fd_;
   EpollSet* next_ = nullptr;          // of all sets
   std::atomic<bool> retired_{false};  // only to be freed
-  // Of what other threads could not do to this set (catch_up), and of forks, how much is done.
+  // How many of the changes that other threads left to this set, and of the forks, catch_up() has
+  // made up for.
   std::atomic<std::uint32_t> caught_up_;
   std::atomic<std::uint32_t> forks_;
   bool inherited_ = false;  // the kernel's set is the parent's too
@@ -146,13 +147,13 @@ class EpollSet {
   // of a set around this one or in poll().
   std::atomic<std::uint32_t> asleep_{0};
   std::atomic<bool> outside_{false};
-  // Of the items; with room for all, so that none of them ever allocates.
+  // Lists of items. Each has room for every item, so that adding one never allocates.
   std::vector<Item*> hot_;
   std::vector<Item*> orphans_;
   std::vector<Item*> waiting_;  // accepted sockets whose offers have not come
   std::atomic<bool> any_waiting_{false};
-  // Found by ready() and not to be had told again; by what the kernel gave with it, a mark if it is
-  // ours.
+  // Events that ready() has found and the kernel does not repeat, each with the data under which
+  // the kernel gave it: a mark if it is ours.
   struct Kept {
     epoll_event event;
     epoll_data_t given;

@@ -39,14 +39,14 @@ int prepare_memory(Object& object, const Offer& offer, uid_t peer, const char*& 
   SharedMemory* memory = take_kept_memory(peer, memfd);
   if (memory == nullptr) memory = new_memory(memfd);
   if (memory == nullptr) {
-    why = "no shared memory to be had";
+    why = "shared memory could not be created";
     return -1;
   }
   memory->begin(offer.connector, offer.acceptor);
   if (!object.connection.attach(memory, 0, -1)) {
     munmap(memory, kMemoryBytes);
     is_hidden(memfd) ? close_hidden(memfd) : static_cast<void>(real().close(memfd));
-    why = "no memory to be had";
+    why = "out of memory";
     return -1;
   }
   object.owner = peer;

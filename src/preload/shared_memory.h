@@ -38,11 +38,12 @@ struct Direction {
   alignas(64) std::atomic<std::uint64_t> head;
   std::atomic<std::uint64_t> tail_seen;
 
-  // A sleeper first counts itself in and takes kRung off, passes a full barrier, and looks once
-  // more. The publisher passes a full barrier after it has published; if a sleeper has not been
-  // rung for yet, it rings: one byte on TCP. So either the sleeper sees what was published, or the
-  // publisher sees the sleeper. A thread that has woken takes itself off again, so no bell rings
-  // for nobody. A sleeper that was killed stays counted, which costs bells and nothing else.
+  // A sleeper first adds itself to the count and clears kRung, passes a full barrier, and looks
+  // once more. The publisher passes a full barrier after it has published; if there is a sleeper
+  // and kRung is clear, it rings: one byte on TCP. So either the sleeper sees what was published,
+  // or the publisher sees the sleeper. A thread that has woken takes itself off the count, so that
+  // the bell rings only for sleepers. A sleeper that was killed stays counted, which costs bells
+  // and nothing else.
   alignas(64) std::atomic<std::uint32_t> data_bell;  // consumers sleep
   std::atomic<std::uint32_t>
       room_bell;  // producers; at rest kRung, and also without it if put() found no room
