@@ -120,13 +120,12 @@ struct Outlook {
   Found found;
 };
 
-// No call blocks; blocking, deadlines and waiting are the channel's. Would-block is a value. One
-// exception: with leat-attestd, calls of attested+X wait for the daemon while it attests or
-// verifies (KernelConnection), whatever the channel's deadline.
-// Every call may throw leat::Error: kPeerDied, kProtocol if the peer broke the rules, kSystem; the
-// transport is then dead, says the same at each later call, and hands out nothing half done.
-// Threads: as for QueuePair, one thread on the send side, one on the receive side (which includes
-// release), at the same time.
+// No call blocks; blocking, deadlines and waiting are the channel's. Would-block is a value.
+// Except: with leat-attestd, calls of attested+X wait for its answers, whatever the channel's
+// deadline. Every call may throw leat::Error: kPeerDied, kProtocol if the peer broke the rules,
+// kSystem, kUnavailable if leat-attestd does not answer; the transport is then dead, says the same
+// at each later call, and hands out nothing half done. Threads: as for QueuePair, one thread on the
+// send side, one on the receive side (which includes release), at the same time.
 class Transport {
  public:
   virtual ~Transport() = default;
