@@ -142,6 +142,7 @@ class Connection {
   // The peer says that nothing follows what it has sent.
   bool peer_has_ended() const noexcept { return in().ended.load(std::memory_order_acquire) != 0; }
   void outdate_note(std::uint32_t note) noexcept;
+  bool is_note_old() const noexcept;
   bool flag(std::uint32_t wanted) const noexcept { return own().tcp.has(wanted); }
 
   SharedMemory* memory_ = nullptr;

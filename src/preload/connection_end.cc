@@ -39,7 +39,9 @@ bool Connection::is_loss(int error) noexcept {
 
 void Connection::peer_gone(int error) noexcept {
   if (flag(kPeerGone)) return;
-  const std::uint32_t note = peer().note.load(std::memory_order_acquire);
+  std::uint32_t note = peer().note.load(std::memory_order_acquire);
+  // The process that left it closed its descriptor, and another one ended the connection later.
+  if (note != kClosedInUse && note != kSentInVain && is_note_old()) note = kNotClosed;
   const bool lost = is_loss(error);
   const bool abort = peer().aborts.load(std::memory_order_relaxed) != 0;
   // A call that the close overtook may still take what is there.
@@ -52,6 +54,11 @@ void Connection::peer_gone(int error) noexcept {
   own().tcp.peer_gone(in_order || peer_has_ended(), reset ? (lost ? error : ECONNRESET) : 0);
 }
 
+bool Connection::is_note_old() const noexcept {
+  const std::int64_t since = noted_.load(std::memory_order_relaxed);
+  return since != 0 && posix::now_ns(CLOCK_MONOTONIC) - since >= kClosing;
+}
+
 // A process closed its descriptor, but another still has one. Or the kernel's close is still to
 // come, and will need what the note says.
 void Connection::outdate_note(std::uint32_t note) noexcept {
@@ -61,9 +68,8 @@ void Connection::outdate_note(std::uint32_t note) noexcept {
     if (since != 0) noted_.store(0, std::memory_order_relaxed);
     return;
   }
-  const std::int64_t now = posix::now_ns(CLOCK_MONOTONIC);
-  if (since == 0) noted_.store(now, std::memory_order_relaxed);
-  if (since == 0 || now - since < kClosing) return;
+  if (since == 0) noted_.store(posix::now_ns(CLOCK_MONOTONIC), std::memory_order_relaxed);
+  if (!is_note_old()) return;
   noted_.store(0, std::memory_order_relaxed);
   // Relaxed: another note that came meanwhile stays, and nothing else goes by this.
   peer().note.compare_exchange_strong(note, kNotClosed, std::memory_order_relaxed);
