@@ -189,6 +189,7 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
     }
     if (good && !right) {
       held.keep(offer, memfd);
+      again = true;  // also without patience: ours may be the next in the queue
     } else if (memfd >= 0) {
       real().close(memfd);
     }
