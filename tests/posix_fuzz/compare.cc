@@ -65,8 +65,9 @@ Comparison Comparer::compare(const Script& script, int tries) {
     }
     of_tcp_found.insert(of_tcp);
   }
+  const bool hangs = result.of_tcp.find(" HUNG") != std::string::npos;  // rule pipe_held
   if (result.differing != 0)
-    result.verdict = of_tcp_found.size() > 1 ? Verdict::kUnstable : Verdict::kDiffers;
+    result.verdict = hangs || of_tcp_found.size() > 1 ? Verdict::kUnstable : Verdict::kDiffers;
   return result;
 }
 

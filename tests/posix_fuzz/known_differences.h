@@ -52,6 +52,10 @@ bool is_left_out(int option);
 // sent_by_copying: "sendfile, splice: as TCP, by copying": what is written to a file after sendfile
 // may be received on TCP, so nothing is. (Written in put.)
 
+// pipe_held: "a splice that waits for bytes does not hold the pipe": over TCP other calls on that
+// pipe hang until it is over, and a script that hangs over TCP is not compared. (Written in
+// Comparer::compare.)
+
 // shared_set: "Of a set of epoll that several processes use ...": a child closes the sets that it
 // inherits, before all else. (Written where the generator forks.)
 
