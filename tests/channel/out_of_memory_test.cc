@@ -57,6 +57,9 @@ void* allocate(std::size_t bytes) noexcept {
   return allocate(bytes);
 }
 [[gnu::noinline]] void* operator new[](std::size_t bytes) { return ::operator new(bytes); }
+[[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
