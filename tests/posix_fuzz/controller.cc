@@ -145,6 +145,9 @@ class Controller {
     } else if (known.presence == Presence::kPending || known.stopped) {
       say(number, actor, known.stopped ? " stopped" : " busy");
       return;
+    } else if (is_left_full(operation.name)) {
+      say(number, actor, " not with a full connection");
+      return;
     } else {
       if (std::strcmp(operation.name, "pump") == 0 && !receive_for(number, step)) {
         say(number, actor, " not received");
@@ -161,6 +164,12 @@ class Controller {
     // A step that is done to an actor may end what it waits for.
     if (operation.run == nullptr && known.presence == Presence::kPending && !known.stopped)
       await(number, actor, pace_.looks_at_old);
+  }
+
+  // Rule filled: nobody has received what the last "fill" sent, and this is not part of that.
+  static bool is_left_full(const char* name) {
+    return process.stage->filled != 0 && std::strcmp(name, "poll") != 0 &&
+           std::strcmp(name, "empty") != 0;
   }
 
   // The other end of a pump works at the same time. False: it cannot (rule received_by_none).

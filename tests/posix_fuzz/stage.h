@@ -43,7 +43,7 @@ struct Stage {
   bool patient = false;                 // the pace is
   std::uint32_t host = 0;               // IPv4 address of this script's listeners
   Place places[kPlaces];
-  std::uint32_t filled = 0;  // bytes, by the last step "fill"
+  std::uint32_t filled = 0;  // bytes, by the last step "fill"; 0 once they were received
   Seat seats[kActors];
 };
 
