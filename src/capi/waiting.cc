@@ -11,6 +11,7 @@
 #include "capi/call.h"
 #include "channel/channel_wait.h"
 #include "posix/poll_engine.h"
+#include "posix/signals.h"
 #include "posix/times.h"
 
 namespace leat::detail::c {
@@ -111,15 +112,12 @@ class Polling {
   std::chrono::microseconds nap_ = kFirstNap;
 };
 
-// Whether every handler that the program has installed wants calls to go on. Which one ran is not
-// to be known.
+// Whether every handler that the program has installed lets calls go on. Nothing tells which of them
+// ran.
 bool handlers_restart() {
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction action {};
-    if (sigaction(number, nullptr, &action) != 0) continue;
-    const bool handled = (action.sa_flags & SA_SIGINFO) != 0 ||
-                         (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
-    if (handled && (action.sa_flags & SA_RESTART) == 0) return false;
+    if (sigaction(number, nullptr, &action) == 0 && posix::interrupts_calls(action)) return false;
   }
   return true;
 }

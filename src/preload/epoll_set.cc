@@ -97,13 +97,20 @@ int EpollSet::collect_rung(epoll_event* events, int most) {
   return count;
 }
 
-// Hands on what the kernel says about an item that is not carried. If the item is carried later,
-// the program is not told the same once more.
-void EpollSet::pass(Item& item, std::uint32_t got, epoll_event& to) {
+// Hands on what the kernel says about an item that is not carried, as far as the program asked for
+// it: an item that was carried, and whose number was closed since, is in the kernel's set for
+// everything. False: nothing of it. If the item is carried later, the program is not told the same
+// once more.
+bool EpollSet::pass(Item& item, std::uint32_t got, epoll_event& to) {
+  got = item.ready(got);
+  if (got == 0) return false;
   to.events = got;
   to.data = item.data;
-  if ((got & (EPOLLHUP | EPOLLERR)) != 0) return item.fire();  // it is not connected yet
-  item.tell(got, {});
+  if ((got & (EPOLLHUP | EPOLLERR)) != 0)
+    item.fire();  // it is not connected yet
+  else
+    item.tell(got, {});
+  return true;
 }
 
 // The bell of a connection. True if there is urgent data, of which the kernel alone knows.
@@ -152,7 +159,7 @@ int EpollSet::from_kernel(int epoll_fd, epoll_event* events, int count) {
       events[kept].events = EPOLLPRI;
       events[kept++].data = item->data;
     } else if (!item->object.is(Kind::kEpoll) && !item->object.awaits_offer()) {
-      pass(*item, got, events[kept++]);
+      if (pass(*item, got, events[kept])) ++kept;
     }  // else ready() says what is in the set, and settle_waiting() what becomes of the socket
   }
   return kept;

@@ -114,7 +114,7 @@ class EpollSet {
   bool tell_again(int epoll_fd, epoll_data_t data);
   bool look_in_kernel(int epoll_fd);
   void forget_number(int epoll_fd) const noexcept;
-  static void pass(Item& item, std::uint32_t got, epoll_event& to);
+  static bool pass(Item& item, std::uint32_t got, epoll_event& to);
   bool ring(Item& item, std::uint32_t got) const;
   void arm(Item& item) const;
   bool asked_just_now() const;

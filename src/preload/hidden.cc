@@ -158,6 +158,11 @@ bool number_is_free(int fd) noexcept {
 }
 
 bool keep_spare_numbers() noexcept {
+  {
+    // Of every connection that is accepted, most find them there.
+    const Locked locked(spare.lock);
+    if (std::ranges::all_of(spare.descriptors, [](int fd) { return fd >= 0; })) return true;
+  }
   const rlimit limit = limits();
   if (limit.rlim_cur < limit.rlim_max) return true;
   {
@@ -192,8 +197,14 @@ bool too_few_numbers() noexcept { return limits().rlim_cur < kFewestNumbers; }
 void make_room_after(int newest) noexcept {
   const unsigned hidden = hidden_from_program.load(std::memory_order_relaxed);
   if (hidden <= kEssential) return;
+  // Nothing is hidden below a limit lower than kFewestNumbers, so the kernel is asked only where its
+  // answer can matter.
+  const auto wanted_of = [&](rlim_t limit) {
+    return static_cast<rlim_t>(newest) + hidden + limit / 8;
+  };
+  if (wanted_of(kFewestNumbers) <= kFewestNumbers) return;
   const rlim_t limit = limits().rlim_cur;
-  const rlim_t wanted = static_cast<rlim_t>(newest) + hidden + limit / 8;
+  const rlim_t wanted = wanted_of(limit);
   if (wanted > limit) give_up_memory(wanted - limit, limit);
 }
 

@@ -4,6 +4,8 @@
 
 #include <initializer_list>
 
+#include "posix/signals.h"
+
 namespace leat::preload {
 namespace {
 
@@ -35,8 +37,7 @@ SignalWatch::Came SignalWatch::look() const noexcept {
     if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
     // The kernel lets them pass unless they are held back.
     if (action.sa_handler == SIG_DFL && does_nothing(signal)) continue;
-    if (action.sa_handler != SIG_DFL && (action.sa_flags & SA_RESTART) == 0)
-      return Came::kInterrupts;
+    if (posix::interrupts_calls(action)) return Came::kInterrupts;
     came = Came::kRestarts;
   }
   return came;

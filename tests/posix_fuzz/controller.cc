@@ -149,6 +149,10 @@ class Controller {
       say(number, actor, " not with a full connection");
       return;
     } else {
+      if (is_urgent(operation.name, step) && somebody_sleeps()) {
+        say(number, actor, " not while somebody sleeps");
+        return;
+      }
       if (std::strcmp(operation.name, "pump") == 0 && !receive_for(number, step)) {
         say(number, actor, " not received");
         return;
@@ -164,6 +168,15 @@ class Controller {
     // A step that is done to an actor may end what it waits for.
     if (operation.run == nullptr && known.presence == Presence::kPending && !known.stopped)
       await(number, actor, pace_.looks_at_old);
+  }
+
+  // Rule urgent: whatever the author believes.
+  bool somebody_sleeps() const {
+    return std::any_of(std::begin(known_), std::end(known_),
+                       [](const Known& one) { return one.presence == Presence::kPending; });
+  }
+  static bool is_urgent(const char* name, const Step& step) {
+    return std::strcmp(name, "put") == 0 && (step.arguments[3] & MSG_OOB) != 0;
   }
 
   // Rule filled: nobody has received what the last "fill" sent, and this is not part of that.
