@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds leat in every way that its tests need, and runs all of them in one ctest. Its summary closes the
-# output, and what the tests that failed said.
+# Installs what is missing, builds leat in every way that its tests need, and runs all of them in one ctest. The output
+# ends with ctest's summary, how long each stage took, and what the tests that failed said.
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -45,12 +45,15 @@ for label in "${excluded[@]}"; do
   ctest_options+=(--label-exclude "^$label\$")
 done
 
-# Prints a headline that stands out from the output of tools.
+# Begins a stage: prints a headline that stands out from the output of tools, and remembers how long the stage before took.
+stages=() stage="" began=0
 headline() {
+  [[ -z $stage ]] || stages+=("$stage $((SECONDS - began)) s")
+  stage=$1 began=$SECONDS
   printf '\n==== %s (after %d s)\n' "$*" "$SECONDS"
 }
 
-headline "tests/run.sh: presets ${presets[*]}, $(nproc) jobs; guest: $([[ " ${excluded[*]} " == *" vm "* ]] && echo no || echo yes)"
+printf '\n==== %s\n' "tests/run.sh: presets ${presets[*]}, $(nproc) jobs; guest: $([[ " ${excluded[*]} " == *" vm "* ]] && echo no || echo yes)"
 printf 'skipped: %s\n' "${skipped[@]}"
 
 # Prints a few lines of each test that failed, from ctest's log: a long output is read from its end.
@@ -72,6 +75,7 @@ packages=(build test)
 for group in vm programs; do
   [[ " ${excluded[*]} " == *" $group "* ]] || packages+=("$group")
 done
+headline "packages"
 cmake/install-packages.sh "${packages[@]}"
 
 mkdir -p build/tests
@@ -87,10 +91,13 @@ for preset in "${presets[@]}"; do
 done
 
 headline "test"
+failed=
 # One more than processors: many tests sleep most of their time.
 ctest --test-dir build/tests --parallel "$(($(nproc) + 1))" --output-on-failure --no-tests=error --no-label-summary \
-  "${ctest_options[@]}" "$@" || {
-  headline "what failed"
-  what_failed
-  exit 1
-}
+  "${ctest_options[@]}" "$@" || failed=yes
+headline "how long each stage took"
+printf '%s\n' "${stages[@]}"
+[[ -n $failed ]] || exit 0
+headline "what failed"
+what_failed
+exit 1

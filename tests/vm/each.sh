@@ -13,7 +13,7 @@ for program in "$@"; do
     failed+=("$name")
   elif [[ -z $only_list ]]; then
     printf '\n==== %s (after %d s)\n' "$name" "$SECONDS"
-    "$program" || failed+=("$name")
+    timeout 1500 "$program" || failed+=("$name")
   fi
 done
 ((${#failed[@]} == 0)) || printf '\n==== failed: %s\n' "${failed[*]}"
