@@ -384,7 +384,7 @@ Cases thread_cases() {
 
       {"thread.number_used_again_while_receiving",
        [](Side& side) {
-         // Who still wakes from a connection that was closed takes nothing of the next one, which
+         // A thread that wakes late from a closed connection takes nothing of the next one, which
          // has its number.
          const int listener = side.listen_here();
          int whole = 0;

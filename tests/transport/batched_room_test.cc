@@ -1,5 +1,5 @@
 // A sender of transport batched that sleeps without room goes on once there is some. Where memory
-// is shared it is woken for that, and need not look now and then: here it does not.
+// is shared, it is woken for that and need not look now and then; in this test it never looks.
 #include <gtest/gtest.h>
 #include <poll.h>
 

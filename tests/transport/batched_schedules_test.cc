@@ -1,7 +1,7 @@
 // Transport batched, all of it, over a network that is as late as RDMA may be: both sides send and
 // receive, hold and release messages, sleep, and are notified, in random order, one thing at a
-// time. Every message comes once and in order; whoever sleeps is woken; a network that breaks down
-// leaves an intact first part, in which all is that was flushed, and then errors.
+// time. Every message comes once and in order; every sleeper is woken; a network that breaks down
+// leaves an intact first part, with everything that was flushed, and then errors.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// The process that keeps the logs is killed at any point, and its kernel, here this process, is
-// not.
+// The process that keeps the logs is killed at any point, and the attestation kernel, here in this
+// process, goes on.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -169,7 +169,7 @@ TEST(A2mCrash, whoever_keeps_the_logs_may_be_killed_at_any_point) {
         ASSERT_EQ(context_of(record), context_at(i));
       }
     }
-    // Whoever verifies finds all in order, or says that something is missing if something is.
+    // A verifier finds everything in order, or says that something is missing if that is so.
     A2mVerifier verifier(*own, kManifestLog);
     ASSERT_EQ(learn(verifier, memory, kFirstLog),
               manifest.lost == 0 ? Finding::kOk : Finding::kMissing);

@@ -133,7 +133,8 @@ TEST(BftProcesses, case52_a_silent_leader_is_a_time_out_that_says_so_and_calls_f
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-    EXPECT_NE(std::string(error.what()).find("no word of node 1 2 3 (1 leads)"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("no word from node 1 2 3 (1 leads)"),
+              std::string::npos)
         << error.what();
   }
   const auto report = nodes.report(kLong);
@@ -339,7 +340,7 @@ TEST(BftProcesses, case62_f_plus_one_liars_do_deceive) {
   ClientOptions options = nodes.client_options(2);
   options.retry_after = 100ms;  // so that 3 is asked too
   Client client(nodes.directory(), key, options);
-  EXPECT_EQ(value(client.call(additions(1, 500))), 1U) << "which is no sum of 500";
+  EXPECT_EQ(value(client.call(additions(1, 500))), 1U) << "the client did not believe the liars";
 }
 
 }  // namespace
