@@ -43,8 +43,8 @@ Options with_tcp() {
   return options;
 }
 
-// Of a listener whose deadlines help nobody within the test: a place that becomes free only when
-// a handshake has lasted too long comes after the client's connect_timeout.
+// Options of a listener whose deadlines help no client within the test: a place that becomes free
+// only when a handshake has lasted too long comes after the client's connect_timeout.
 Options patient() {
   Options options = with_tcp();
   options.handshake_timeout = 4 * hang_limit();

@@ -179,7 +179,7 @@ TEST(OutOfMemory, ANewcomerIsTurnedAway) {
   }
 }
 
-// The door and the threads of handshakes, for lack of which they fail.
+// The door, and the threads of handshakes, which fail for lack of memory.
 TEST(OutOfMemory, AListenerGoesOnAfterwards) {
   const ChannelKind tcp{"tcp", "tcp"};
   Listener listener(listening_address(tcp), channel_options(tcp));

@@ -124,8 +124,7 @@ Cases thread_cases() {
       {"thread.several_senders",
        [](Side& side) {
          const int fd = side.connected();
-         // In which order they come is open; that each is whole by itself is not promised, so only
-         // their sum.
+         // They may come in any order, and each may come in parts, so only their sum counts.
          Bytes data;
          Bytes part(1 << 16);
          ssize_t got = 0;

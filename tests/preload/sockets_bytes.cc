@@ -162,7 +162,7 @@ void signals() {
   late.join();
   const itimerval never{};
   setitimer(ITIMER_REAL, &never, nullptr);
-  // The signal of a write that nobody can read.
+  // The signal of a write after shutdown().
   action.sa_handler = [](int) { std::printf("SIGPIPE\n"); };
   must(sigaction(SIGPIPE, &action, nullptr), "sigaction");
   shutdown(pair.server, SHUT_WR);

@@ -232,7 +232,7 @@ void standing_child() {
   waitpid(child, nullptr, 0);
 }
 
-// A child that ends interrupts nothing, where nobody wants to know.
+// A child that ends interrupts no call if the program does not handle SIGCHLD.
 void children() {
   const Pair pair;
   const auto with_child = [&](const std::function<void()>& wait) {

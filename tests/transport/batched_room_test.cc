@@ -41,7 +41,7 @@ class BatchedRoom : public VerbsTest {
     return transport;
   }
 
-  // Returns when there may be room. False: nobody said so.
+  // Returns when there may be room. False: no event said so.
   bool sleep_for_room(const Transport& transport) const {
     const bool is_woken = device_name() == "shm";
     const auto limit = is_woken ? std::chrono::milliseconds(hang_limit()).count() : 1;

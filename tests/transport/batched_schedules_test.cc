@@ -239,7 +239,7 @@ class BatchedSchedules : public testing::Test {
     const auto over = [&](unsigned end) { return broken[end] || parties[end]->ended(); };
     while (!(over(0) && over(1))) {
       ++steps;
-      // After a break one that has all waits in vain for the other one to have all as well.
+      // After a break, a party that has everything waits in vain until the other one has, too.
       if (schedule.break_after != 0 && steps > schedule.break_after + kStepsToNotice) break;
       ASSERT_LT(steps, kMostSteps) << describe(parties);
       if (steps == schedule.break_after) network.break_down();

@@ -34,8 +34,8 @@ struct Answered {
   Proof proof;
 };
 
-// The kernel as the process sees it: attests over a socket. The rest is of before the fork, which
-// is what an isolated kernel would say too, as long as nobody else attests.
+// The attestation kernel as the process sees it: it attests over a socket. Other answers are those
+// of before the fork; an isolated kernel would give the same ones while nothing else attests.
 class DistantKernel final : public ForwardingKernel {
  public:
   DistantKernel(AttestationKernel& kernel, int socket)

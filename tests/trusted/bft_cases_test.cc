@@ -82,8 +82,8 @@ TEST(BftProcesses, case50_a_leader_with_a_wrong_value_is_exposed_and_nothing_exe
   expect_exposed(nodes, 1, FaultKind::kOutput);
 }
 
-// The two are told different things, under the counters 0 and 1 of the one stream. What has counter
-// 1 nobody executes, what has counter 0 all do.
+// The leader sends the two followers different requests, under counters 0 and 1 of its one stream.
+// All replicas execute the request with counter 0, none the one with counter 1.
 TEST(BftProcesses, case51_of_different_requests_for_one_round_at_most_one_is_executed) {
   Nodes nodes(3);
   start_replicas(nodes, 3, 1, liar([](Scripted& self, View request, Outbox& outbox) {

@@ -81,8 +81,8 @@ TEST(IbConnectTest, TheSecretItselfLetsNobodyIn) {
   accepting.join();
 }
 
-// Somebody who takes the place of an offer's listener accepts what comes to it, with private data
-// that it makes from the request's.
+// An attacker that takes the place of an offer's listener: it accepts what comes to it, with
+// private data that it makes from the request's.
 class Impostor {
  public:
   using Reply = std::function<std::vector<std::byte>(const CmEvent& request)>;
