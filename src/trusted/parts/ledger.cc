@@ -21,11 +21,11 @@ std::string_view to_string(FaultKind kind) noexcept {
     case FaultKind::kDigest:
       return "another state than that of the commands";
     case FaultKind::kAhead:
-      return "says to have executed what was not ordered";
+      return "claims to have executed what was not ordered";
     case FaultKind::kSilent:
       return "is silent";
     case FaultKind::kLog:
-      return "signed as its log what it has not attested so";
+      return "signed as its log what it has not attested as such";
   }
   return "an unknown fault";
 }
