@@ -71,7 +71,7 @@ TEST(UriTest, JunkIsRefusedWithTheReason) {
       {"user@host:80", "not a host name"},
       {"host:80/path", "'80/path' is not a port"},
       {"ho st:80", "not a host name"},
-      {"host:80#x", "no port"},
+      {"host:80#x", "not a port"},
       {"h:1?device", "setting=value"},
       {"h:1?=x", "setting=value"},
       {"h:1?a=1&a=2", "given twice"},
