@@ -8,7 +8,7 @@
 
 class InputFile {
  public:
-  // Throws std::runtime_error if it is no regular file or cannot be read.
+  // Throws std::runtime_error if it is not a regular file or cannot be read.
   explicit InputFile(const std::string& path);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;

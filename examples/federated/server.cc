@@ -220,7 +220,7 @@ void Server::broadcast(std::span<const std::byte> message) {
   for (const unsigned client : clients_.unreached()) lose(client, "it took nothing in time");
 }
 
-// One message of each client that is left; those that are silent are no longer.
+// Returns one message of each client that is left, and drops the silent ones.
 std::vector<leat::GroupMessage> Server::gather() {
   for (;;) {
     try {

@@ -61,7 +61,7 @@ static_assert(sizeof(Word) == 96);
 inline std::span<const std::byte> bytes_of(const Word& word) {
   return std::as_bytes(std::span(&word, 1));
 }
-// Throws std::runtime_error if the message is no word.
+// Throws std::runtime_error if the message is not a word.
 Word parse_word(std::span<const std::byte> message);
 
 Digest to_digest(const std::string& hex);

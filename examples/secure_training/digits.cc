@@ -28,7 +28,7 @@ Digits read_digits(const std::string& path, std::size_t pixels, std::size_t clas
   std::string word;
   std::size_t version = 0, count = 0, file_pixels = 0, file_classes = 0;
   head >> word >> version >> count >> file_pixels >> file_classes;
-  if (!head || word != "digits" || version != 1) fail("is no file of digits");
+  if (!head || word != "digits" || version != 1) fail("is not a file of digits");
   if (file_pixels != pixels || file_classes != classes)
     fail("has digits of " + std::to_string(file_pixels) + " pixels in " +
          std::to_string(file_classes) + " classes, the network takes " + std::to_string(pixels) +

@@ -14,7 +14,7 @@ namespace training {
 // opened: their owner deals, and makes triples of the samples themselves.
 //
 // A product is wanted for its truncation alone, which hides it under one more mask. So the third of
-// a triple, the product of the masks, is no random number of its own, but part of that mask.
+// a triple, the product of the masks, is not a separate random number, but part of that mask.
 class BeaverEngine final : public SecureEngine {
  public:
   // As first or second party, or as dealer without an exchange.

@@ -27,7 +27,7 @@ using Progress = std::function<void(std::size_t epoch, double fraction)>;
 // What process 2 alone knows.
 struct OwnerSettings {
   std::string digits_file;
-  // Makes a run that can be repeated bit for bit, and that is no secret.
+  // With a seed, a run can be repeated bit for bit, and nothing in it is secret.
   std::optional<std::uint64_t> seed;
 };
 

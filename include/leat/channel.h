@@ -133,13 +133,13 @@ class LEAT_EXPORT Channel {
   // The same without blocking. Returns true once that is so.
   [[nodiscard]] bool try_flush();
   // Tells the peer that no more messages will follow: its receive() returns false after the last
-  // one. Receiving goes on. Blocks as flush() does. A peer that is gone already is no error here.
+  // one. Receiving goes on. Blocks as flush() does. It is not an error here if the peer has gone.
   void shutdown();
   // Ends the connection. It blocks only for the moment that a send in another thread needs to
   // notice and throw kClosed; a thread that holds a reservation must not fill it any more. A
   // background thread goes on sending what was not flushed, for the option `linger`, also while the
-  // program exits, but not past _exit() or a fatal signal. That is no guarantee: call flush() first
-  // where it matters.
+  // program exits, but not past _exit() or a fatal signal. Do not rely on it: where delivery
+  // matters, call flush() first.
   void close() noexcept;
 
   // A descriptor for poll, select and epoll. It becomes readable when try_receive() may find

@@ -118,7 +118,7 @@ constinit std::atomic<int> level_or_none{-1};
 [[maybe_unused]] const int at_fork =
     pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
 
-// With the lock.
+// The caller holds the lock.
 Log& get_log() {
   if (the_log == nullptr) {
     the_log = new Log(read_settings());

@@ -59,7 +59,7 @@ std::string read_file(const std::string& path, bool must_exist) {
   if (bytes > kMaxFileBytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 "configuration file " + quoted(path) + " is larger than 64 KiB",
-                "A file of settings has lines as: spin_us = 50");
+                "A configuration file has lines such as: spin_us = 50");
   }
   text.resize(bytes);
   return text;
@@ -94,7 +94,7 @@ std::vector<ConfiguredValue> parse_settings_file(std::string_view text, const st
     const std::size_t equals = line.find('=');
     const std::string_view key = trim(line.substr(0, equals));
     if (equals == std::string_view::npos || key.empty() || has_control_characters(line)) {
-      throw Error(ErrorCode::kInvalidArgument, place + ": " + quoted(line) + " is no setting",
+      throw Error(ErrorCode::kInvalidArgument, place + ": " + quoted(line) + " is not a setting",
                   "Write: name = value");
     }
     values.push_back({std::string(key), std::string(trim(line.substr(equals + 1))), place, path});
@@ -125,7 +125,7 @@ std::vector<ConfiguredValue> environment_values() {
     for (const std::string_view prefix : kForeignPrefixes) {
       foreign = foreign || variable.starts_with(prefix);
     }
-    // Empty is as unset, so that a script can take a setting back. secure_getenv: nothing for a
+    // Empty means unset, so that a script can take a setting back. secure_getenv: nothing for a
     // set-user-id program.
     if (foreign || equals + 1 == text.size() || secure_getenv(variable.c_str()) == nullptr)
       continue;

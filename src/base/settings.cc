@@ -187,8 +187,8 @@ Settings configured_settings(Origins& origins) {
     if (row == nullptr) {
       const bool variable = value.source == "environment";
       log_once(LogLevel::kWarn, printable(value.place) +
-                                    (variable ? " is no setting of leat"
-                                              : ": " + quoted(value.name) + " is no setting") +
+                                    (variable ? " is not a setting of leat"
+                                              : ": " + quoted(value.name) + " is not a setting") +
                                     ", ignored. leat-info -c lists all settings.");
       continue;
     }
@@ -206,7 +206,8 @@ Settings resolve_settings(const Options& options, const UriParameters& parameter
   for (const auto& [name, value] : parameters) {
     const Row* row = find_row(name);
     if (row == nullptr) {
-      throw Error(ErrorCode::kInvalidArgument, "URI parameter " + quoted(name) + " is no setting",
+      throw Error(ErrorCode::kInvalidArgument,
+                  "URI parameter " + quoted(name) + " is not a setting",
                   "leat-info -c lists all settings.");
     }
     if (row->process_default != nullptr) {

@@ -62,7 +62,7 @@ std::string decode(std::string_view part, const std::string& text) {
 std::uint16_t parse_port(std::string_view port, const std::string& text) {
   const auto number = parse_number(port);
   if (!number || *number > std::numeric_limits<std::uint16_t>::max()) {
-    fail(text, quoted(port) + " is no port; a port is a number from 0 to 65535");
+    fail(text, quoted(port) + " is not a port; a port is a number from 0 to 65535");
   }
   return static_cast<std::uint16_t>(*number);
 }
@@ -78,13 +78,13 @@ void parse_authority(std::string_view authority, const std::string& text, Uri& u
     const std::string_view address = std::string_view(uri.host).substr(0, zone);
     if (address.find(':') == std::string_view::npos || !only(address, ":.") ||
         !only(std::string_view(uri.host).substr(zone), "%._-")) {
-      fail(text, quoted(uri.host) + " is no IPv6 address");
+      fail(text, quoted(uri.host) + " is not an IPv6 address");
     }
     colon = bracket + 1;
   } else {
     colon = authority.find(':');
     uri.host = std::string(authority.substr(0, colon));
-    if (!only(uri.host, ".-_")) fail(text, quoted(uri.host) + " is no host name");
+    if (!only(uri.host, ".-_")) fail(text, quoted(uri.host) + " is not a host name");
     if (colon != std::string_view::npos &&
         authority.find(':', colon + 1) != std::string_view::npos) {
       fail(text, "an IPv6 address must stand in brackets");
@@ -116,7 +116,7 @@ void parse_parameters(std::string_view query, const std::string& text, Uri& uri)
 Uri parse_uri(const std::string& text) {
   Uri uri;
   std::string_view rest = text;
-  if (has_control_characters(rest)) fail(text, "there is a control character in it");
+  if (has_control_characters(rest)) fail(text, "it contains a control character");
   if (rest.starts_with(kScheme)) {
     rest.remove_prefix(kScheme.size());
   } else if (const std::size_t scheme = rest.find("://"); scheme < rest.find('?')) {

@@ -1,5 +1,5 @@
 // What every function of leat/c.h does around its work: nothing is thrown out of it, -errno becomes
-// -1 and errno, and it is no cancellation point but where it sleeps.
+// -1 and errno, and the call is a cancellation point only where it sleeps.
 #pragma once
 
 #include <pthread.h>

@@ -75,7 +75,7 @@ class HandleCall {
     return std::max(0, -wait_for(handle_, events, deadline_, some));
   }
 
-  // For a caller that peeks until there is enough, which no descriptor tells.
+  // For a caller that peeks until there is enough: no descriptor reports that.
   int wait_for_more(std::size_t bytes) {
     sigset_t signals;
     pthread_sigmask(SIG_SETMASK, nullptr, &signals);

@@ -119,7 +119,7 @@ void EpollSet::wake() {
   if (waiters_ != 0) eventfd_write(news_.get(), 1);
 }
 
-// What the program is to be told of it; 0: nothing now. It stays hot if a look may find more
+// The events to report to the program; 0: nothing now. It stays hot if a look may find more
 // although the kernel does not name it again.
 unsigned EpollSet::look(Entry& entry, bool prepare, bool report) {
   const auto object = entry.object.lock();
@@ -158,7 +158,7 @@ int EpollSet::collect(epoll_event* events, int most, bool prepare) {
     }
     const unsigned mask = look(*entry, prepare, true);
     if (mask != 0) events[count++] = {mask, entry->data};
-    // Those that were told come last, so that a short array reaches all in turn.
+    // Those that were reported go last, so that a short array reaches all in turn.
     if (entry->hot) (mask != 0 ? told : hot_).push_back(entry);
   }
   hot_.insert(hot_.end(), told.begin(), told.end());
@@ -182,7 +182,7 @@ std::chrono::microseconds EpollSet::spin_time() {
   if (entries_.size() > kMostToSpin) return longest;
   for (const auto& [key, entry] : entries_) {
     const auto object = entry->object.lock();
-    // For ever would keep the kernel's own descriptors waiting.
+    // Spinning for ever would keep the kernel's own descriptors waiting.
     if (object != nullptr)
       longest = std::max(longest, object->spin() < std::chrono::microseconds::zero()
                                       ? std::chrono::microseconds(kLifelineInterval)

@@ -139,7 +139,7 @@ bool Handle::connecting() {
   return connecting_ != nullptr;
 }
 
-// With the lock. Draws the consequences of a connect that is over.
+// The caller holds the lock. Draws the consequences of a connect that is over.
 void Handle::settle() {
   if (connecting_ == nullptr || connecting_->outcome() == Connecting::Outcome::kNone) return;
   unwatch_fd(connecting_->fd());
@@ -165,7 +165,7 @@ void Handle::settle() {
   }
 }
 
-// With the lock.
+// The caller holds the lock.
 int Handle::tell_error() {
   if (error_ == 0) return 0;
   explain(error_text_);

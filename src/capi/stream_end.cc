@@ -218,7 +218,7 @@ void StreamEnd::look_at_lifeline() {
   if (flag(kFailed) && passed(failure_deadline_.load(std::memory_order_relaxed))) peer_gone();
 }
 
-// By the lifeline's end, or without it by the transport's.
+// The lifeline's end tells, or without a lifeline the transport's.
 void StreamEnd::peer_gone() {
   const std::lock_guard lock(end_mutex_);
   if (flag(kPeerGone)) return;

@@ -16,7 +16,7 @@ using namespace posix;
 
 namespace {
 
-// Where room cannot be asked for, a sender that found none is told to try again after this.
+// Where room cannot be asked for, a sender that found none tries again after this time.
 constexpr auto kRetryInterval = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -28,7 +28,7 @@ int StreamEnd::send_state(bool begun) {
       const std::unique_lock lock(receive_mutex_, std::try_to_lock);
       if (lock) next();
     }
-    // Of a peer that was killed nothing else tells; the coarse clock costs next to nothing.
+    // Nothing else tells of a peer that was killed; the coarse clock costs next to nothing.
     const std::int64_t tick = now_ns(CLOCK_MONOTONIC_COARSE);
     // Relaxed: two threads that look at once do no harm.
     const bool due = asked_.load(std::memory_order_relaxed) != tick;
@@ -134,7 +134,8 @@ void StreamEnd::dissolve() {
   changes_.fetch_add(1, std::memory_order_relaxed);
 }
 
-// With the lock. The end has its place after what was sent: it may have to wait for room.
+// The caller holds the lock. The end has its place after what was sent: it may have to wait for
+// room.
 void StreamEnd::try_to_end() {
   try {
     if (end_wanted_) end_wanted_ = !core_->try_shutdown();

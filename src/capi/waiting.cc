@@ -22,7 +22,7 @@ constexpr unsigned kReceiving = POLLIN | POLLRDNORM | POLLRDHUP;
 // Any thread may wait for any handle.
 constinit thread_local SpinBudget spin_budget;
 
-// One that stands for a handle or a set.
+// A descriptor that stands for a handle or a set.
 struct Ours {
   std::size_t index;
   Pollable* object;
@@ -37,7 +37,7 @@ class Polling {
   std::span<const Ours> ours() const { return ours_; }
   static unsigned look(const Ours& one) { return one.object->mask(false); }
 
-  // From the first sleep on a signal ends the call.
+  // From the first sleep on, a signal ends the call.
   void begin(bool sleeps, bool found) {
     if (sleeps && !held_) held_.emplace();
     closely_ = !found;

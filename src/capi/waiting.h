@@ -17,8 +17,8 @@ long poll_all(std::span<pollfd> fds, std::span<Pollable* const> objects, Deadlin
               const sigset_t* signals);
 
 // For a blocking call at a handle: 1 once it has one of `events`, -EAGAIN at the deadline, or
-// -EINTR. A signal handler with SA_RESTART is no reason to return, unless there is a deadline, or
-// the call has `some` bytes already.
+// -EINTR. A signal whose handler has SA_RESTART does not end the wait, unless there is a deadline,
+// or the call has `some` bytes already.
 int wait_for(Handle& handle, unsigned events, Deadline deadline, bool some = false);
 
 // ppoll(2) where the thread may be cancelled, if its owner allows that, and gets the signals that

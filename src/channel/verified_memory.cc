@@ -23,7 +23,8 @@ namespace {
 constexpr std::uint32_t kDescription = 0;  // the first one: describes the sender's memory
 constexpr std::uint32_t kMemory = 1;
 
-// Written bytes (8); of the published ones address (8), number (8), key (4); zero (4).
+// The number of written bytes (8); address (8), number (8) and key (4) of the published ones; zero
+// (4).
 constexpr std::size_t kDescriptionBytes = 32;
 
 Error nonsense(const std::string& what) {
@@ -79,7 +80,7 @@ bool VerifiedMemory::try_take_description() {
   const ReceiveResult result = transport_.try_receive(context_, delivery);
   if (result == ReceiveResult::kNothing) return false;
   if (result == ReceiveResult::kEnd)
-    throw Error(ErrorCode::kPeerDied, "the peer ended without telling of its memory");
+    throw Error(ErrorCode::kPeerDied, "the peer ended before it described its memory");
   const std::span payload(delivery.data, delivery.bytes);
   const auto header = trusted::read_header(AttestedTransport::record_around(payload));
   bool sound = header->slot == kDescription && payload.size() == kDescriptionBytes;
@@ -93,7 +94,7 @@ bool VerifiedMemory::try_take_description() {
     sound = reader.zeros(4) && peer_published_.address <= kEnd - peer_published_.bytes;
   }
   transport_.release(delivery);
-  if (!sound) throw nonsense("tells of its memory what makes no sense");
+  if (!sound) throw nonsense("described its memory in an impossible way");
   return true;
 }
 

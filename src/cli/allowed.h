@@ -18,7 +18,7 @@
 namespace leat::tools {
 
 // "64", "4K", "1MiB": a unit is K, M, G or T, of either case and with or without B or iB, and means
-// powers of 1024. No value: it is no such text, or too large.
+// powers of 1024. No value if the text is not a size, or too large.
 inline std::optional<std::uint64_t> size_of(std::string_view text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -53,7 +53,7 @@ inline CLI::Validator size_between(std::uint64_t least,
             const std::optional<std::uint64_t> bytes = size_of(text);
             if (!bytes || *bytes < least || *bytes > most) {
               const bool bounded = most != std::numeric_limits<std::uint64_t>::max();
-              return "'" + text + "' is no size that is allowed. Give bytes" +
+              return "'" + text + "' is not an allowed size. Give bytes" +
                      (bounded      ? ", " + size_text(least) + " to " + size_text(most)
                       : least != 0 ? ", at least " + size_text(least)
                                    : "") +

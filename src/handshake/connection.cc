@@ -32,7 +32,7 @@ void check_devices(const DeviceList& devices) {
   std::string there;
   for (const std::string& name : present) there += (there.empty() ? "" : ", ") + name;
   const std::string text = "device " + quoted(devices.text()) + " names " + missing +
-                           ", which this machine has not (it has " +
+                           ", which this machine does not have (it has " +
                            (there.empty() ? "no RDMA device" : there) + ")";
   if (!devices.leaves_any(present))
     throw Error(ErrorCode::kUnavailable, text, "leat-info -d shows the devices.");

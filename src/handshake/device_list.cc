@@ -66,9 +66,9 @@ DeviceList::Entry DeviceList::parse_entry(std::string_view entry, std::string_vi
     entry.remove_prefix(kind_bytes + 1);
   }
   split_port(entry, result.name, result.port);
-  if (!is_name(result.name)) fail(text, quoted(entry) + " is no device name");
+  if (!is_name(result.name)) fail(text, quoted(entry) + " is not a device name");
   if (entry.find(':') != std::string_view::npos && !parse_number(result.port)) {
-    fail(text, "the port of " + quoted(entry) + " is no number");
+    fail(text, "the port of " + quoted(entry) + " is not a number");
   }
   return result;
 }

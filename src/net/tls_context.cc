@@ -200,7 +200,7 @@ void TlsContext::expect_host(const std::string& host) {
   host_ = host.substr(0, host.find('%'));  // of a link-local address the interface is this host's
   X509_VERIFY_PARAM* const wanted = SSL_CTX_get0_param(context_.get());
   X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-  // An address is no name: it must stand in the certificate as an address.
+  // An address is not a name: it must stand in the certificate as an address.
   if (X509_VERIFY_PARAM_set1_ip_asc(wanted, host_.c_str()) == 1) return;
   ERR_clear_error();
   if (X509_VERIFY_PARAM_set1_host(wanted, host_.c_str(), host_.size()) != 1)

@@ -19,7 +19,7 @@ struct EdgeMarks {
 
 // Value type; for one thread at a time.
 struct EpollInterest {
-  // Of an interest's events, those that are not asked for but say how.
+  // The flags among an interest's events: they say how to report, not what.
   static constexpr std::uint32_t kHow = EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP;
 
   std::uint32_t events = 0;  // as the program wants, with kHow

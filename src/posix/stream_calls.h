@@ -76,7 +76,7 @@ long send(End& end, Buffers from, int flags) {
   };
   const auto or_broken = [&](long other) {
     const long result = or_sent(other);
-    // As the kernel: to the thread that writes.
+    // As the kernel does, to the thread that writes.
     if (result == -EPIPE && (flags & MSG_NOSIGNAL) == 0) pthread_kill(pthread_self(), SIGPIPE);
     return result;
   };

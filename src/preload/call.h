@@ -1,4 +1,4 @@
-// What the functions that stand in front of the C library's have in common.
+// Shared by the functions that stand in front of the C library's.
 #pragma once
 
 #include <cerrno>
@@ -18,9 +18,10 @@ namespace leat::preload {
 
 namespace posix = leat::posix;  // for the functions that are C's
 
-// The carried connection of a descriptor, if it is one; decides first about a socket that can be.
-// With `wait`, as a blocking call does, until it is decided; then a cancellation point. An accepted
-// socket that still waits for its offer is given as it is, without memory: see undecided_error().
+// Returns the carried connection of a descriptor, if it is one; decides first about a socket that
+// may become one. With `wait`, blocks until that is decided, and is a cancellation point. An
+// accepted socket that still waits for its offer is returned as it is, without memory: see
+// undecided_error().
 Reference find_carried(int fd, bool wait);
 
 // For calls that transfer bytes, with their flags.
@@ -44,11 +45,11 @@ void after_fork_in_child() noexcept;
 
 // The program closes a descriptor: before the kernel does (calls_descriptor.cc).
 void closing(int fd) noexcept;
-// The C library is about to close that of a stream, past our close(). One of stream_descriptor() is
-// closed by that.
+// The C library is about to close the descriptor of a stream, past our close(). A stream
+// of stdio_streams.h closes its own by our close().
 void closing_stream(FILE* file) noexcept;
 
-// A number that the kernel gave just now: what is known of it was closed out of our sight.
+// The kernel gave this number just now: what is known of it was closed out of our sight.
 inline void forget_stale(int fd) {
   if (descriptor_entry(fd).load(std::memory_order_relaxed) == nullptr) return;
   report_reuse(fd);

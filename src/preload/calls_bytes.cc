@@ -30,7 +30,7 @@ void await_decision(int fd, Reference& object) {
       pollfd told{.fd = fd, .events = POLLIN};
       if (real().poll(&told, 1, kDecisionNap) > 0) {
         decide(fd, object);
-        // In another acceptor's hand, or lost.
+        // Another acceptor holds it, or it is lost.
         if (object.awaits_offer()) real().poll(nullptr, 0, 1);
       }
       came = watch.look();
@@ -83,8 +83,8 @@ ssize_t send_part(int fd, Connection& connection, const void* bytes, std::size_t
   return send(fd, connection, &part, 1, flags);
 }
 
-// readv() and its like; as writev() it does not look at the socket for nothing, where write() and
-// sending calls do.
+// readv() and its like. Like writev(), they do not look at the socket if no bytes are asked for;
+// write() and sending calls do.
 ssize_t receive_vectors(int fd, Connection& connection, const iovec* vectors, int count,
                         int flags) {
   const auto parts = static_cast<std::size_t>(count);
@@ -238,7 +238,7 @@ LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, tim
                       return may_get_rights(fd, &one.msg_hdr);
                     });
   if (!object && !gets) return real().recvmmsg(fd, messages, count, flags, timeout);
-  // As the kernel, which tells an error before the bytes, and keeps one that comes after some.
+  // Like the kernel: an error that comes before the bytes is reported, one after some is kept.
   const bool connected = object && object->connection.memory() != nullptr;
   if (connected && (flags & MSG_ERRQUEUE) == 0) {
     if (const int error = object->connection.take_known_error(fd); error != 0) return fail(error);
@@ -247,7 +247,7 @@ LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, tim
   const posix::Deadline deadline = posix::deadline_of(timeout);
   unsigned done = 0;
   for (; done < count; ++done) {
-    // As the kernel, which looks at the time after each message, not while it waits.
+    // Like the kernel, which looks at the time after each message, not while it waits.
     if (done != 0 && posix::Clock::now() >= deadline) break;
     const bool wait = done == 0 || (flags & MSG_WAITFORONE) == 0;
     const int each = (flags & ~MSG_WAITFORONE) | (wait ? 0 : MSG_DONTWAIT);
@@ -264,13 +264,13 @@ LEAT_CALL int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, tim
 
 namespace {
 
-// As sendfile(2) to a carried connection: piece by piece, never taking more from the file than
-// went.
+// sendfile(2) to a carried connection: piece by piece, never taking more from the file than was
+// sent.
 ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std::size_t count) {
   std::array<char, 65536> piece;
   off64_t at = offset != nullptr ? *offset : lseek64(from, 0, SEEK_CUR);
   if (at < 0) {
-    // What cannot be sought cannot be sent, but that is another error here.
+    // A file that cannot seek cannot be sent, but that is another error here.
     if (offset != nullptr || errno == ESPIPE) errno = EINVAL;
     return -1;
   }
@@ -296,8 +296,8 @@ ssize_t send_file(int to, Connection& connection, int from, off64_t* offset, std
   return done == 0 && error != 0 ? fail(error) : static_cast<ssize_t>(done);
 }
 
-// The errno of the kernel's splice() between a socket and what should be a pipe, or 0. `wrong`: of
-// its ends the one that cannot be used, O_RDONLY or O_WRONLY.
+// The errno of the kernel's splice() between a socket and what should be a pipe, or 0. `wrong`: the
+// end of the pipe that cannot be used, O_RDONLY or O_WRONLY.
 int splice_refuses(int pipe, int wrong, const off64_t* pipe_offset, const off64_t* socket_offset,
                    unsigned flags) {
   constexpr unsigned kFlags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
@@ -310,8 +310,9 @@ int splice_refuses(int pipe, int wrong, const off64_t* pipe_offset, const off64_
   return socket_offset != nullptr ? EINVAL : 0;
 }
 
-// Until the pipe of a splice has something, or room; the errno of why not, or 0. As the kernel,
-// which looks at the socket only then, and for which SPLICE_F_NONBLOCK is about the pipe alone.
+// Waits until the pipe of a splice has bytes, or room. Returns 0, or an errno that says why not.
+// Like the kernel, which looks at the socket only afterwards, and for which SPLICE_F_NONBLOCK
+// concerns the pipe alone.
 int await_pipe(pollfd& pipe, unsigned flags) {
   const bool wait = (flags & SPLICE_F_NONBLOCK) == 0 && !is_nonblocking(pipe.fd);
   if (real().poll(&pipe, 1, 0) != 0) return 0;
@@ -325,8 +326,8 @@ int await_pipe(pollfd& pipe, unsigned flags) {
   return EAGAIN;
 }
 
-// A pipe to a connection: what was read from the pipe must be sent, so it is no more than there is
-// room for.
+// A pipe to a connection: what was read from the pipe must be sent, so no more is read than there
+// is room for.
 ssize_t splice_out(int from, int to, Connection& connection, std::size_t count, unsigned flags) {
   std::array<char, 65536> piece;
   pollfd pipe{.fd = from, .events = POLLIN};

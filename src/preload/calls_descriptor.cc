@@ -31,7 +31,8 @@ bool refuse_hidden(int fd) {
   return true;
 }
 
-// A number of ours that nothing can be copied to, though it is open: the limit was lowered since.
+// One of our numbers to which nothing can be copied, though it is open: the limit was lowered
+// since.
 bool is_beyond_limit(int fd) {
   rlimit limit{};
   return find(fd) && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&

@@ -14,8 +14,8 @@
 namespace leat::preload {
 namespace {
 
-// The arguments of execl and its kin, up to the null; without malloc, as all of exec. Null if
-// memory is out.
+// The arguments of execl and its kin, up to the null; without malloc, like all of exec. Null if
+// memory has run out.
 class ProgramArguments {
  public:
   ProgramArguments(const char* first, va_list& rest) noexcept {

@@ -43,7 +43,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
     make_room_after(accepted);
     // Also if it was closed meanwhile: it is open as long as this call.
     if (!after_accept(known, accepted, peer)) {
-      real().close(accepted);  // memory is out
+      real().close(accepted);  // memory has run out
       continue;
     }
     if (address != nullptr && bytes != nullptr) {
@@ -54,7 +54,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
   }
 }
 
-// connect() to no address: resets the connection, and the socket is as new.
+// connect() to no address: resets the connection; the socket then behaves like a new one.
 int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t bytes) {
   Connection& connection = object->connection;
   const bool over = connection.is_over(fd);
@@ -74,13 +74,13 @@ int dissolve(int fd, const Reference& object, const sockaddr* address, socklen_t
   if (socket) {
     EpollSet::connection_is_dissolved(object.get(), socket);
   } else {
-    EpollSet::note_missed();  // memory is out: it is the kernel's alone, and in no set
+    EpollSet::note_missed();  // memory has run out: it is the kernel's alone, and in no set
   }
   return 0;
 }
 
-// What the kernel tells no more if its own connection was reset, by rings of the bell that the peer
-// has left unread: the one carried has ended in order.
+// The peer's address, which the kernel no longer reports if its own connection was reset because
+// the peer left doorbells unread; the carried one has ended in order.
 int tell_peer(int fd, const Connection& connection, sockaddr* address, socklen_t* bytes) {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
@@ -187,7 +187,7 @@ LEAT_CALL int shutdown(int fd, int how) noexcept {
   const Reference object = known_carried(fd);
   if (!object || how < SHUT_RD || how > SHUT_RDWR) return real().shutdown(fd, how);
   if (object->connection.is_over(fd)) {
-    // Which is told to sets of epoll all the same. Release: as in Connection::shutdown().
+    // Sets of epoll hear of it all the same. Release: as in Connection::shutdown().
     object->connection.own().shutdowns.fetch_add(1, std::memory_order_release);
     errno = ENOTCONN;
     return -1;

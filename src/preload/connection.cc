@@ -30,7 +30,7 @@ constexpr std::size_t kRoomPart = 4;
 constexpr unsigned kDataBell = 1;
 constexpr unsigned kRoomBell = 2;
 
-// Whether somebody sleeps for whom the bell was not rung yet.
+// Whether a sleeper has not been notified yet.
 bool awaited(const std::atomic<std::uint32_t>& bell) {
   const std::uint32_t word = bell.load(std::memory_order_relaxed);
   return word >= kSleeper && (word & kRung) == 0;
@@ -97,7 +97,7 @@ std::byte* Connection::ring(unsigned direction) const noexcept {
 std::size_t Connection::capacity(unsigned sender) const noexcept {
   const std::size_t send = memory_->send_buffer[sender].load(std::memory_order_relaxed);
   const std::size_t receive = memory_->receive_buffer[1 - sender].load(std::memory_order_relaxed);
-  // The kernel's own choice on one side is no limit that a program could count on.
+  // Where the kernel chooses the size on one side, no program can count on a limit.
   if (send == 0 || receive == 0) [[likely]]
     return kRingBytes;
   return std::min(send + receive, kRingBytes);

@@ -24,7 +24,7 @@ class Connection {
  public:
   // `memfd`, which is hidden, is kept open, to pass it to programs that are executed; -1 if there
   // was no number left. `end`: of processes that have this end too; empty for a state of its own.
-  // False: there is no memory for that, and nothing is attached.
+  // False: memory ran out, and nothing is attached.
   bool attach(SharedMemory* memory, unsigned side, int memfd, EndHold end = {}) noexcept;
   // Before a fork of a process that will attach memory only later: both will have the same state.
   void prepare() noexcept;
@@ -47,7 +47,7 @@ class Connection {
   // `begun` to transfer bytes returns their number, and leaves an error to the next.
   int receive_state(int fd, bool begun = false) noexcept;
   int send_state(int fd, bool begun = false) noexcept;
-  // As SO_ERROR, which is told once.
+  // As SO_ERROR, which reports an error once.
   int take_error(int fd) noexcept;
   // The same, but asks the kernel only once in a tick, as long as nothing suggests an end.
   int take_known_error(int fd) noexcept;
@@ -58,7 +58,7 @@ class Connection {
   // without a word.
   bool is_found_gone(int fd) noexcept;
   // For a caller that can do without the kernel: true once in a tick of its clock, when the caller
-  // must ask it all the same, as of a peer that was killed nobody else knows.
+  // must ask the kernel all the same, because nothing else knows of a peer that was killed.
   bool is_to_be_asked() noexcept;
 
   std::size_t readable_bytes() const noexcept;
@@ -77,18 +77,18 @@ class Connection {
   // first follows up a word of the peer's that it has closed.
   unsigned poll_mask() const noexcept;
   unsigned poll_mask(int fd) noexcept;
-  // Before sleeping: has the bells rung again that what comes next of `events` (as for poll) rings;
-  // afterwards look again. The caller is counted in for those that are not among `held`. Returns
-  // what it is counted in for, until it leaves them.
+  // Before sleeping: has the doorbells rung for what comes next of `events` (as for poll); look
+  // again afterwards. Counts the caller in, until leave(), for those that are not among `held`, and
+  // returns these.
   unsigned arm(unsigned events, unsigned held) noexcept;
   // The same, but only once a sender has found no room since.
   unsigned arm_for_next_room(unsigned held) noexcept;
   void leave(unsigned bells) noexcept;
 
-  // Takes the rings of the bell off the kernel's socket and learns whether the peer is gone.
-  // `listening`: the caller is the one that hears the bell (listening.h).
+  // Takes the doorbells off the kernel's socket and learns whether the peer has gone. `listening`:
+  // the caller is the one that hears the doorbell (listening.h).
   void look_at_kernel(int fd, bool listening = false) noexcept;
-  // Reports what is no ring among what was taken off the kernel's socket.
+  // Reports bytes taken off the kernel's socket that are not doorbells.
   void check_rings(const char* rings, std::size_t count) const noexcept;
   // The kernel's socket has ended: its peer closed, was killed, or reset it; or, if `error` says
   // so, cannot be reached any more (SO_KEEPALIVE).
@@ -152,11 +152,11 @@ class Connection {
   bool in_table_ = false;
   // When a caller that only asks last asked the kernel: races do no harm.
   std::atomic<std::int64_t> asked_{0};
-  // Since when a note of the peer's stands though the kernel knows of no end; 0: none does.
+  // Since when the peer's note has stood though the kernel knows of no end; 0: there is no note.
   std::atomic<std::int64_t> noted_{0};
 };
 
-// One that sleeps, or is about to: the bells are rung for it while this lives.
+// A sleeper, or a thread about to sleep: the doorbells are rung for it while this lives.
 class Asleep {
  public:
   Asleep(Connection& connection, unsigned events) noexcept

@@ -16,10 +16,10 @@ namespace {
 // Longer than from a note to the kernel's close, on most occasions.
 constexpr std::int64_t kClosing = 2'000'000;  // ns
 
-// How often one that only asks has the kernel asked whether the peer still lives.
+// How often a caller that only asks has the kernel asked whether the peer still lives.
 constexpr std::int64_t kAskInterval = 20'000;  // ns
 
-// Whether the kernel tells of an end; the cheapest question that takes nothing away.
+// Whether the kernel reports an end: the cheapest query that consumes nothing.
 bool seems_ended(int fd) {
   pollfd end{.fd = fd, .events = POLLRDHUP, .revents = 0};
   const timespec at_once{};

@@ -40,8 +40,8 @@ struct Object {
   Object* awaited_at = nullptr;
   Address connector;
   unsigned connector_code = 0;
-  // The process of which a thread decides, or looks for the offer: a child that was forked
-  // meanwhile has no such thread. 0: nobody.
+  // The process whose thread decides, or looks for the offer: a child that was forked meanwhile has
+  // no such thread. 0: no process.
   std::atomic<std::uint32_t> deciding{0};
   std::atomic<bool> forked{false};  // meanwhile: another process waits for the same offer
   std::atomic<bool> shut{false};    // meanwhile by the program, for sending
@@ -58,7 +58,7 @@ struct Object {
   std::atomic<Object*> next_free{nullptr};
 };
 
-// A counted reference. Empty: nothing is known of that descriptor, it is the kernel's alone.
+// A counted reference. Empty: leat knows nothing of that descriptor, which is the kernel's alone.
 class Reference {
  public:
   Reference() noexcept = default;
@@ -122,8 +122,8 @@ bool is_current(int fd, const Object& object) noexcept;
 // If not: forgets it, unless that is done already.
 void forget_lost(int fd, const Object& object) noexcept;
 
-// A new object for `fd`, in place of what was known. Empty if memory is out. Async-signal-safe, as
-// what follows.
+// A new object for `fd`, in place of what was known. Empty if memory has run out.
+// Async-signal-safe, as what follows.
 Reference add(int fd, Kind kind) noexcept;
 // Another descriptor than `fd` that means the same object, or -1.
 int another(const Object& object, int fd) noexcept;

@@ -63,7 +63,7 @@ struct EndState {
   std::atomic<std::uint32_t> full;       // how often a sender found no room
   std::atomic<std::uint32_t> shutdowns;  // how often the program called shutdown()
 
-  // Of all that sleep at this end one listens to the bell, and passes it on.
+  // Of all sleepers at this end, one listens to the doorbell and passes it on.
   alignas(64) EndLock listener;
   std::atomic<std::uint32_t> turn;  // futex of the others
   std::atomic<std::uint32_t> others;
@@ -81,7 +81,7 @@ struct EndHold {
   EndArena* arena = nullptr;
 };
 
-// State as new. It follows into a forked child by itself. Async-signal-safe, as what follows.
+// Returns new state, which a forked child gets by itself. Async-signal-safe, like what follows.
 EndHold new_end() noexcept;
 // `shared`: another process may have it too, so that nobody ever gets it again.
 void release_end(EndHold hold, bool shared) noexcept;

@@ -1,4 +1,5 @@
-// Before and after sleeping at a set of epoll: for which of its connections the bell is rung.
+// Before and after sleeping at a set of epoll: decides for which of its connections the doorbell is
+// rung.
 #include "preload/epoll_set.h"
 
 namespace leat::preload {
@@ -27,8 +28,8 @@ void EpollSet::arm(Item& item) const {
     item.bells = connection.arm_for_next_room(item.bells);
 }
 
-// Before sleeping: from now on the bell tells, and of what is idle it alone. False if something has
-// come meanwhile.
+// Before sleeping: from now on the doorbell notifies, and for idle items nothing else does. False
+// if something has come meanwhile.
 bool EpollSet::arm_hot() {
   for (Item* item : hot_) arm(*item);
   for (Item* item : hot_) {
@@ -45,7 +46,7 @@ bool EpollSet::arm_hot() {
   return true;
 }
 
-// After sleeping: what is hot is looked at again before the next time, so no bell need be rung.
+// After sleeping: hot items are looked at again before the next sleep, so they need no doorbell.
 void EpollSet::awake() {
   if (sleep_elsewhere()) return;
   for (Item* item : hot_) item->leave_bells();

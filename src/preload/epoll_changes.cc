@@ -44,7 +44,7 @@ void EpollSet::heat(Item& item) noexcept {
   if (!sleep_elsewhere()) item.leave_bells();
 }
 
-// What is changed or taken out tells nothing of before.
+// A changed or removed item reports nothing from before.
 void EpollSet::drop_kept(const Item& item) noexcept {
   if (kept_.empty()) return;
   std::erase_if(kept_,
@@ -183,7 +183,7 @@ int EpollSet::control(int epoll_fd, int operation, int fd, epoll_event* event,
   return control_kernels(epoll_fd, operation, fd, event, true);
 }
 
-// Its own number does not mean it any more, or that of a copy by which it was reached.
+// Its own number no longer means it, nor does that of a copy by which it was reached.
 void EpollSet::number_is_gone(Item& item) noexcept {
   const int other = another(*item.object, -1);
   if (other < 0 || item.state == Item::State::kRemoved) {
@@ -239,7 +239,7 @@ bool EpollSet::give_back(const Item& item) noexcept {
   return real().epoll_ctl(number(), EPOLL_CTL_MOD, item.fd, &event) == 0;
 }
 
-// It is not a connection any more: only the kernel tells of it.
+// It is no longer a connection: only the kernel reports its events.
 void EpollSet::dissolved(Item& item, const Reference& socket) noexcept {
   if (std::exchange(item.hot, false)) std::erase(hot_, &item);
   item.leave_bells();

@@ -1,4 +1,4 @@
-// The descriptors in a set of epoll of which leat knows: by their number, and by the mark under
+// The descriptors in a set of epoll that leat knows, found by their number or by the mark under
 // which they are in the kernel's set.
 #pragma once
 

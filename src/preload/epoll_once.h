@@ -1,5 +1,5 @@
-// What a program has put in a set of epoll of which leat knows nothing else, and of which the
-// kernel tells but once (EPOLLET, EPOLLONESHOT): so that it can be had told again.
+// Remembers the descriptors in a set of epoll that leat does not know otherwise and that the kernel
+// reports only once (EPOLLET, EPOLLONESHOT), so that leat can have them reported again.
 #pragma once
 
 #include <sys/epoll.h>
@@ -13,7 +13,7 @@ namespace leat::preload {
 // A few, without memory of its own: a signal handler may add some. For one thread at a time.
 class EpollOnce {
  public:
-  // In place of what is known of the number. False: there is no room.
+  // Replaces what is known of the number. False: there is no room.
   bool note(int fd, const epoll_event& event) noexcept {
     forget(fd);
     if (count_ == known_.size()) return false;
@@ -26,8 +26,9 @@ class EpollOnce {
       if (known_[i].fd == fd) known_[i] = known_[--count_];
     }
   }
-  // Calls `arm(fd, event)` for what is told under these data: whether it succeeded. Where it does
-  // not, as its number is closed while a copy is open, it is known no more, and counted in `lost`.
+  // Calls `arm(fd, event)` for each descriptor that is reported under these data. Returns whether
+  // one succeeded. One that fails, as its number is closed while a copy is open, is forgotten and
+  // counted in `lost`.
   template <typename Arm>
   bool told(epoll_data_t data, const Arm& arm, std::uint32_t& lost) {
     bool any = false;

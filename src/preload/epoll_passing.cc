@@ -1,5 +1,5 @@
 // A set of epoll that a program passes to one that it executes. The kernel's set stays as it is,
-// with its marks; what they mean is told in a memfd.
+// with its marks; a memfd says what they mean.
 #include "preload/epoll_passing.h"
 
 #include <sys/mman.h>

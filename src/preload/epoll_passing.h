@@ -5,9 +5,9 @@ namespace leat::preload {
 
 // Whether the kernel has a set there.
 bool is_set(int fd) noexcept;
-// Makes it one that leat knows. False: memory is out, and it is the kernel's alone.
+// Makes it one that leat knows. False: memory has run out, and it is the kernel's alone.
 bool add_set(int fd) noexcept;
-// What EpollSet::tell() wrote, once all descriptors are known that may be among it. Closes the
+// Reads what EpollSet::tell() wrote, once all descriptors that it may name are known. Closes the
 // hidden descriptor.
 void take_over_set(int fd, int hidden);
 

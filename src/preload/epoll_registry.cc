@@ -1,4 +1,5 @@
-// All sets of epoll: for what concerns every one of them, the close of a descriptor and fork().
+// All sets of epoll, for the two events that concern every one: the close of a descriptor, and
+// fork().
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +16,7 @@ bool registry_held = false;  // by the one thread that forks, so that it may wal
 std::atomic<EpollSet*> first_set{nullptr};
 std::atomic<unsigned> retired_sets{0};
 
-// Counts what could not be told to a set whose lock was not to be had, and forks. Every set looks
+// Count the news that a set missed because its lock could not be taken, and forks. Every set looks
 // at these when it is locked and after it is unlocked.
 std::atomic<std::uint32_t> missed{0};
 std::atomic<std::uint32_t> fork_count{0};

@@ -231,8 +231,8 @@ bool EpollSet::look_in_kernel(int epoll_fd) {
   return any;
 }
 
-// After a refusal of the kernel's: the program closed the number out of our sight, and it means
-// what is no set of epoll.
+// After the kernel refused: the program closed the number out of our sight, and it now means
+// something other than a set of epoll.
 void EpollSet::forget_number(int epoll_fd) const noexcept {
   const int error = errno;
   if (error == EINVAL || error == EBADF) forget_lost(epoll_fd, *holder_);

@@ -3,8 +3,8 @@
 // The kernel's own set keeps everything, so that pipes, timers and plain sockets are its business
 // alone. A socket that may be or is carried is in it under a mark instead of the program's data; a
 // carried one edge-triggered for everything, so that each ring of its doorbell, and each epoll_ctl,
-// wakes a thread that sleeps there. What the program then gets to see is decided here, from the
-// connection; of whatever turned out to be no connection of leat's, by the kernel.
+// wakes a thread that sleeps there. What the program then sees is decided here, from the
+// connection; for a socket that turned out not to be a connection of leat's, the kernel decides.
 #pragma once
 
 #include <sys/epoll.h>
@@ -62,7 +62,7 @@ class EpollSet {
   // For a program that is executed: a hidden descriptor of memory that says what this is, or -1.
   // Calls no malloc.
   int tell() noexcept;
-  // In that program, before any thread uses it: what was told.
+  // In that program, before any thread uses it: reads what was told.
   void learn(const void* memory);
 
   // Its last reference is gone. It only lets go of what it holds, as a signal handler may close it.
@@ -159,8 +159,8 @@ class EpollSet {
     epoll_data_t given;
   };
   std::vector<Kept> kept_;
-  // What was put in the kernel's own hands that is told but once, and how much more of that there
-  // is than is known.
+  // What the kernel alone watches and reports only once, and how much more of that there is than is
+  // known.
   EpollOnce once_;
   std::atomic<bool> once_outdated_{false};
   std::atomic<std::uint32_t> edges_{0};

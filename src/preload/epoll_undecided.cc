@@ -1,4 +1,4 @@
-// Sockets in a set of epoll of which it is not decided yet whether they are carried.
+// Sockets in a set of epoll that may or may not be carried: that is not decided yet.
 #include <algorithm>
 #include <utility>
 #include <vector>

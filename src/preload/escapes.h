@@ -1,6 +1,6 @@
-// The debug mode: says where a carried connection gets out of sight, so that what is done with it
-// there goes past leat, to a kernel socket that carries nothing but rings of the bell. What is used
-// by raw system calls or io_uring cannot be seen, but at the other end that bytes came so can.
+// The debug mode: reports where a carried connection gets out of sight. What a program does with it
+// there goes past leat, to a kernel socket that carries nothing but doorbells. Uses by raw system
+// calls or io_uring cannot be seen; the bytes that they send can, at the other end.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace leat::preload {
 
 // The kernel has given out this number: if it is still known, it was closed out of sight.
 void report_reuse(int fd) noexcept;
-// What came from there over the kernel's connection is no ring.
+// The peer sent bytes over the kernel's connection that are not doorbells.
 void report_strange_bytes(const std::string& peer) noexcept;
 
 }  // namespace leat::preload

@@ -17,7 +17,7 @@
 namespace leat::preload {
 namespace {
 
-// Of several threads that fork one goes first. It has signals blocked, so that none of its handlers
+// If several threads fork, one goes first. It has signals blocked, so that none of its handlers
 // forks meanwhile.
 constinit SignalSafeLock turn;
 sigset_t signals_before;  // of the thread that has the turn
@@ -33,7 +33,7 @@ void let_go_of_all() {
   EpollSet::let_go_after_fork();
 }
 
-// All or none: owners wait for each other's locks in orders of their own.
+// Takes all locks or none: their owners wait for each other's locks in different orders.
 bool try_hold_all() {
   const auto locks = single_locks();
   if (EpollSet::try_hold_for_fork() &&

@@ -6,8 +6,8 @@
 
 namespace leat::preload {
 
-// Takes a descriptor out of the program's sight, to a number that does not come in the way of the
-// program's own; closes the old one. -1 if there is none free.
+// Takes a descriptor out of the program's sight, to a number that is not in the way of the
+// program's own; closes the old one. -1 if no number is free.
 int hide(int fd) noexcept;
 // Closes one, unless the program has closed it past us and the number means a file of its own.
 void close_hidden(int fd) noexcept;

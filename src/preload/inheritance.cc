@@ -57,7 +57,7 @@ void set_close_on_exec(int fd, bool closes) {
   system_call(SYS_fcntl, fd, F_SETFD, closes ? static_cast<long>(FD_CLOEXEC) : 0L);
 }
 
-// As the C library bounds the numbers of actions.
+// The bound that the C library sets for the numbers of actions.
 int end_of_numbers() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -121,8 +121,8 @@ Inheritance::Inheritance(Call call, const char* path, char* const* environment,
   } else {
     change_here(call);
   }
-  // Of a file that cannot be executed there is nothing to say. And not before: standard error may
-  // have been one of them.
+  // A file that cannot be executed is not reported. And nothing is reported earlier, because
+  // standard error may have been one of the descriptors.
   if (path == nullptr || access(path, X_OK) == 0)
     report(path, why != nullptr ? why : "finds no number free for its memory");
 }
@@ -142,7 +142,7 @@ Inheritance::~Inheritance() {
   if (actions_ == &own_actions_) real().posix_spawn_file_actions_destroy(&own_actions_);
 }
 
-// What the child may get. False: memory is out.
+// Collects what the child may get. False: memory has run out.
 bool Inheritance::collect(Call call, const SpawnActions& actions) noexcept {
   const int last = highest_known();
   std::size_t count = 0;
@@ -162,7 +162,7 @@ bool Inheritance::collect(Call call, const SpawnActions& actions) noexcept {
   return true;
 }
 
-// What the program's actions do to that.
+// Applies the program's actions to that.
 void Inheritance::apply(const SpawnActions& actions) noexcept {
   const auto close = [&](int first, int last) {
     for (Heir& heir : heirs_)
@@ -188,7 +188,7 @@ void Inheritance::apply(const SpawnActions& actions) noexcept {
     if (heir.closes_on_exec) heir.fd = -1;
 }
 
-// Which of them are ours: a socket that is not decided yet may become TCP's.
+// Finds those that are ours: a socket that is not decided yet may become TCP's.
 void Inheritance::settle() noexcept {
   bool any = false;
   for (Heir& heir : heirs_) {
@@ -247,8 +247,8 @@ bool Inheritance::choose_passed() noexcept {
   return true;
 }
 
-// What the actions close or replace of ours must lie elsewhere in the child: behind all that the
-// program speaks of.
+// Descriptors of ours that the actions close or replace must lie elsewhere in the child: above
+// every number that the program names.
 void Inheritance::choose_numbers(const SpawnActions& actions) noexcept {
   const auto replaces_ours = [&](const SpawnAction& action) {
     const int number = action.kind == ActionKind::kDup2 ? action.to : action.fd;

@@ -23,15 +23,15 @@ struct Inherited {
   unsigned port = 0;
   unsigned in_sight = 0;  // the hidden descriptor's number is among the program's own
 };
-// Into kMostInheritedText bytes; how many it took.
+// Writes into kMostInheritedText bytes, and returns how many it took.
 std::size_t write_inherited(const Inherited& one, char* text) noexcept;
 
-// What a descriptor stands for that came from another program, or by a message. The hidden
-// descriptor belongs to it from then on. False: it is closed.
+// Sets what a descriptor stands for that came from another program, or in a message; it owns the
+// hidden descriptor from then on. False: that was closed.
 bool take_over_connection(int fd, int hidden, unsigned side, const EndHold& end) noexcept;
 bool take_over_listener(int fd, int hidden, unsigned code, unsigned owner, unsigned port) noexcept;
 
-// Finds it. Once, at the start of a program.
+// Finds what was inherited. Call once, at the start of a program.
 void inherit() noexcept;
 
 }  // namespace leat::preload

@@ -34,8 +34,8 @@ void drop(const Kept& kept) {
   close_hidden(kept.memfd);
 }
 
-// The last ones; taken from the end, where they are warm. A signal handler may come here, so what
-// cannot be had soon is not waited for.
+// The last ones; taken from the end, where they are warm. A signal handler may come here, so the
+// shelf never waits long for its lock.
 class Shelf {
  public:
   // False: it is not kept.
@@ -72,7 +72,7 @@ class Shelf {
 
   void clear() {
     const Locked locked(lock_);
-    // A handler forked that interrupted a change: later, then.
+    // A handler that interrupted a change has forked: do it later.
     foreign_ = !locked;
     if (locked) drop_all();
   }

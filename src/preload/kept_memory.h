@@ -1,10 +1,11 @@
 // Memory of short connections that are over, kept for the next ones: to make, map and touch it
 // takes longer than all else that such a connection needs.
 //
-// Who offered it offers it again, to the same user only, as the bytes of the last connection are
-// still in it; and only if nobody else can have it any more: the peer has closed it in order, and
-// no other process of this end has got it. Who accepted it keeps it mapped in case it comes again,
-// which its inode number tells. Few and small, so what a process keeps so is some MiB at most.
+// The side that offered it offers it again, to the same user only, as the bytes of the last
+// connection are still in it; and only if nobody else can have it any more: the peer has closed it
+// in order, and no other process of this end has got it. The side that accepted it keeps it
+// mapped in case it comes again, which its inode number tells. Both keep few and small ones, so a
+// process keeps some MiB at most.
 //
 // Threads: any.
 #pragma once
@@ -30,8 +31,8 @@ SharedMemory* take_kept_memory(uid_t peer, int& memfd) noexcept;
 // The mapping of what `received` stands for, if it was kept, and its hidden memfd.
 SharedMemory* find_kept_memory(int received, int& memfd) noexcept;
 
-// A fork comes: what is connected now will be the child's too. And in the child, which has no part
-// in what is kept.
+// Before a fork: what is connected now will be the child's too. The second one is for the child,
+// which does not own what is kept.
 void share_all_memory() noexcept;
 void forget_kept_memory() noexcept;
 // To be held across a fork.

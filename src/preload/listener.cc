@@ -29,7 +29,7 @@ void mark_listener(int fd, const Object& listener) {
 }
 
 // Makes `meeting` the place for offers of a listener whose port is known, and marks it so. False:
-// there is none to be had, and it is closed.
+// there is no free place, and it is closed.
 bool open_meeting_place(int fd, int meeting, Object& listener, int backlog) {
   bool bound = false;
   for (unsigned attempt = 0; attempt < kCodes && !bound; ++attempt) {

@@ -8,8 +8,9 @@
 
 namespace leat::preload {
 
-// Maximum segment sizes, all below half of what loopback opens its window with (the kernel would
-// cut others), the listener's below the connector's (each end learns the smaller of both).
+// Maximum segment sizes. All are below half of the window that loopback opens with, because the
+// kernel would cut larger ones; the listener's are below the connector's, because each end learns
+// the smaller of both.
 inline constexpr int kListenerBase = 28'000;
 inline constexpr int kCodeStep = 16;  // timestamps take 12 bytes off what the connector learns
 inline constexpr unsigned kCodes = 256;
@@ -22,15 +23,15 @@ int listener_code(const tcp_info& info) noexcept;
 // Before the kernel's listen(), true if the socket was marked, and if so after it. Keep errno.
 bool before_listen(int fd, Reference& socket) noexcept;
 void after_listen(int fd, Reference& socket, int backlog) noexcept;
-// One that listened before may have another port now, and so another place for offers.
+// A socket that listened before may have another port now, and so another place for offers.
 void listens_again(int fd, Object& listener, int backlog) noexcept;
 
 // Before it and later: takes the program's TCP_DEFER_ACCEPT off the kernel's socket, on which no
 // first bytes of carried connections come, to tell it back.
 void keep_deferred(int fd, Object& listener) noexcept;
 
-// A listening socket that is not known by this number, but marked: a copy that was made out of our
-// sight is known from then on.
+// A listening socket that is not known by this number, but marked, is a copy that was made out of
+// our sight; from then on it is known.
 void find_listener(int fd) noexcept;
 // A listening TCP socket whose offers arrive at the place of that port and code.
 bool is_listener_of(int fd, unsigned port, unsigned code) noexcept;

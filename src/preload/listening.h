@@ -14,9 +14,8 @@
 
 namespace leat::preload {
 
-// Rings must only be taken off the kernel's socket by the one that listens, else another may sleep
-// for ever; those that cannot be it sleep on EndState::turn. Let go also when the thread is
-// cancelled.
+// Only the listening thread may take doorbells off the kernel's socket, else another one may sleep
+// for ever; the other threads sleep on EndState::turn. A cancelled thread lets go, too.
 class Listening {
  public:
   Listening() noexcept = default;
@@ -35,11 +34,11 @@ class Listening {
       : end_(other.end_), turn_(other.turn_), ours_(std::exchange(other.ours_, false)) {}
   Listening& operator=(Listening&&) = delete;
   bool ours() const noexcept { return ours_; }
-  // If it is not ours: what EndState::turn is as long as the one that listens has not let go.
+  // If it is not ours: the value of EndState::turn until the listening thread lets go.
   std::uint32_t turn() const noexcept { return turn_; }
 
  private:
-  // The ring may have been for another.
+  // The doorbell may have been for another thread.
   void pass_on() noexcept {
     end_->turn.fetch_add(1, std::memory_order_seq_cst);
     if (end_->others.load(std::memory_order_seq_cst) != 0)

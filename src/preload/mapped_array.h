@@ -1,4 +1,5 @@
-// Elements in pages of their own: malloc may be held by a thread that a vfork()'s child has not.
+// Elements in pages of their own: the lock of malloc may be held by a thread that the child of a
+// vfork() does not have.
 #pragma once
 
 #include <sys/mman.h>
@@ -20,7 +21,7 @@ class MappedArray {
   MappedArray(const MappedArray&) = delete;
   MappedArray& operator=(const MappedArray&) = delete;
 
-  // Once, before all else. False: memory is out.
+  // Once, before all else. False: memory has run out.
   bool reserve(std::size_t most) noexcept {
     bytes_ = most * sizeof(Element);
     if (bytes_ == 0) return true;

@@ -43,14 +43,14 @@ static_assert(kLastListenerSize < kConnectorBase);
 constexpr auto kAcceptPatience = std::chrono::milliseconds(10);
 constexpr auto kAfterDisappointment = std::chrono::milliseconds(1);
 constexpr auto kPassPatience = std::chrono::milliseconds(50);
-// How long one is looked for that the connector says it has made: it may be in the hand of another
-// acceptor, which may have been stopped, or killed with it.
+// How long to look for an offer that the connector says it has made: another acceptor may hold it,
+// and may have been stopped, or killed with it.
 constexpr auto kOfferTimeout = std::chrono::seconds(2);
 constexpr auto kEndedTimeout = std::chrono::milliseconds(50);
 
 // What every carried connection's kernel socket needs.
 void prepare_doorbell(int fd, Object& object) {
-  // Rings of the bell must not wait for each other's acknowledgement (Nagle).
+  // Doorbells must not wait for each other's acknowledgement (Nagle).
   if (option(fd, IPPROTO_TCP, TCP_NODELAY) > 0)
     object.connection.own().tcp.flags.fetch_or(kNoDelay, std::memory_order_relaxed);
   if (option(fd, IPPROTO_TCP, TCP_CORK) > 0) {
@@ -95,8 +95,8 @@ int user_code_of_syn(int fd) {
   return -1;
 }
 
-// The connector has left its offer: one byte, the ring of a bell that an acceptor hears if the
-// offer is late, and by which it knows one that is lost from one that is still to come.
+// The connector has left its offer: one byte, a doorbell that wakes an acceptor if the offer is
+// late, and lets it distinguish a lost offer from one that is still to come.
 void tell_offered(int fd) {
   system_call(SYS_sendto, fd, &kRing, 1, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
 }
@@ -116,14 +116,14 @@ bool is_lost(int fd, Object& socket) {
 void give_up(int fd, Object& object, const char* why) {
   log(Level::kWarn, "%s: %s; the connection is shut down", peer_address(fd).text().c_str(), why);
   real().shutdown(fd, SHUT_RDWR);
-  // Bytes that are no program's.
+  // These bytes are not the program's.
   system_call(SYS_recvfrom, fd, nullptr, kRingBytes, MSG_DONTWAIT | MSG_TRUNC, nullptr, nullptr);
   object.connecting.store(false, std::memory_order_release);
 }
 
-// Takes the word of one that has come to the meeting place. An offer must be the listener's user's
-// or root's, or our own user's, whose other process gave it back; a refusal may be of anybody whom
-// the SYN may have named. Nobody else is waited for.
+// Takes the word of a process that has come to the meeting place. An offer must come from root,
+// from the listener's user, or from our own user, whose other process gave it back; a refusal may
+// come from any user that the SYN may have named. Other processes are not waited for.
 bool hear(const Object& listener, int fd, unsigned code, Offer& offer, int& memfd) {
   memfd = -1;
   ucred sender{};
@@ -158,7 +158,7 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
     if (meeting < 0) {
       if (!held.empty()) {
         held.give_back();
-        // Ours is in another's hand. Threads that met here should not meet again.
+        // Another acceptor holds ours. Threads that met here should not meet again.
         usleep(50 + thread_id() % 16 * 50);
         continue;
       }
@@ -167,7 +167,7 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
       pollfd waits[2] = {{.fd = listener.meeting_fd, .events = POLLIN},
                          {.fd = fd, .events = POLLRDHUP}};
       real().poll(waits, 2, patience == Clock::duration::zero() ? 0 : 1);
-      // Closed, or killed before its offer. The offer may still be in another acceptor's hand.
+      // Closed, or killed before its offer. Another acceptor may still hold the offer.
       if (!ended && (waits[1].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
         ended = true;
         deadline = Clock::now() + kEndedTimeout;
@@ -221,14 +221,14 @@ bool accept_memory(int fd, Object& object, int memfd) {
   return true;
 }
 
-// The last that was waited for did not come in time.
+// The last offer that was waited for did not come in time.
 std::atomic<bool> disappointed{false};
 
 // How many accepted sockets may await theirs; those that were closed before are counted too.
 std::atomic<int> awaiting{0};
 
-// Of several threads only one decides; the others go on as if it were not decided yet. Signals wait
-// until it has: their handlers may use the socket, and would wait for what they interrupt.
+// Of several threads, only one decides; the others go on as if it were not decided yet. Signals are
+// held until it has: their handlers may use the socket, and would wait for what they interrupt.
 class Deciding {
  public:
   explicit Deciding(Object& object) noexcept : process_(object.deciding) {
@@ -249,7 +249,7 @@ class Deciding {
   bool ours_ = false;
 };
 
-// What the program did meanwhile to a socket that is decided now.
+// Applies what the program did meanwhile to a socket that is decided now.
 void catch_up(int fd, Object& socket) {
   if (!socket.shut.exchange(false, std::memory_order_relaxed)) return;
   if (socket.kind.load(std::memory_order_relaxed) == Kind::kConnection) {
@@ -299,7 +299,7 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
   return true;
 }
 
-// Whether a connection to that address is to be carried, and what that takes is there.
+// Whether a connection to that address is to be carried, and everything that takes is available.
 bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexcept {
   if (!matches(address)) return false;
   if (const Address to = Address::from(address); !worth_carrying(to)) {
@@ -312,7 +312,7 @@ bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexc
   if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
   if (!socket) socket = add(fd, Kind::kSocket);
   if (!socket) return false;
-  // Made now: later the process may be out of descriptors, and the other end wait for nothing.
+  // Made now: later the process may be out of descriptors, and the other end would wait in vain.
   if (socket->meeting_fd < 0) {
     const int meeting = unix_socket();
     socket->meeting_fd = meeting < 0 ? -1 : hide(meeting);
@@ -344,7 +344,7 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
     return false;
   if (option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return false;
   if (!can_offer(fd, socket, storage)) {
-    // The mark of an earlier attempt, to another place, would have the other end wait for nothing.
+    // The mark of an earlier attempt, to another place, would make the other end wait in vain.
     const int mark = option(fd, IPPROTO_TCP, TCP_MAXSEG) - kConnectorBase;
     if (mark >= 0 && mark < static_cast<int>(kUserCodes))
       set_option(fd, IPPROTO_TCP, TCP_MAXSEG, 0);

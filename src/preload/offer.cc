@@ -18,7 +18,7 @@
 namespace leat::preload {
 namespace {
 
-// How often one is given back for which perhaps nobody waits.
+// How often an offer is given back that perhaps no acceptor waits for.
 constexpr std::uint32_t kMostHops = 16;
 constexpr auto kMessageTimeout = std::chrono::seconds(1);
 
@@ -33,8 +33,9 @@ sockaddr_un meeting_place(std::uint16_t port, unsigned code, socklen_t& bytes) {
   return place;
 }
 
-// Waits for the message of one that has connected, which comes at once unless that was stopped
-// between the two. Signals do not end it: the offer would be lost, and with it the connection.
+// Waits for the message of a process that has connected; it comes at once unless the process was
+// stopped in between. Signals do not end the wait: the offer would be lost, and with it the
+// connection.
 bool comes(int fd) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + kMessageTimeout;

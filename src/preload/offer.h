@@ -24,7 +24,7 @@ struct Offer {
 // Binds a unix socket to the place where offers for a listener (port and code) are taken; 0 or -1.
 int bind_to_meeting_place(int fd, std::uint16_t port, unsigned code) noexcept;
 int connect_to_meeting_place(int fd, std::uint16_t port, unsigned code) noexcept;
-// What the name of such a place says. False: it is none.
+// What the name of such a place says. False: it is not the name of a place.
 bool parse_meeting_place(const sockaddr_un& place, socklen_t bytes, unsigned& port,
                          unsigned& code) noexcept;
 // A socket to leave offers by, or -1.
@@ -38,8 +38,8 @@ void leave_copy(const Offer& offer, int memfd, std::uint16_t port, unsigned code
 // The offer that waits in an accepted unix connection. False: none that can be used.
 bool receive_offer(int fd, Offer& offer, int& memfd) noexcept;
 
-// Offers that other acceptors wait for, taken out of the queue on the way to an own one. All at
-// once, because acceptors that took turns in giving back one each could go round for ever.
+// Offers that other acceptors wait for, taken out of the queue on the way to our own. All are given
+// back at once, because acceptors that gave back one each in turn could go round for ever.
 class HeldOffers {
  public:
   HeldOffers(std::uint16_t port, unsigned code) noexcept : port_(port), code_(code) {}

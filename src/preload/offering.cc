@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 // A listener in the middle of its listen() has its mark before its meeting place.
 constexpr auto kListenPatience = std::chrono::milliseconds(20);
-// In which a queue that is full must get room, however many signals come.
+// The time in which a full queue must get room, however many signals come.
 constexpr auto kQueuePatience = std::chrono::seconds(2);
 
 // Why this connection cannot be carried, or null.
@@ -33,7 +33,7 @@ const char* unsuitable(int fd) {
   return nullptr;
 }
 
-// Memory for the connection to `peer`; -1 and why not.
+// Makes memory for the connection to `peer`; -1 and why not.
 int prepare_memory(Object& object, const Offer& offer, uid_t peer, const char*& why) {
   int memfd = -1;
   SharedMemory* memory = take_kept_memory(peer, memfd);
@@ -54,7 +54,7 @@ int prepare_memory(Object& object, const Offer& offer, uid_t peer, const char*& 
   return memfd;
 }
 
-// False with ECONNREFUSED: there is none; else it takes nobody in.
+// False: with ECONNREFUSED there is no such place; with other errors it accepts no connection.
 bool reach_meeting_place(int place, std::uint16_t port, unsigned code) {
   const auto start = Clock::now();
   while (connect_to_meeting_place(place, port, code) != 0) {
@@ -106,7 +106,7 @@ Offered offer_memory(int fd, Object& object, int place, unsigned code, const cha
   int memfd = -1;
   Offered result = deliver(place, offer, object, memfd, code, why);
   if (result == Offered::kUndelivered && (errno == EPIPE || errno == ECONNRESET)) {
-    // The taker of offers has left, or has not waited for this one any longer.
+    // The acceptor has left, or no longer waits for this offer.
     const int again = unix_socket();
     if (again >= 0) {
       result = deliver(again, offer, object, memfd, code, why);
@@ -128,7 +128,7 @@ void refuse_everywhere(int fd, unsigned codes) noexcept {
   const Offer offer{kMemoryMagic, 1, 0, 0, local_address(fd), peer_address(fd)};
   int place = unix_socket();
   for (unsigned code = 0; place >= 0 && code < codes; ++code) {
-    // As a rule there is no such place, and the socket is as new.
+    // As a rule there is no such place, and the socket stays unconnected.
     if (connect_to_meeting_place(place, offer.acceptor.port, code) != 0) continue;
     send_offer(place, offer, -1);
     real().close(place);

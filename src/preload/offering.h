@@ -13,8 +13,8 @@ namespace leat::preload {
 inline constexpr unsigned kUserCodes = 256;
 inline unsigned user_code(uid_t user) noexcept { return (user ^ (user >> 8)) % kUserCodes; }
 
-// Whether `other`, as the kernel tells it, is root or the user `owner`, and neither is one of the
-// many whom a user namespace does not map.
+// Whether `other`, as the kernel reports it, is root or the user `owner`, and neither is one of the
+// many users that a user namespace does not map.
 inline bool is_trusted(uid_t other, uid_t owner) noexcept {
   return other == 0 || (other == owner && detail::is_one_user(other, real().syscall));
 }
@@ -25,12 +25,12 @@ enum class Offered {
   kUndelivered,  // the acceptor may wait for it
 };
 
-// Leaves an offer of new memory by the unix socket `place`, or the word that there is none, and
-// says why.
+// Leaves an offer of new memory by the unix socket `place`, or the word that there is none; `why`
+// then gets the reason.
 Offered offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) noexcept;
 
-// The size that would tell the code was cut on its way, so the acceptor may wait: says
-// to all who take offers at that port that there is none.
+// The size that would have told the code was cut on its way, so the acceptor may wait: tells every
+// acceptor at that port that there is no offer.
 void refuse_everywhere(int fd, unsigned codes) noexcept;
 
 }  // namespace leat::preload

@@ -55,8 +55,8 @@ void add_once(int fd, Numbers& fds, std::size_t& count) {
   if (std::find(fds.begin(), fds.begin() + count, fd) == fds.begin() + count) fds[count++] = fd;
 }
 
-// What has to go with them: memory and meeting places, then the state of ends. False: something
-// that must cannot.
+// Collects what has to go with them: memory and meeting places, then the state of ends. False:
+// something that must go cannot.
 bool companions(const msghdr& message, Numbers& hidden, std::size_t& count) {
   bool good = true;
   for_each_right(message, [&](int fd) {
@@ -119,7 +119,7 @@ class Control {
   std::size_t used_ = 0;
 };
 
-// Whether it is the memory of a connection; whose cookies are given.
+// Whether it is the memory of a connection; if so, `cookies` are the connection's.
 bool is_memory(int fd, std::array<std::uint64_t, 2>& cookies) {
   if (!is_sealed(fd)) return false;
   SharedMemory header{};
@@ -140,8 +140,8 @@ bool is_meeting_place(int fd, unsigned& port, unsigned& code) {
   return parse_meeting_place(place, bytes, port, code);
 }
 
-// The state of ends that came with a message, from a process of our own user or root: another's
-// word is not waited for.
+// The state of ends that came with a message, from a process of our own user or root; other users
+// are not trusted with it.
 class CameWith {
  public:
   explicit CameWith(int fd) noexcept {
@@ -173,7 +173,7 @@ class CameWith {
   std::array<std::optional<AdoptedEnds>, 8> ends_;
 };
 
-// A descriptor of ours that came with others: for which of those it is. False: it is none of ours.
+// A descriptor of ours that came with others: for which of those it is. False: it is not ours.
 bool settle(int hidden, const int* fds, std::size_t count, CameWith& with) {
   if (is_end_memory(hidden)) {
     with.add(hidden);

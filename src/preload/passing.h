@@ -1,7 +1,7 @@
 // Descriptors that a program gives to another in a message (SCM_RIGHTS). With a carried connection
 // goes its memory, with a listener its meeting place, as further descriptors after the program's;
-// a receiver under leat-run takes them off again. One that is not gets descriptors that it did not
-// ask for, of a connection that it could not use anyway.
+// a receiver under leat-run takes them off again. Any other receiver gets descriptors that it did
+// not ask for, of a connection that it could not use anyway.
 #pragma once
 
 #include <sys/socket.h>

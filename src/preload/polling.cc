@@ -158,7 +158,7 @@ unsigned Poll::arm(Ours& one, pollfd& asked, bool sleeps) {
   asked.events = static_cast<short>(bell | (one.events & POLLPRI));
   if (!sleeps) return look(one);
   one.listening.emplace(&connection.own());
-  // Otherwise another hears the bell, or nobody does.
+  // Otherwise another thread hears the doorbell, or none does.
   alone_ &= one.listening->ours() && bell != 0 && !one.quiet;
   one.asleep.emplace(connection, static_cast<unsigned short>(one.events) | POLLRDHUP);
   return look(one);
@@ -231,7 +231,7 @@ int select_all(int count, fd_set* reads, fd_set* writes, fd_set* excepts, timesp
   posix::SelectSets sets(count, reads, writes, excepts);
   return static_cast<int>(result_of(sets.select([&](std::span<pollfd> fds) {
     const int ready = poll_all(fds.data(), fds.size(), timeout, mask, true);
-    // Also where a signal ended it: programs go on with what is left.
+    // Also where a signal ended the wait: programs go on with the time that is left.
     if (deadline != kNoDeadline) *timeout = posix::time_left(deadline);
     return ready < 0 ? -errno : ready;
   })));

@@ -1,6 +1,6 @@
-// Unused objects of one type. Neither a lock nor malloc, so that the handler of a signal may take
-// and give them, whatever it has interrupted. Memory never goes back to the system: a look at an
-// object that is just being given back is harmless.
+// Unused objects of one type. It uses neither a lock nor malloc, so that the handler of a signal
+// may take and give them, whatever it has interrupted. Memory never goes back to the system: a look
+// at an object that is just being given back is harmless.
 #pragma once
 
 #include <sys/mman.h>

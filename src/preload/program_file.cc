@@ -54,7 +54,7 @@ class File {
   int fd_;
 };
 
-// Whether the kernel gives the program rights that its caller has not: then the dynamic linker
+// Whether the kernel gives the program rights that its caller lacks: then the dynamic linker
 // loads nothing that only the caller asks for.
 bool gains_rights(const char* path) noexcept {
   struct stat status {};

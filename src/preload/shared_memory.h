@@ -103,7 +103,7 @@ struct SharedMemory {
 static_assert(sizeof(SharedMemory) <= kHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-// New memory, mapped, all of it zero, and the memfd that it is; null if there is none to be had.
+// New memory, mapped, all of it zero, and its memfd; null if the system has none left.
 SharedMemory* new_memory(int& memfd) noexcept;
 // The same for anything that processes share: it can neither shrink nor grow.
 void* new_sealed_memory(const char* name, std::size_t bytes, int& memfd) noexcept;

@@ -11,7 +11,7 @@
 namespace leat::preload {
 namespace {
 
-// So many in a row are no accident.
+// So many in a row are not a coincidence.
 constexpr unsigned kEnoughShort = 8;
 // How many stay with TCP until the next look: at first, doubled by each look that finds a short
 // one.
@@ -75,7 +75,7 @@ void note_ended(const Object& object) noexcept {
   if (object.connection.side() != 0 || object.made_at != memory_generation()) return;
   const SharedMemory& memory = *object.connection.memory();
   const Side& own = object.connection.shown();
-  // Relaxed: counters, whose last values are no news any more.
+  // Relaxed: plain counters of a connection that is over.
   const bool was_short = own.sends.load(std::memory_order_relaxed) < kFewSends &&
                          own.sent_bytes.load(std::memory_order_relaxed) < kFewBytes &&
                          own.received_bytes.load(std::memory_order_relaxed) < kFewBytes;

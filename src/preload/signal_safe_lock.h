@@ -53,7 +53,7 @@ class SignalSafeLock {
     for_fork_ = try_lock();
     return for_fork_;
   }
-  // After it, or if another lock could not be had, in the thread that tried: undoes it.
+  // Undoes it, after the fork or if another lock could not be taken, in the thread that tried.
   void let_go_after_fork() noexcept {
     if (!for_fork_) return;
     for_fork_ = false;
@@ -68,7 +68,7 @@ class SignalSafeLock {
   bool for_fork_ = false;  // changed by the one thread that forks (forking.cc)
 };
 
-// For a scope: true if the lock was had, by `lock` or `lock_soon`. Also for an EndLock.
+// For a scope: true if the lock was taken, by `lock` or `lock_soon`. Also for an EndLock.
 template <typename Lock>
 class Locked {
  public:

@@ -9,7 +9,7 @@
 
 namespace leat::preload {
 
-// An option that is a number; -1 if there is none such.
+// An option that is a number; -1 if the socket does not have it.
 int option(int fd, int level, int name) noexcept;
 void set_option(int fd, int level, int name, int value) noexcept;
 

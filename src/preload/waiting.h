@@ -39,7 +39,7 @@ class Spin {
   SignalWatch::Came signal_ = SignalWatch::Came::kNothing;
 };
 
-// Counts its owner among those who sleep, also if that is cancelled.
+// Counts its owner among the sleepers, also if its thread is cancelled.
 class Counted {
  public:
   explicit Counted(std::atomic<std::uint32_t>& count) noexcept : count_(count) {

@@ -85,7 +85,7 @@ std::array<std::uint8_t, 32> digest_of(const Plan& plan) {
   std::array<std::uint8_t, 32> digest{};
   if (EVP_Digest(out.bytes().data(), out.bytes().size(), digest.data(), nullptr, EVP_sha256(),
                  nullptr) != 1)
-    throw Error(ErrorCode::kSystem, "SHA-256 is not to be had from OpenSSL");
+    throw Error(ErrorCode::kSystem, "OpenSSL cannot compute SHA-256");
   return digest;
 }
 

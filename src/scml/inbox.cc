@@ -72,7 +72,7 @@ std::uint64_t Inbox::count_of(unsigned context, std::uint64_t bytes) const {
   if (open_ && (bytes == 0 || bytes % array_.message_bytes != 0))
     throw Error(ErrorCode::kInvalidArgument,
                 std::to_string(bytes) +
-                    " bytes are no whole number of messages: those of context " +
+                    " bytes are not a whole number of messages: those of context " +
                     std::to_string(context) + " have " + std::to_string(array_.message_bytes));
   return open_ ? bytes / array_.message_bytes : 1;  // a closed one is check()'s matter
 }

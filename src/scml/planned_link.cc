@@ -16,7 +16,7 @@ void Link::hear(const Message& message) {
   LinkHeader header;
   if (message.size() == sizeof header) std::memcpy(&header, message.data(), sizeof header);
   if (message.size() != sizeof header || header.context != 0 || header.index != barriers_ + 1)
-    throw Error(ErrorCode::kProtocol, "the peer sent what is not a word of a mesh");
+    throw Error(ErrorCode::kProtocol, "the peer sent something that is not a word of a mesh");
   ++barriers_;
 }
 

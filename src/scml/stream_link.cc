@@ -191,7 +191,7 @@ void StreamLink::take_in(unsigned stream) {
     if (message->size() >= sizeof header) std::memcpy(&header, message->data(), sizeof header);
     if (message->size() < sizeof header || header.context >= kAllContexts ||
         stream_of(header.context) != stream)
-      throw Error(ErrorCode::kProtocol, "the peer sent what is not a message of a mesh");
+      throw Error(ErrorCode::kProtocol, "the peer sent something that is not a message of a mesh");
     if (header.context == 0)
       hear(*message);
     else if (message->size() == sizeof header)

@@ -196,7 +196,7 @@ TEST(Attestd, as_many_clients_as_may_be_and_no_more) {
     EXPECT_EQ(second.exchange(), Verdict::kOk);
   }
   EXPECT_EQ(first.exchange(), Verdict::kOk);
-  // The place of who has gone is free; the daemon may hear of it only now.
+  // The place of the client that has gone is free; the daemon may hear of it only now.
   for (const auto deadline = leat::detail::hang_deadline();;) {
     try {
       EXPECT_EQ(Session(daemon).exchange(), Verdict::kOk);
@@ -221,7 +221,7 @@ TEST(Attestd, garbage_in_the_ring_harms_its_writer_only) {
     auto& body = slot.request->body;
     for (std::byte& byte : std::as_writable_bytes(std::span(&body, 1)))
       byte = static_cast<std::byte>(random());
-    // Now and then an operation that there is, and a length that fits.
+    // Now and then an operation that exists, and a length that fits.
     if (round % 2 == 0) body.operation = static_cast<std::uint8_t>(1 + random() % 10);
     if (round % 4 < 2) body.bytes = static_cast<std::uint32_t>(random() % 300);
     slot.request->sleeping.store(1);
@@ -360,7 +360,7 @@ bool can_look_into(pid_t process) {
 }
 
 TEST(Attestd, no_process_of_its_user_can_look_into_it) {
-  // Root may look everywhere, so the daemon and who looks are somebody else.
+  // Root may look everywhere, so the daemon and the process that looks belong to another user.
   const bool root = geteuid() == 0;
   Daemon daemon({"--mode", "666"}, "nobody");
   const pid_t process = daemon.program().pid();
@@ -388,7 +388,7 @@ TEST(Attestd, no_process_of_its_user_can_look_into_it) {
   }
 }
 
-// A key that stands nowhere in this process: its digits and its bytes, each changed by a mask.
+// A key that this process never holds in clear: its digits and its bytes, each changed by a mask.
 struct HiddenKey {
   static constexpr unsigned char kMask = 0x5a;
 

@@ -1,4 +1,4 @@
-// A leat-attestd under test, and raw clients of its.
+// A leat-attestd under test, and raw clients of it.
 #pragma once
 
 #include <poll.h>

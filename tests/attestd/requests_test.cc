@@ -1,5 +1,5 @@
-// What leat-attestd answers to several requests in one: each by itself, or none if the list is no
-// list.
+// What leat-attestd answers to several requests in one: each by itself, or none if the list is
+// malformed.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// Shared memory under a kernel that wants to hear of every file in memory whether it is executed.
+// Shared memory under a kernel that requires each memfd to be declared executable or not.
 #include "base/memfd.h"
 
 #include <fcntl.h>

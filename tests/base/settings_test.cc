@@ -323,7 +323,7 @@ TEST_F(SettingsTest, LinesOfFiles) {
   EXPECT_EQ(values[0].name, "device");
   EXPECT_EQ(values[0].value, "^shm");
   EXPECT_EQ(values[0].place, "f:3");
-  EXPECT_EQ(values[1].value, "/a#b") << "a # within a word is no comment";
+  EXPECT_EQ(values[1].value, "/a#b") << "a # within a word does not begin a comment";
   EXPECT_EQ(values[2].value, "");
   EXPECT_EQ(values[4].place, "f:7");
   EXPECT_THROW(parse_settings_file("= x", "f"), Error);
@@ -350,9 +350,9 @@ TEST_F(SettingsTest, UnknownNamesAreReportedOnceAndOthersProgramsAreNot) {
     }
     return found;
   };
-  EXPECT_EQ(count("LEAT_SPIN is no setting"), 1U) << said;
-  EXPECT_EQ(count("LEAT_Device is no setting"), 1U) << said;
-  EXPECT_EQ(count(".leat.conf:1: 'spin' is no setting"), 1U) << said;
+  EXPECT_EQ(count("LEAT_SPIN is not a setting"), 1U) << said;
+  EXPECT_EQ(count("LEAT_Device is not a setting"), 1U) << said;
+  EXPECT_EQ(count(".leat.conf:1: 'spin' is not a setting"), 1U) << said;
   EXPECT_EQ(count("LEAT_TEST_IB"), 0U) << said;
   EXPECT_EQ(count("LEAT_VM_MEMORY"), 0U) << said;
 }

@@ -1,4 +1,4 @@
-// Waits on machines of which every clock tick is made up.
+// Waits on simulated machines, whose every clock tick the test makes up.
 #include "base/spin_budget.h"
 
 #include <gtest/gtest.h>

@@ -359,7 +359,7 @@ TEST(CApiErrors, UnknownHandleIsEBADF) {
   }
 }
 
-// A descriptor that is no handle is the system's.
+// A descriptor that is not a handle belongs to the system.
 TEST(CApiErrors, OtherDescriptorsAreTheKernels) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

@@ -172,7 +172,8 @@ TEST_P(CApiPairs, RoomIsPolled) {
   reader.join();
 }
 
-// What nobody reads ends its sender's room, also if it is looked at all the time and small.
+// Unread bytes use up their sender's room, also if they are sent one by one and the receiver polls
+// all the time.
 TEST_P(CApiPairs, UnreadBytesHoldUpTheSender) {
   const Pair made = pair();
   const int little = 1 << 16;  // in the kernel, for device tcp

@@ -68,7 +68,7 @@ class ExhaustionTest : public testing::TestWithParam<ChannelKind> {
   }
 
   // When it returns, nothing of the connection is left: its other side has ended it, so its close
-  // has nobody to linger for.
+  // need not linger.
   void connect_until_it_ends(const std::string& address) const {
     Channel channel = Channel::connect(address, options());
     try {

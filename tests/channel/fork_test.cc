@@ -225,7 +225,7 @@ TEST_P(ForkTest, ChildThatLivesOnDoesNotListenForItsParent) {
 INSTANTIATE_TEST_SUITE_P(Channels, ForkTest, testing::ValuesIn(channel_kinds()),
                          testing::PrintToStringParamName());
 
-// A client in the middle of its handshake, whom nobody has accepted.
+// A client in the middle of its handshake, not accepted yet.
 TEST(ListenerFork, ChildThatLivesOnDoesNotKeepItsParentsNewcomers) {
   const ChannelKind kind{"tcp", "tcp"};
   Uri uri;

@@ -36,7 +36,7 @@ void expect_died(const WorkerEnd* end, unsigned worker) {
   EXPECT_GT(end->reason.size(), 10u);
 }
 
-// Until it is told what it dies of: nothing, after the master's end.
+// Echoes until it is told what to die of; after the master's end it dies of nothing.
 void echo_until(GroupWorker& worker, unsigned dying, std::size_t rounds) {
   for (std::size_t i = 0; worker.rank() != dying || i < rounds; ++i) {
     const Message message = worker.receive();

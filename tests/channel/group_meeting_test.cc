@@ -80,7 +80,7 @@ TEST(GroupMeetingTest, WantedRanksAreGivenAndTheOthersFillUp) {
 TEST(GroupMeetingTest, WhoDoesNotFitIsToldSoAndTheOthersGoOn) {
   Meeting meeting(2);
   auto first = meeting.worker(wanting(0));
-  // Whoever of the two comes later is the double.
+  // The later one of the two is the duplicate.
   meeting.expect_turned_away(wanting(2), "wants to be worker 2 of 2");
   meeting.expect_turned_away(wanting({}, 3), "a group of 3 workers, this one has 2");
   auto second_first = meeting.worker(wanting(0));

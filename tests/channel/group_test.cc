@@ -348,7 +348,7 @@ TEST_P(GroupTest, SlowWorkerCanBeDropped) {
         patiently([&] { EXPECT_EQ(master.resume(message), 2u); });
         EXPECT_EQ(broadcast(master, "last"), 2u);
         expect_error(ErrorCode::kPeerDied, [&] { master.send(1, "late"); });
-        EXPECT_EQ(master.next_end(), nullptr) << "whoever drops knows";
+        EXPECT_EQ(master.next_end(), nullptr) << "drop() is not reported to its caller";
         ASSERT_NE(master.end(1), nullptr);
         EXPECT_EQ(master.end(1)->code, ErrorCode::kClosed);
         EXPECT_THAT(master.end(1)->reason, HasSubstr("it is slow"));

@@ -164,7 +164,8 @@ TEST_F(LifelineTest, InsideTlsOneByteIsSeenToo) {
   }
 }
 
-// Somebody on the network, who has no key: it takes a record to tell, and no time until then.
+// An attacker on the network, without a key: only a whole record shows that its bytes are forged;
+// until then the waiter sleeps.
 TEST_F(LifelineTest, BytesPutIntoTlsDoNotKeepAWaiterAwake) {
   const Connected pair(tls_options());
   const int socket = stream(*pair.second).fd();

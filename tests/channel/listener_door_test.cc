@@ -1,5 +1,5 @@
-// What a listener does while nobody is in accept, and with newcomers of ill will: connections come
-// to stand by themselves, as many as its backlog, and silence keeps nobody out.
+// What a listener does while no thread is in accept, and with hostile newcomers: it completes
+// connections by itself, as many as its backlog, and silent newcomers keep no client out.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -43,8 +43,8 @@ Options with_tcp() {
   return options;
 }
 
-// Of a listener whose deadlines help nobody within the test: a place that becomes free only when
-// a handshake has lasted too long comes after the client's connect_timeout.
+// Options of a listener whose deadlines help no client within the test: a place that becomes free
+// only when a handshake has lasted too long comes after the client's connect_timeout.
 Options patient() {
   Options options = with_tcp();
   options.handshake_timeout = 4 * hang_limit();

@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kShort{50};
 
-// The timeout of handshakes where strangers must run into it and friends must not, also on an
+// The timeout of handshakes where strangers must run into it and clients must not, also on an
 // emulated machine whose processors are busy with the strangers.
 constexpr std::chrono::seconds kHandshake{10};
 
@@ -42,7 +42,7 @@ void reset(Fd socket) {
   check(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), "setsockopt");
 }
 
-// Strangers of all kinds; those that wait for an answer are kept open.
+// Strangers of all kinds; the connections of those that wait for an answer stay open.
 std::vector<Fd> strangers(unsigned port, int count) {
   std::mt19937_64 random(11);
   std::vector<Fd> open;
@@ -244,7 +244,7 @@ std::set<std::string> threads() {
   return numbers;
 }
 
-// Whether that thread lets no signal in, SIGKILL and SIGSTOP apart, and those of the C library.
+// Whether that thread blocks every signal except SIGKILL, SIGSTOP and those of the C library.
 bool holds_signals(const std::string& thread) {
   std::ifstream status("/proc/self/task/" + thread + "/status");
   std::string line;
@@ -307,7 +307,7 @@ TEST_P(ListenerTest, AsManyStrangersAsItHearsLeaveItAsleepAndKeepNobodyOutForGoo
   for (int i = 0; i < kMoreThanItHears; ++i) silent.push_back(knock(listener.port()));
   EXPECT_FALSE(listener.try_accept());
   pollfd wait{listener.fd(), POLLIN, 0};
-  EXPECT_EQ(::poll(&wait, 1, 0), 0) << "who waits for fd() would spin";
+  EXPECT_EQ(::poll(&wait, 1, 0), 0) << "a thread that polls fd() would spin";
   silent.clear();
   std::thread server([&] { serve(listener.accept()); });
   expect_served(listener.address());
@@ -330,7 +330,7 @@ TEST_P(ListenerTest, SeveralThreadsMayAccept) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// One that connects after another has, is accepted after it, whichever handshake's thread is first.
+// Clients are accepted in the order of connecting, whichever handshake's thread is first.
 TEST_P(ListenerTest, AcceptsInTheOrderOfConnecting) {
   Listener listener(any_port(), options());
   constexpr int kClients = 30;
@@ -381,7 +381,7 @@ TEST_P(ListenerTest, ClientThatDemandsAnotherTransportGetsAnErrorAndTheNextIsSer
   server.join();
 }
 
-// The listener knows nothing of transports but that tcp needs no device.
+// All that the listener knows of transports is that tcp needs no device.
 std::vector<ChannelKind> ring_and_tcp() {
   std::vector<ChannelKind> kinds = channel_kinds();
   std::erase_if(kinds, [](const ChannelKind& kind) {

@@ -1,5 +1,5 @@
 // What a caller does wrong is an error with a sentence: objects that were moved from, two threads
-// in one side of a channel, protocol contexts that there are not.
+// in one side of a channel, protocol contexts that do not exist.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Without memory what cannot fail does not end the program: closing, releasing, a listener's
-// threads, and the log that they write.
+// Operations that cannot fail do not end the program when memory runs out: closing, releasing, a
+// listener's threads, and the log that they write.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -68,7 +68,7 @@ void* allocate(std::size_t bytes) noexcept {
 namespace leat::detail {
 namespace {
 
-// While it exists, no memory is to be had in this thread.
+// While it exists, allocation fails in this thread.
 struct NoMemory {
   NoMemory() { scarce = true; }
   ~NoMemory() { scarce = false; }
@@ -76,7 +76,7 @@ struct NoMemory {
   NoMemory& operator=(const NoMemory&) = delete;
 };
 
-// While it exists, no memory is to be had in any other thread.
+// While it exists, allocation fails in every other thread.
 struct NoMemoryElsewhere {
   NoMemoryElsewhere() {
     never_scarce = true;
@@ -179,7 +179,7 @@ TEST(OutOfMemory, ANewcomerIsTurnedAway) {
   }
 }
 
-// The door and the threads of handshakes, for lack of which they fail.
+// The door, and the threads of handshakes, which fail for lack of memory.
 TEST(OutOfMemory, AListenerGoesOnAfterwards) {
   const ChannelKind tcp{"tcp", "tcp"};
   Listener listener(listening_address(tcp), channel_options(tcp));

@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, SocketOverHardware,
 
 class SocketShutdown : public ChannelTest {};
 
-// More than any transport holds for a reader who does not read.
+// More than any transport holds for a receiver that does not read.
 constexpr std::size_t kMuch = std::size_t{32} << 20;
 
 TEST_P(SocketShutdown, OfReceivingLetsThePeerSendAnyAmount) {

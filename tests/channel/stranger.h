@@ -1,4 +1,4 @@
-// A TCP connection that speaks no leat of itself, for tests of what newcomers of ill will can do.
+// A TCP connection that sends nothing by itself, for tests of what hostile newcomers can do.
 #pragma once
 
 #include <arpa/inet.h>

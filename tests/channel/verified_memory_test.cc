@@ -1,5 +1,5 @@
-// Memory beside attested messages against who changes what is on its way, and against peers that
-// lie. tests/trusted/README.md numbers the cases; remote_memory_test.cc has the devices.
+// Memory beside attested messages, against an attacker that changes what is on its way, and against
+// peers that lie. tests/trusted/README.md numbers the cases; remote_memory_test.cc has the devices.
 #include "channel/verified_memory.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Reads out of what a test lets the peer have published.
+// Reads from memory that a test lets the peer publish.
 class WireReads final : public RemoteReads {  // NOLINT(cppcoreguidelines-virtual-class-destructor)
  public:
   class Region final : public MemoryRegion {
@@ -90,7 +90,7 @@ class VerifiedMemoryTest : public testing::Test {
     EXPECT_TRUE(memory_.try_take_description());
     return *writer_;
   }
-  // A side that says of itself what it likes.
+  // A side that describes itself as it likes.
   std::string description_refused(std::uint64_t address, std::uint64_t bytes, std::uint32_t zero,
                                   std::uint32_t slot, std::size_t length = 32) {
     Bytes description(length + 32);
@@ -137,8 +137,8 @@ class VerifiedMemoryTest : public testing::Test {
   std::span<const std::byte> changed_;
 };
 
-// Case 23: whatever is changed of a write, where it goes included, it changes no byte of the memory
-// (24: nor is it counted, and the next one that is right arrives).
+// Case 23: a write that was changed on its way, in its target or anything else, changes no byte of
+// the memory (24: nor is it counted, and the next correct one arrives).
 TEST_F(VerifiedMemoryTest, a_write_redirected_or_changed_on_its_way_leaves_the_memory_as_it_was) {
   VerifiedMemory& writer = meet();
   ASSERT_TRUE(writer.try_write(64, as_bytes("as it was sent")));
@@ -176,7 +176,7 @@ TEST_F(VerifiedMemoryTest, writes_outside_are_refused_on_both_sides) {
     EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
                          [&] { (void)writer.try_write(offset, as_bytes("out")); }),
                 testing::HasSubstr("there are 256"));
-  // A peer that does not check, but attests it.
+  // The peer does not check the place, but attests it.
   for (const std::uint64_t offset : {std::uint64_t{254}, kFar - 1}) {
     ASSERT_TRUE(sent(ours_.try_write(as_bytes("out"), kWrites, 1, offset)));
     for (int i = 0; i < 2; ++i)
@@ -201,7 +201,7 @@ TEST_F(VerifiedMemoryTest, messages_and_writes_do_not_pass_for_each_other) {
   EXPECT_EQ(refused(), 2U);
 }
 
-// Case 39: what could not leave leaves as it was attested, and goes where it was to go.
+// Case 39: a write that could not leave at once leaves later as it was attested, to its own place.
 TEST_F(VerifiedMemoryTest, a_write_that_found_no_room_takes_no_second_counter) {
   VerifiedMemory& writer = meet();
   there_.refuses_commit = true;
@@ -215,10 +215,10 @@ TEST_F(VerifiedMemoryTest, a_write_that_found_no_room_takes_no_second_counter) {
   EXPECT_EQ(changed_.data(), memory_.memory().data() + 8);
 }
 
-// Case 41, of this memory.
+// Case 41, for this memory.
 TEST_F(VerifiedMemoryTest, descriptions_that_make_no_sense_are_refused) {
   constexpr auto kFar = std::numeric_limits<std::uint64_t>::max();
-  EXPECT_THAT(description_refused(kFar - 9, 100, 0, 0), testing::HasSubstr("no sense"));
+  EXPECT_THAT(description_refused(kFar - 9, 100, 0, 0), testing::HasSubstr("impossible"));
   EXPECT_FALSE(description_refused(0, kFar, 1, 0).empty()) << "what must be zero is not";
   EXPECT_FALSE(description_refused(0, 100, 0, 1).empty()) << "a write before it";
   EXPECT_FALSE(description_refused(0, 100, 0, 0, 31).empty());
@@ -240,7 +240,7 @@ TEST_F(VerifiedMemoryTest, an_older_record_put_back_is_below_the_floor) {
   std::ranges::copy(old, our_reads_.published.begin());
   EXPECT_EQ(read(text, floor), Verdict::kCounter);
   EXPECT_EQ(floor, 1U);
-  // Who was told of a newer one does not believe what he would have.
+  // A reader that knows of a newer record rejects the one that it would have believed before.
   floor = 7;
   ASSERT_EQ(peer.publish(0, as_bytes("six")), 2U);
   EXPECT_EQ(read(text, floor), Verdict::kCounter);
@@ -261,7 +261,7 @@ TEST_F(VerifiedMemoryTest, nothing_else_than_what_was_published_there_is_read) {
   EXPECT_EQ(read(text, floor), Verdict::kOk);
   std::string longer = "four";
   EXPECT_EQ(read(longer, floor), Verdict::kLength);
-  // A record of another place, one of messages, and the reader's own.
+  // Each is refused: a record of another place, a message's record, and the reader's own.
   peer.publish(512, as_bytes("six"));
   std::memmove(published.data(), published.data() + 512, 131);
   EXPECT_EQ(read(text, floor), Verdict::kSession);

@@ -1,5 +1,5 @@
-// Who sleeps, in a call or in poll(2) on fd(), still sees to it that the peer gets what it waits
-// for.
+// A thread that sleeps, in a call or in poll(2) on fd(), still sees to it that its peer gets what
+// it waits for.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -22,7 +22,8 @@
 namespace leat::detail {
 namespace {
 
-// Has a word for the peer that finds no room at once, and no event says when there is some.
+// A transport with a word for the peer that finds no room at once; no event says when there is
+// some.
 class OwesAWord : public SilentTransport {
  public:
   ReceiveResult try_receive(Context, Delivery&) override {
@@ -73,7 +74,7 @@ TEST(Waiting, FdIsReadableUntilThePeerHasWhatItWaitsFor) {
             Outlook::Comes::kWithEvent);
 }
 
-// --- a message of which the kernel took only a part when send() returned
+// --- when send() returned, the kernel had taken only part of the message
 
 constexpr std::size_t kMessageBytes = std::size_t{200} << 10;
 

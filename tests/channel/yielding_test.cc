@@ -30,7 +30,7 @@ extern "C" int sched_yield() noexcept {
 namespace leat::detail {
 namespace {
 
-// Has a message, or room for one, once the core was given away since the last, or whoever waits is
+// Has a message, or room for one, once the core was given away since the last, or the waiter is
 // about to sleep.
 class AnswersAYield : public SilentTransport {
  public:

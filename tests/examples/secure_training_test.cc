@@ -180,9 +180,9 @@ TEST_F(SecureTraining, SaysWhatIsWrongWithTheDigits) {
   EXPECT_NE(complaint(small("12,4", "1000")).find("too few"), std::string::npos);
   const std::string good = made_up_digits();
   const std::vector<std::pair<std::string, const char*>> bad{
-      {"", "is no file of digits"},
-      {"nothing of the kind", "is no file of digits"},
-      {"digits 2 1000 12 4\n", "is no file of digits"},
+      {"", "is not a file of digits"},
+      {"nothing of the kind", "is not a file of digits"},
+      {"digits 2 1000 12 4\n", "is not a file of digits"},
       {"digits 1 99999999999 12 4\n", "claims"},
       {"digits 1 0 12 4\n", "claims"},
       {good.substr(0, good.size() - 1), "ends after 999"},

@@ -1,5 +1,5 @@
-// The file of a log: bytes from anyone who can write to the disk. Whatever it says, what is looked
-// up and verifies is what the kernel attested.
+// The file of a log: bytes from anyone who can write to the disk. Whatever they are, a look-up that
+// verifies returns what the attestation kernel attested.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -99,7 +99,7 @@ class Peer {
   std::array<Sender, 3> senders_;
 };
 
-// What a leat with the same options would say, of memory that nobody has.
+// The setup that leat would send with the same options, for memory that does not exist.
 Setup sound_setup(const Setup& victim) {
   Setup setup = victim;
   setup.region_address = 4096;

@@ -1,4 +1,4 @@
-// Model files, from whoever trained a network; and what can be planned from one that was accepted.
+// Model files from any source, and what can be planned from one that was accepted.
 #include "leat/scml/model.h"
 
 #include <cstddef>

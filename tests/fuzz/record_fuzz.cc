@@ -1,4 +1,4 @@
-// An attested record: bytes from anyone who can send. The kernel beside it accepts none of them.
+// An attested record: bytes from anyone who can send. The attestation kernel accepts none of them.
 #include <cstddef>
 #include <cstdint>
 #include <span>

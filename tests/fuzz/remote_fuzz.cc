@@ -1,4 +1,4 @@
-// Remote attestation: bodies of messages and certificates from whoever can reach the port. The
+// Remote attestation: bodies of messages and certificates from anyone who can reach the port. The
 // first byte says what the rest is taken for: the number of a message, 'F' for a frame's head,
 // 'C' for a certificate, 'P' for a plan.
 #include <algorithm>

@@ -53,8 +53,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   bool connected = false;
   Script script;
   script.connecting = [&](std::span<const std::byte> blob) {
-    require(blob.size() <= kMaxOfferBytes, "an offer is no longer than it may be");
-    // As a device would whose peer is not the one that offered.
+    require(blob.size() <= kMaxOfferBytes, "an offer does not exceed its limit");
+    // As a device does if its peer did not make the offer.
     if (!blob.empty() && blob[0] == std::byte{0xff})
       throw leat::Error(leat::ErrorCode::kProtocol, "an offer of nonsense");
     connected = true;
@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Resumer resumer(stream, active, {});
     // The deadline has passed: no second attempt, which would come after a pause.
     const Resumer::Outcome outcome = resumer.run(*device, 7, {}, Clock::now());
-    require(outcome.queue_pair != nullptr && connected, "who resumes has a queue pair");
+    require(outcome.queue_pair != nullptr && connected, "a side that resumed has a queue pair");
     require(stream.left() + 3 * kFrameBytes == input.size(), "three frames were read");
     std::uint64_t arrivals = 0;
     std::memcpy(&arrivals, input.data() + 16, sizeof arrivals);

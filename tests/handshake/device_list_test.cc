@@ -92,11 +92,19 @@ TEST(DeviceListTest, JunkIsRefusedWithTheReason) {
     const char* text;
     const char* reason;
   } cases[] = {
-      {"", "empty entry"},         {"shm,", "empty entry"},       {",shm", "empty entry"},
-      {"^", "empty entry"},        {"=^shm", "no device name"},   {"shm,auto", "stand alone"},
-      {"ib:", "no device name"},   {"ib:mlx5_0:", "no number"},   {"mlx5_0:one", "no number"},
-      {"mlx5_0:1:2", "no number"}, {"shm tcp", "no device name"}, {"ib:m/../x", "no device name"},
-      {"mlx5_0:-1", "no number"},
+      {"", "empty entry"},
+      {"shm,", "empty entry"},
+      {",shm", "empty entry"},
+      {"^", "empty entry"},
+      {"=^shm", "not a device name"},
+      {"shm,auto", "stand alone"},
+      {"ib:", "not a device name"},
+      {"ib:mlx5_0:", "not a number"},
+      {"mlx5_0:one", "not a number"},
+      {"mlx5_0:1:2", "not a number"},
+      {"shm tcp", "not a device name"},
+      {"ib:m/../x", "not a device name"},
+      {"mlx5_0:-1", "not a number"},
   };
   for (const auto& item : cases) {
     try {

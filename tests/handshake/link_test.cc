@@ -94,7 +94,8 @@ TEST(LinkTest, SettingsOfBothSidesCount) {
   EXPECT_EQ(pair.active.get().device_name, "tcp");
   EXPECT_NE(pair.active.get().rejected.find("excluded by the listener's device = '^shm,ib'"),
             std::string::npos);
-  EXPECT_EQ(pair.active.get().fallbacks, 0U) << "what a setting excludes is no fallback";
+  EXPECT_EQ(pair.active.get().fallbacks, 0U)
+      << "a device that a setting excludes does not count as a fallback";
 
   LinkPair by_transport(link_settings("auto", "tcp"), link_settings("auto"));
   EXPECT_EQ(by_transport.passive.get().transport_name, "tcp");
@@ -141,7 +142,7 @@ TEST(LinkTest, DeviceThatDoesNotExistIsFoundBeforeConnecting) {
   }
   for (const char* slip : {"shn", "ib:mlx5_O", "=no_such,ib:mlx5_O:1"}) {
     connect_to(nobody, link_settings(slip))
-        .expect_error(ErrorCode::kUnavailable, {slip, "this machine has not", "leat-info"});
+        .expect_error(ErrorCode::kUnavailable, {slip, "this machine does not have", "leat-info"});
     EXPECT_THROW(check_settings(link_settings(slip)), Error) << slip;
   }
   connect_to(nobody, link_settings("mlx5_O,tcp")).expect_error(ErrorCode::kRefused, {});

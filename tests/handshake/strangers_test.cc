@@ -1,5 +1,5 @@
-// What a listener does with newcomers that are not, or not quite, leat; and a client with listeners
-// that are not.
+// What a listener does with newcomers that do not, or not quite, speak leat's protocol; and a
+// client with such listeners.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// Links inside TLS: keys, certificates, and everybody who has neither.
+// Streams inside TLS: peers with keys or certificates, and strangers with neither.
 #include "net/tls.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST_F(TlsTest, WrongKeyIsAnAuthenticationErrorOnBothSides) {
   }
 }
 
-// Somebody in the middle, who has no key: whoever comes is led to `target`.
+// An attacker in the middle, without a key: it passes every connection on to `target`.
 class Middle {
  public:
   explicit Middle(const Uri& target) {
@@ -295,7 +295,7 @@ TEST_F(TlsTest, GoodbyeIsTheEndAndACutIsNot) {
   EXPECT_EQ(pair.passive->try_read(room), 0U);
 
   TlsPair cut(with_key(kKey));
-  cut.active->abort();  // ends TCP without TLS's goodbye, as whoever sits between could
+  cut.active->abort();  // ends TCP without TLS's goodbye, as an attacker in the middle could
   wait_ready(cut.passive->fd(), POLLIN, hang_deadline(), "no end");
   try {
     cut.passive->try_read(room);

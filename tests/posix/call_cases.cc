@@ -27,7 +27,7 @@ int file_of(const Bytes& content) {
   return file;
 }
 
-// For recvmmsg: of ten bytes each, which come to stand one after the other.
+// For recvmmsg: three messages of ten bytes each, placed one after the other.
 struct ThreeMessages {
   char buffer[30] = {};
   iovec parts[3] = {{buffer, 10}, {buffer + 10, 10}, {buffer + 20, 10}};

@@ -317,7 +317,7 @@ Cases descriptor_cases() {
 
       {"descriptor.close_strangers_first", echo_one,
        [](Side& side) {
-         // As daemons do: everything, whoever it is of.
+         // Closes everything, as daemons do, whatever opened it.
          for (int fd = 3; fd < 1024; ++fd) {
            if (fd != kTranscript && fd != kTell && fd != kHear) close(fd);
          }

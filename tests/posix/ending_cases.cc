@@ -172,7 +172,7 @@ int state_of(int fd) {
   return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 ? info.tcpi_state : -1;
 }
 
-// Says that it comes to be in that state.
+// Says whether the socket reaches that state.
 void say_state(const Side& side, int fd, int state, const char* name) {
   for (int looks = 0; looks < kPatienceMs && state_of(fd) != state; ++looks) sleep_ms(1);
   const int found = state_of(fd);

@@ -24,8 +24,8 @@ void send_steps(Side& side, int steps) {
   SAY(close(fd));
 }
 
-// The kernel tells waiters of an end after it can be seen, and twice; whoever takes its lock comes
-// later.
+// The kernel wakes waiters after an end can be seen, and twice; a call that takes its lock comes
+// after both.
 void wait_end(const Side& side, int fd) {
   wait_for(side, fd, POLLRDHUP);
   wait_bytes(side, fd, 0);

@@ -66,7 +66,7 @@ class Spawn {
   posix_spawn_file_actions_t actions;
 };
 
-// How many anonymous files a child has that knows nothing of where it comes from.
+// How many anonymous files are open in a child that does not load leat.
 void say_memory_of_child(const Side& side, Spawn& spawn) {
   posix_spawn_file_actions_adddup2(&spawn.actions, kTranscript, 1);
   char* nothing[] = {nullptr};
@@ -303,7 +303,7 @@ Cases exec_cases() {
 
       {"exec.vfork_beside_malloc",
        [](Side& side) {
-         // A child of vfork() may find malloc's lock held by a thread that it has not.
+         // A child of vfork() may find malloc's lock held by a thread that it does not have.
          const int fd = side.connected();
          const std::string number = std::to_string(fd);
          mallopt(M_ARENA_MAX, 1);  // one lock for all

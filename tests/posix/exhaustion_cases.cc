@@ -26,7 +26,7 @@ int open_descriptors() {
   return count;
 }
 
-// Copies of descriptor 0 until no more is to be had.
+// Copies descriptor 0 until no number is left.
 std::vector<int> take_all_descriptors() {
   rlimit limit{};
   require(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");

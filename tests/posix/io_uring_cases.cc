@@ -1,5 +1,5 @@
 // Programs that hand calls on connections to a ring of the kernel (io_uring), and make them
-// themselves where there is none: libuv from 1.50 so adds to its set of epoll.
+// themselves where there is none: libuv from 1.50 on adds to its set of epoll that way.
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>

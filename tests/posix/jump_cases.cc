@@ -20,11 +20,11 @@ namespace {
 
 sigjmp_buf place;
 
-// How long the peer thinks, so that who waits for its answer sleeps then.
+// How long the peer delays its answer, so that the caller that waits for it sleeps.
 constexpr std::chrono::milliseconds kThought{3};
 
-// Whether answers come when they are there, by the shortest of many turns to the peer and back:
-// what delays each of them is no busy machine.
+// Whether answers come without delay, by the shortest of many turns to the peer and back: a busy
+// machine does not delay every one of them.
 bool answered_at_once(const Side& side, int fd) {
   constexpr int kTurns = 50;
   constexpr std::chrono::milliseconds kAtMost{7};
@@ -125,7 +125,7 @@ Cases jump_cases() {
          const int fd = side.connected();
          side.hear();
          const Bytes all = recv_to_end(side, fd);
-         // What the call that was left has sent is not said to anybody.
+         // Nothing tells how much the abandoned call has sent.
          SAY(all.size() >= 5);
          side.say_data("last", all.data() + (all.size() - 5), 5);
        },

@@ -22,7 +22,7 @@ void limit_descriptors(rlim_t most) {
   require(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
 }
 
-// Numbers that are still to be had.
+// How many descriptor numbers are still free.
 int count_free() {
   std::vector<int> taken;
   for (int fd = dup(0); fd >= 0; fd = dup(0)) taken.push_back(fd);
@@ -45,7 +45,7 @@ void echo_each(const Side& side, const std::vector<int>& connections) {
   SAY(echoed == std::ssize(connections));
 }
 
-constexpr int kBeyond = 3;  // clients for whom there is no number at first
+constexpr int kBeyond = 3;  // clients for which no number is free at first
 
 // Accepts with few numbers, as many as clients come.
 void accept_with_few(Side& side, int listener) {

@@ -40,7 +40,7 @@ int port_of(int listener) {
   return ntohs(address.sin_port);
 }
 
-// Accepts until there is none more; each gets an answer.
+// Accepts until no connection is left; each gets an answer.
 void accept_all(const Side& side, int listener) {
   int fd = -1;
   while ((fd = accept(listener, nullptr, nullptr)) >= 0) {

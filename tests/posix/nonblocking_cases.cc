@@ -164,7 +164,7 @@ Cases nonblocking_cases() {
          side.say_data("rest", recv_to_end(side, fd));
        },
        [](Side& side) {
-         // Who makes them small wants to be stopped soon.
+         // A program that makes its buffers small wants to be stopped soon.
          const int fd = side.connected();
          const int size = 8192;
          SAY(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));

@@ -190,7 +190,7 @@ class Interpreter {
     return text;
   }
 
-  // The kernel tells waiters of an end after it can be seen; whoever takes its lock comes later.
+  // The kernel wakes waiters after an end can be seen; a call that takes its lock comes after that.
   void settle() const {
     int bytes = 0;
     require(ioctl(live(), FIONREAD, &bytes) == 0, "ioctl");

@@ -1,4 +1,4 @@
-// Buffers that are none.
+// Buffers that are not valid memory.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>

@@ -145,7 +145,7 @@ Cases poll_cases() {
 
       {"poll.select_does_not_tell_of_hang_ups",
        [](Side& side) {
-         // Where nobody waits to read; poll() tells of them always.
+         // No events are asked for: poll() reports these always.
          const int fd = side.connected();
          SAY(shutdown(fd, SHUT_RDWR));
          wait_for(side, fd, POLLHUP);

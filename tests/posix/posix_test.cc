@@ -65,8 +65,8 @@ const Transcripts& of_tcp() {
   return transcripts;
 }
 
-// The lines that one of them has and the other has not, or has elsewhere: as diff shows them, but
-// for what both begin and end with.
+// The lines that only one of them has, or that they have in different places: as diff shows them,
+// but for what both begin and end with.
 std::string difference(const std::string& expected, const std::string& found) {
   std::vector<std::string> before = lines_of(expected);
   std::vector<std::string> after = lines_of(found);

@@ -29,7 +29,7 @@ pid_t in_child(const std::function<void()>& body) {
   return child;
 }
 
-// As fork, but told to nobody.
+// Like fork, but without running the handlers of pthread_atfork().
 pid_t in_clone(const std::function<void()>& body) {
   alignas(16) static char stack[1 << 18];
   const pid_t child = clone(

@@ -259,7 +259,7 @@ void say_waits(Side& side) {
   side.tell();
 }
 
-// A set of which the kernel takes a connection out at its end, and which gets a pipe of the same
+// At the end of a connection the kernel takes it out of a set, which then gets a pipe of the same
 // number.
 template <Close kClose>
 void say_set(Side& side) {

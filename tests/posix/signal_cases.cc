@@ -27,7 +27,7 @@ void handle(int number, int flags) {
   require(sigaction(number, &action, nullptr) == 0, "sigaction");
 }
 
-// One signal soon, and again, in case that the call had not begun to wait.
+// Sends a signal soon, and again, in case the call had not begun to wait.
 void alarm_soon(bool again) {
   const itimerval soon{{0, again ? 50000 : 0}, {0, 50000}};
   require(setitimer(ITIMER_REAL, &soon, nullptr) == 0, "setitimer");

@@ -1,4 +1,4 @@
-// The descriptors that children find open: none but the program's own.
+// The descriptors that children find open: only the program's own.
 #include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>

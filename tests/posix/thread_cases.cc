@@ -124,8 +124,7 @@ Cases thread_cases() {
       {"thread.several_senders",
        [](Side& side) {
          const int fd = side.connected();
-         // In which order they come is open; that each is whole by itself is not promised, so only
-         // their sum.
+         // They may come in any order, and each may come in parts, so only their sum counts.
          Bytes data;
          Bytes part(1 << 16);
          ssize_t got = 0;
@@ -384,7 +383,7 @@ Cases thread_cases() {
 
       {"thread.number_used_again_while_receiving",
        [](Side& side) {
-         // Who still wakes from a connection that was closed takes nothing of the next one, which
+         // A thread that wakes late from a closed connection takes nothing of the next one, which
          // has its number.
          const int listener = side.listen_here();
          int whole = 0;

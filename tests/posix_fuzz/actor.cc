@@ -29,7 +29,7 @@ void act(Seat& mine) {
     const std::uint32_t done = mine.answered;
     while (mine.order == done) {
       futex_wait(mine.order, done, kLookAfterUs);
-      // Whoever is stopped by hand leaves nobody behind.
+      // So that a fuzzer that is stopped by hand leaves no process behind.
       if (raw_call(SYS_kill, process.stage->controller, 0) != 0) raw_call(SYS_exit_group, 1);
     }
     Call call(mine);

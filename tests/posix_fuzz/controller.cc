@@ -273,7 +273,7 @@ class Controller {
     say(number, actor, how);
   }
 
-  // Whoever is in a process that has ended.
+  // Marks the actors of a process that has ended.
   void find_ended(int number) {
     for (int actor = 0; actor < kActors; ++actor) {
       const Presence presence = known_[actor].presence;

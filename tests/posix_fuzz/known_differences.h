@@ -79,7 +79,7 @@ bool is_left_out(int option);
 // that. (Written in settled_state.)
 
 // urgent: "its place among the other bytes is lost": urgent bytes go where nothing else is on the
-// way, and nobody sleeps who may have some already. (Written in send_urgently and, as its author may
-// be wrong about who sleeps, in the controller.)
+// way, and where no sleeper may have received some already. (Written in send_urgently and, as its
+// author may be wrong about who sleeps, in the controller.)
 
 }  // namespace posix_fuzz

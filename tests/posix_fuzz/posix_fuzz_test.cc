@@ -42,7 +42,7 @@ TEST(PosixFuzz, tcp_is_like_tcp) {
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
 }
 
-// A runner that is not like TCP, in a script of which two steps are needed for that.
+// A runner that differs from TCP; two steps of the script are needed to show that.
 TEST(PosixFuzz, tells_a_difference_and_shrinks_it) {
   const ScratchFolder scratch;
   const std::string script = scratch.path() + "/script";
@@ -67,7 +67,7 @@ TEST(PosixFuzz, refuses_what_it_cannot_read) {
 }
 
 // Stops early where much differs.
-// The seeds of which the fuzzer said that they differ.
+// The seeds that the fuzzer reported as differing.
 std::vector<std::string> differing_seeds(const std::string& out) {
   std::vector<std::string> seeds;
   std::istringstream lines(out);

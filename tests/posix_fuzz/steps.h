@@ -52,7 +52,7 @@ std::vector<Operation> descriptor_operations();
 std::vector<Operation> waiting_operations();
 std::vector<Operation> process_operations();
 
-// Words of which the generator knows.
+// Words that the generator knows.
 extern const Words kPutForms, kSendFlags, kGetForms, kReceiveFlags, kCloseWays, kOpenWays, kHows,
     kPollWays, kPollEvents, kEpollEvents, kEpollControls, kEpollWays, kOptions, kFamilies,
     kSocketFlags, kFlagNames, kSpawnWays, kExitWays, kHandlerActions, kAcceptWays, kDupWays,

@@ -86,7 +86,7 @@ constexpr int kPumpPatienceMs = 10'000;
 // Of a process, but its threads do not do this at the same time unless one of them blocks: then
 // each has its own.
 thread_local unsigned char buffer[kMostBytes];
-// Of which the compiler knows nothing, so that it takes the unfortified call.
+// A buffer whose size the compiler does not know, so that it takes the unfortified call.
 unsigned char* volatile hidden_buffer = nullptr;
 
 std::size_t count_of(const Call& call, std::size_t index) {

@@ -128,7 +128,7 @@ void run_epoll_wait(Call& call) {
       ready = syscall(SYS_epoll_pwait, set, events, 16, timeout, nullptr, 8);
   }
   call.result(ready);
-  // In which order sockets are told is the kernel's affair.
+  // The kernel is free to report sockets in any order.
   std::sort(events, events + std::max(ready, 0L),
             [](const epoll_event& one, const epoll_event& other) {
               return one.data.u64 < other.data.u64;

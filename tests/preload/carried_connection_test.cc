@@ -106,7 +106,7 @@ TEST_F(CarriedConnection, AFullRingTakesNoMoreUntilAQuarterIsFree) {
 
 TEST_F(CarriedConnection, TheBellRingsOnceForWhoArmed) {
   put(0, {'a'});
-  EXPECT_EQ(rings(1), 0U) << "nobody sleeps";
+  EXPECT_EQ(rings(1), 0U) << "there is no sleeper";
   take(1, 1);
   unsigned bells = ends_[1].arm(POLLIN, 0);
   put(0, {'b'});
@@ -192,7 +192,7 @@ TEST_F(CarriedConnection, ANoteIsForgottenWhereAnotherProcessHoldsTheSocket) {
   EXPECT_EQ(ends_[0].receive_state(fds_[0]), -ECONNRESET);
 }
 
-// Bytes that nobody takes must not hide the end behind them.
+// Bytes that the program never takes must not hide the end behind them.
 TEST_F(CarriedConnection, AnEndIsFoundBehindRingsThatAnotherListensFor) {
   const Listening other(&ends_[0].own());
   ASSERT_EQ(::send(fds_[1], "!", 1, 0), 1);
@@ -266,7 +266,7 @@ TEST_F(CarriedConnection, TheProgramsBuffersLimitWhatIsUnderWay) {
   EXPECT_EQ(put(1, std::vector<char>(50'000)), 50'000U);
 }
 
-// What waits for the next room is not woken by every message that is taken.
+// A waiter for the next room is not woken by every message that is taken.
 TEST_F(CarriedConnection, TheNextRoomIsOneAfterThereWasNone) {
   ends_[0].leave(ends_[0].arm(POLLOUT, 0));
   put(0, {'a'});
@@ -284,7 +284,7 @@ TEST_F(CarriedConnection, TheNextRoomIsOneAfterThereWasNone) {
   ends_[0].leave(bells);
 }
 
-// Else it would sleep with nobody there who hears the bell for it.
+// Otherwise it would sleep without a thread that hears the doorbell for it.
 TEST_F(CarriedConnection, WhoCannotListenSleepsOnlyWhileTheOtherDoes) {
   EndState& side = ends_[0].own();
   std::optional<Listening> one(&side);

@@ -1,4 +1,4 @@
-// What is in a set of epoll: numbers and marks that are used again mean the new ones only.
+// The items of a set of epoll: a number or mark that is used again means the new item only.
 #include "preload/epoll_items.h"
 
 #include <gtest/gtest.h>

@@ -141,7 +141,7 @@ void signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   must(sigaction(SIGALRM, &action, nullptr), "sigaction");
-  // Again and again: one that comes just before the call is no use, also over TCP.
+  // Again and again: one that comes just before the call does not end it, also over TCP.
   const auto alarm_soon = [] {
     const timeval time{.tv_sec = 0, .tv_usec = 30000};
     const itimerval soon{.it_interval = time, .it_value = time};
@@ -162,7 +162,7 @@ void signals() {
   late.join();
   const itimerval never{};
   setitimer(ITIMER_REAL, &never, nullptr);
-  // The signal of a write that nobody can read.
+  // The signal of a write after shutdown().
   action.sa_handler = [](int) { std::printf("SIGPIPE\n"); };
   must(sigaction(SIGPIPE, &action, nullptr), "sigaction");
   shutdown(pair.server, SHUT_WR);

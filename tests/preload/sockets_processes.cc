@@ -84,7 +84,8 @@ void refusing() {
   const std::string to_nowhere = " 2>/dev/null";
   const std::string number = std::to_string(pair.client);
   char* nothing[] = {nullptr};
-  // Its standard input is none, whoever starts it, and keeps its number.
+  // The child's standard input, a carried connection, is unusable but keeps its number, however the
+  // child is started.
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, pair.server, 0);
@@ -116,7 +117,7 @@ void refusing() {
   wait(&status);
   say("script", WEXITSTATUS(status));
   unlink(script);
-  // Nobody is told of what nobody would have got.
+  // The log says nothing about descriptors that the child would not have got anyway.
   for (const int fd : {pair.client, pair.server, pair.listener.fd})
     must(fcntl(fd, F_SETFD, FD_CLOEXEC), "fcntl");
   run({"/bin/true"}, nothing);
@@ -231,7 +232,7 @@ void standing_child() {
   waitpid(child, nullptr, 0);
 }
 
-// A child that ends interrupts nothing, where nobody wants to know.
+// A child that ends interrupts no call if the program does not handle SIGCHLD.
 void children() {
   const Pair pair;
   const auto with_child = [&](const std::function<void()>& wait) {

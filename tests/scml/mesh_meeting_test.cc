@@ -69,7 +69,7 @@ std::string refusal(const MeshOptions& options) {
   return leat::detail::error_of(ErrorCode::kInvalidArgument, [&] { const Mesh mesh(options); });
 }
 
-// A mesh comes about although others come before who do not belong to it; those are told why.
+// A mesh connects although strangers come before; they are told why they are turned away.
 TEST_P(MeshMeeting, OthersAreTurnedAwayAndToldWhy) {
   const auto addresses = free_addresses(4, kind().device);
   const std::vector<std::string> both(addresses.begin(), addresses.begin() + 2);

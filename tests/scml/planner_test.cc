@@ -1,4 +1,4 @@
-// The Planner's placements by example, and what it says when they cannot be had.
+// The Planner's placements by example, and what it says when they are impossible.
 #include "leat/scml/planner.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What errors say.
+// Checks what errors say.
 #pragma once
 
 #include <functional>

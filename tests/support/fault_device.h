@@ -1,4 +1,4 @@
-// A device around another that goes wrong in a chosen way, the same way at every run.
+// A device around another one that fails in a chosen way, the same way in every run.
 #pragma once
 
 #include <cstdint>

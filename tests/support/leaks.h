@@ -1,4 +1,4 @@
-// What a process holds, for tests that nothing is left behind.
+// Counts what a process holds, for tests that check that nothing is left behind.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@ bool is_ib(const std::string& device) { return device.starts_with("ib"); }
 
 namespace {
 
-// A free port P, with P + 1 ... free too; below those that the system gives to whoever asks.
+// A free port P, with P + 1 ... free too; below those that the system gives to sockets without one.
 unsigned free_ports(const std::string& host) {
   static std::mt19937 random(static_cast<unsigned>(getpid()));
   for (;;) {

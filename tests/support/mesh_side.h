@@ -30,7 +30,7 @@ void PrintTo(const MeshKind& kind, std::ostream* out);
 std::vector<MeshKind> mesh_kinds();
 bool is_ib(const std::string& device);
 
-// Different ones, where nobody listens, nor at the ports of further threads.
+// Different addresses without a listener, also at the ports of further threads.
 std::vector<std::string> free_addresses(unsigned parties, const std::string& device);
 
 class MeshTest : public testing::TestWithParam<std::tuple<MeshKind, leat::detail::PeerMode>> {

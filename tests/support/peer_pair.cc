@@ -29,8 +29,8 @@
 #endif
 
 // Read by ThreadSanitizer, in each program with peers. To a forked side, a thread that has ended
-// but that its parent has not joined yet, such as the lingerer's, is one that nobody ever joins. A
-// listener is a thread, and what a child that was forked beside it may do is tested.
+// but that its parent has not joined yet, such as the lingerer's, looks like one that is never
+// joined. A listener is a thread, and what a child that was forked beside it may do is tested.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() { return "report_thread_leaks=0:die_after_fork=0"; }
 

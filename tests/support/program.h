@@ -1,4 +1,4 @@
-// Programs of this build, run as a user would.
+// Runs programs of this build as a user would.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// Files and variables that a test changes and that are as before when it ends.
+// Files and variables that a test changes; its end restores them.
 #pragma once
 
 #include <optional>

@@ -161,7 +161,7 @@ void VerbsTest::run(const VerbsBody& first, const VerbsBody& second,
         const std::string blob = peer.hear();
         side.queue_pair =
             side.device->connect(std::as_bytes(std::span(blob)), options.depths, hang_deadline());
-        peer.barrier();  // who goes at once would end the connection before the other has it
+        peer.barrier();  // leaving at once would end the connection before the peer has it
         second(side);
         if (second_returns) peer.barrier();
       },

@@ -524,7 +524,7 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"pingpong", "--cpus", "x"}, "not in range 0 to 65535"},
       {{"pingpong", "--warmup", "-1"}, "not in range 0 to 4294967296"},
       {{"pingpong", "-p", "99999"}, "not in range 0 to 65535"},
-      {{"limits", "--window", "-1"}, "'-1' is no size that is allowed. Give bytes, at least 1;"},
+      {{"limits", "--window", "-1"}, "'-1' is not an allowed size. Give bytes, at least 1;"},
       {{"limits", "--window", "1X"}, "K, M, G and T stand for powers of 1024"},
       {{"attest", "--kernel", "x"}, "'x' is not allowed. Allowed: in-process or isolated."},
       {{"scml", "--pass", "x"}, "'x' is not allowed. Allowed: infer or train."},

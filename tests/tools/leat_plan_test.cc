@@ -176,7 +176,7 @@ TEST(LeatPlan, WrongWordsAndSizesAreToldWhatIsAllowed) {
   EXPECT_THAT(plan_program({kLenet, "--triples", "x"}).err,
               HasSubstr("--triples: 'x' is not allowed. Allowed: he, none or ot."));
   EXPECT_THAT(plan_program({kLenet, "--memory", "much"}).err,
-              HasSubstr("--memory: 'much' is no size that is allowed. Give bytes; K, M, G"));
+              HasSubstr("--memory: 'much' is not an allowed size. Give bytes; K, M, G"));
 }
 
 TEST(LeatPlan, HelpTeachesWithExamples) {

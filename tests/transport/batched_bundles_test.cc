@@ -1,6 +1,6 @@
-// Small messages of transport batched, of which nothing is posted before their slot is full: the
-// receiver finds them all the same, whatever the sender does next. By requests, as no memory is
-// shared over a device with faults; the conformance tests have them where it is.
+// Small messages of transport batched, which are not posted before their slot is full: the receiver
+// finds them all the same, whatever the sender does next. This tests the way by requests, as
+// devices with faults share no memory; the conformance tests cover shared memory.
 #include <gtest/gtest.h>
 
 #include <random>

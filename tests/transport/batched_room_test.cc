@@ -1,5 +1,5 @@
 // A sender of transport batched that sleeps without room goes on once there is some. Where memory
-// is shared it is woken for that, and need not look now and then: here it does not.
+// is shared, it is woken for that and need not look now and then; in this test it never looks.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -41,7 +41,7 @@ class BatchedRoom : public VerbsTest {
     return transport;
   }
 
-  // Returns when there may be room. False: nobody said so.
+  // Returns when there may be room. False: no event said so.
   bool sleep_for_room(const Transport& transport) const {
     const bool is_woken = device_name() == "shm";
     const auto limit = is_woken ? std::chrono::milliseconds(hang_limit()).count() : 1;

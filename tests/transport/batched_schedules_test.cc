@@ -1,7 +1,7 @@
 // Transport batched, all of it, over a network that is as late as RDMA may be: both sides send and
 // receive, hold and release messages, sleep, and are notified, in random order, one thing at a
-// time. Every message comes once and in order; whoever sleeps is woken; a network that breaks down
-// leaves an intact first part, in which all is that was flushed, and then errors.
+// time. Every message comes once and in order; every sleeper is woken; a network that breaks down
+// leaves an intact first part, with everything that was flushed, and then errors.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -239,7 +239,7 @@ class BatchedSchedules : public testing::Test {
     const auto over = [&](unsigned end) { return broken[end] || parties[end]->ended(); };
     while (!(over(0) && over(1))) {
       ++steps;
-      // After a break one that has all waits in vain for the other one to have all as well.
+      // After a break, a party that has everything waits in vain until the other one has, too.
       if (schedule.break_after != 0 && steps > schedule.break_after + kStepsToNotice) break;
       ASSERT_LT(steps, kMostSteps) << describe(parties);
       if (steps == schedule.break_after) network.break_down();

@@ -1,5 +1,5 @@
-// What goes wrong at the receiver of transport chunked and is no fault of the path: it keeps what
-// it gets, or fails in the middle of it.
+// Errors at the receiver of transport chunked that are not the path's fault: it keeps what it gets,
+// or fails in the middle of it.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -28,7 +28,7 @@ std::size_t resumed_size_of(std::uint64_t n) {
   return random() % 3000;
 }
 
-// Before some messages comes one that its sender may give up: a size of which no other is.
+// Before some messages comes one that its sender may give up; no other message has its size.
 constexpr std::size_t kResumedDoubtfulBytes = 900'001;
 bool resumed_doubtful_comes_before(std::uint64_t n) { return n % 9 == 4; }
 

@@ -116,7 +116,7 @@ TEST_P(ChannelEnd, SendingToAClosedPeerFailsSoon) {
       [](ChannelSide& side) { const Channel dropped = std::move(side.channel); });
 }
 
-// It needs not be full of what nobody takes, nor flooded.
+// This needs neither unread messages that fill the room, nor a flood.
 TEST_P(ChannelEnd, SendingNowAndThenToAPeerThatHasClosedFails) {
   run(
       [](ChannelSide& side) {

@@ -31,7 +31,7 @@ std::size_t size_of(std::uint64_t n) {
   return random() % (n % 10 == 0 ? 8000 : 200);
 }
 
-// Before some messages comes one that its sender may give up: a size of which no other is.
+// Before some messages comes one that its sender may give up; no other message has its size.
 constexpr std::size_t kDoubtfulBytes = 300'001;
 bool doubtful_comes_before(const TransportSide& side, std::uint64_t n) {
   // What is attested cannot be given up.
@@ -276,7 +276,7 @@ TEST_P(TransportBreaks, OfTheReceiverGiveAnIntactPartAndThenErrors) {
   const std::uint64_t count = 2000;
   run_one_way({}, profile(), count, true, [&](const Outcome& sent, const Outcome& received) {
     expect_all_or_errors(sent, received, count);
-    // The receives of batched serve only to ring an idle side; nobody idles here.
+    // The receives of batched serve only to notify an idle side; neither side idles here.
     if (profile().flushed_receive != 0 && transport() != "batched") {
       EXPECT_FALSE(received.orderly()) << "the fault did not happen";
     }

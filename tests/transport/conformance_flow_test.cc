@@ -101,7 +101,7 @@ TEST_P(ChannelFlow, SleepersSleep) {
       {.first_options = sleep_at_once});
 }
 
-// Nobody reads: the senders are told that there is no room, or time out, and nothing is lost.
+// Neither side reads: the senders are told that there is no room, or time out, and nothing is lost.
 TEST_P(ChannelFlow, BothSidesOnlySendingAreHeldBackAndLoseNothing) {
   run_both(
       [](ChannelSide& side) {

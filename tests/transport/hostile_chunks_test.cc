@@ -1,6 +1,6 @@
-// Transport chunked against a peer that is no leat: a bare queue pair that writes what it likes
-// into regions and counters, as docs/wire_format.md places them. Whatever it does is an error of
-// that channel; nothing that was not sent is handed out.
+// Transport chunked against a peer that does not run leat: a bare queue pair that writes what it
+// likes into regions and counters, as docs/wire_format.md places them. Whatever it does is an error
+// of that channel; nothing that was not sent is handed out.
 #include <gtest/gtest.h>
 
 #include <array>

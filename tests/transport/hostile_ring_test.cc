@@ -197,7 +197,7 @@ TEST_F(HostileToRing, TakenBackTwice) {
   expect_refused();
 }
 
-// What came of it is dropped, and is no message.
+// The pieces that came are dropped, and never handed out as a message.
 TEST_F(HostileToRing, EndWithinALargeMessage) {
   announces(0, 3 * kLargestPiece);
   arrives(1, 64);

@@ -174,7 +174,7 @@ TEST_F(HostileToTcp, MessageBehindTheEnd) {
   expect_refused();
 }
 
-// What came of it is dropped, and is no message.
+// The pieces that came are dropped, and never handed out as a message.
 TEST_F(HostileToTcp, EndWithinALargeMessage) {
   sends(Frame::kAnnounce, kTcpMostBytes);
   sends(Frame::kMessage, 0, 1000);

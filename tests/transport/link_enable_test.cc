@@ -1,5 +1,5 @@
-// What opens a path goes first, short and alone, in both modes of transport chunked: over a device
-// of the test that carries a transport's requests back to it.
+// The chunk that opens a path goes first, short and alone, in both modes of transport chunked. The
+// test's device carries a transport's requests back to it.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// A message for which there is no memory is an error at this and every later receive: what came
-// after it is neither handed out in its place nor taken for it.
+// If memory runs out for a message, this and every later receive fail: what came after it is
+// neither handed out in its place nor taken for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-// In this thread such large arrays are not to be had.
+// While `scarce`, arrays as large as this cannot be allocated in this thread.
 constexpr std::size_t kLarge = std::size_t{1} << 20;
 thread_local bool scarce = false;
 

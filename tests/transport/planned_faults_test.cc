@@ -188,10 +188,10 @@ TEST_P(PlannedRogue, MoreNeighboursThanThereAre) {
   expect_refused(encode({3, kIndexBit | 9}), 32, "outside the array");
 }
 TEST_P(PlannedRogue, ACutMessage) {
-  expect_refused(encode({3, kIndexBit | 0}), 15, "no whole messages");
+  expect_refused(encode({3, kIndexBit | 0}), 15, "not whole messages");
 }
 TEST_P(PlannedRogue, NoBytes) {
-  expect_refused(encode({3, kIndexBit | 0}), 0, "no whole messages");
+  expect_refused(encode({3, kIndexBit | 0}), 0, "not whole messages");
 }
 TEST_P(PlannedRogue, MoreThanWasToCome) {
   expect_refused(encode({3, kIndexBit | 0}), 16, "all that were to come", 0);
@@ -237,7 +237,7 @@ TEST_P(PlannedRogue, AnyWrites) {
           until("tell", [&] { return transport.try_tell(0); });
           Delivery delivery;
           until("an error", [&] {
-            // The rogue may also say its end, which is no error of its own.
+            // The rogue may also announce its end, which alone is not an error.
             if (transport.try_receive(5, delivery) == ReceiveResult::kEnd)
               transport.check_not_ended();
             delivery.must_release = false;

@@ -1,5 +1,5 @@
-// What the options of batched and confirm-each say of slots is what there is, and what stats() say
-// of them is what happened.
+// Batched and confirm-each have the slots that their options ask for, and stats() reports what
+// happened to them.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// The process that keeps the logs is killed at any point, and its kernel, here this process, is
-// not.
+// The process that keeps the logs is killed at any point, and the attestation kernel, here in this
+// process, goes on.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -34,8 +34,8 @@ struct Answered {
   Proof proof;
 };
 
-// The kernel as the process sees it: attests over a socket. The rest is of before the fork, which
-// is what an isolated kernel would say too, as long as nobody else attests.
+// The attestation kernel as the process sees it: it attests over a socket. Other answers are those
+// of before the fork; an isolated kernel would give the same ones while nothing else attests.
 class DistantKernel final : public ForwardingKernel {
  public:
   DistantKernel(AttestationKernel& kernel, int socket)
@@ -169,7 +169,7 @@ TEST(A2mCrash, whoever_keeps_the_logs_may_be_killed_at_any_point) {
         ASSERT_EQ(context_of(record), context_at(i));
       }
     }
-    // Whoever verifies finds all in order, or says that something is missing if something is.
+    // A verifier finds everything in order, or says that something is missing if that is so.
     A2mVerifier verifier(*own, kManifestLog);
     ASSERT_EQ(learn(verifier, memory, kFirstLog),
               manifest.lost == 0 ? Finding::kOk : Finding::kMissing);

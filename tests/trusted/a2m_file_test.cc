@@ -173,7 +173,7 @@ TEST_F(A2mFile, another_epoch_log_device_or_shape_is_refused_and_said) {
     EXPECT_NE(refused(fresh, options_of(folder())), "no error") << byte;
   }
   fs::resize_file(file(), 0);
-  EXPECT_THAT(refused(kernel_, options_of(folder())), HasSubstr("no file of a log"));
+  EXPECT_THAT(refused(kernel_, options_of(folder())), HasSubstr("not a log file"));
 }
 
 TEST_F(A2mFile, damaged_words_of_the_header_cost_time_and_nothing_else) {

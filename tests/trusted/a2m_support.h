@@ -44,7 +44,7 @@ struct WriterKernel : LogKernel {
       : LogKernel(device, epoch, algorithm, Role::kGroupSender) {}
 };
 
-// Of somebody who verifies them.
+// The attestation kernel of a party that verifies logs.
 struct ReaderKernel : LogKernel {
   explicit ReaderKernel(std::uint64_t epoch = kEpoch, Algorithm algorithm = Algorithm::kHmacSha256)
       : LogKernel(2, epoch, algorithm, Role::kGroupReceiver) {}

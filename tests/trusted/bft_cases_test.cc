@@ -82,8 +82,8 @@ TEST(BftProcesses, case50_a_leader_with_a_wrong_value_is_exposed_and_nothing_exe
   expect_exposed(nodes, 1, FaultKind::kOutput);
 }
 
-// The two are told different things, under the counters 0 and 1 of the one stream. What has counter
-// 1 nobody executes, what has counter 0 all do.
+// The leader sends the two followers different requests, under counters 0 and 1 of its one stream.
+// All replicas execute the request with counter 0, none the one with counter 1.
 TEST(BftProcesses, case51_of_different_requests_for_one_round_at_most_one_is_executed) {
   Nodes nodes(3);
   start_replicas(nodes, 3, 1, liar([](Scripted& self, View request, Outbox& outbox) {
@@ -133,7 +133,8 @@ TEST(BftProcesses, case52_a_silent_leader_is_a_time_out_that_says_so_and_calls_f
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-    EXPECT_NE(std::string(error.what()).find("no word of node 1 2 3 (1 leads)"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("no word from node 1 2 3 (1 leads)"),
+              std::string::npos)
         << error.what();
   }
   const auto report = nodes.report(kLong);
@@ -339,7 +340,7 @@ TEST(BftProcesses, case62_f_plus_one_liars_do_deceive) {
   ClientOptions options = nodes.client_options(2);
   options.retry_after = 100ms;  // so that 3 is asked too
   Client client(nodes.directory(), key, options);
-  EXPECT_EQ(value(client.call(additions(1, 500))), 1U) << "which is no sum of 500";
+  EXPECT_EQ(value(client.call(additions(1, 500))), 1U) << "the client did not believe the liars";
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ TEST(Bft, who_hears_nothing_of_the_leader_learns_from_those_who_do) {
   EXPECT_TRUE(world.client().take());
 }
 
-// Evidence that leans on a checkpoint, and convinces somebody who was not there.
+// Evidence that relies on a checkpoint convinces a party that was not there.
 TEST(Bft, evidence_after_checkpoints_convinces_a_third_node_and_altered_evidence_nobody) {
   std::mt19937 random(3);
   auto options = bft_options(3);

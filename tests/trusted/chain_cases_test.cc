@@ -24,7 +24,7 @@ ChainOptions chain_options() {
           .timeout = 300ms};
 }
 
-// Nodes 1, 2 and 3, of which `odd` (if not 0) is made otherwise.
+// Starts nodes 1, 2 and 3; `odd`, if not 0, is made by `make_odd`.
 void start_chain(Nodes& nodes, PartyId odd = 0, const Nodes::Make& make_odd = {}) {
   for (PartyId id = 1; id <= kNodes; ++id)
     nodes.start(

@@ -1,4 +1,4 @@
-// A kernel that tests change in part.
+// An attestation kernel that tests change in part.
 #pragma once
 
 #include <cstddef>

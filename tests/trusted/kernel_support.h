@@ -1,4 +1,5 @@
-// Devices with sessions, and records put together of what kernels attest: for tests of attestation.
+// Devices with sessions, and records made from what attestation kernels attest: for tests of
+// attestation.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Requests that have no room in what a kernel attests at most, in each of the systems: refused with
+// Requests larger than an attestation kernel attests at once, in each of the systems: refused with
 // a reason, and the nodes go on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_P(LargeRequests, are_refused_with_a_reason_and_the_service_goes_on) {
   options.retry_after = 50ms;
   options.timeout = 30s;
   Client client(nodes.directory(), key, options);
-  // Commands that are no numbers, and add nothing.
+  // Commands that are not numbers, and add nothing.
   const std::vector<Bytes> large(3, Bytes(8000));
   const std::string reason =
       leat::detail::error_of(ErrorCode::kTooLarge, [&] { client.call(large); });

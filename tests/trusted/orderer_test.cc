@@ -1,4 +1,4 @@
-// Steps that have no more bytes than a kernel attests, whatever clients ask for.
+// Steps never have more bytes than an attestation kernel attests, whatever clients ask for.
 #include "trusted/parts/orderer.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using namespace detail;
 constexpr std::size_t kRoom = 40'000;
 
 // Requests with large commands, and commands with large outputs: all are executed, in steps that
-// have room, and who applies the steps comes to the same state.
+// have room, and a replica that applies the steps comes to the same state.
 TEST(Orderer, requests_and_outputs_go_in_as_many_steps_as_they_need) {
   const Directory directory(parties(1));
   const SigningKey key = key_of(kClient);

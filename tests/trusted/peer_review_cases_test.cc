@@ -62,7 +62,7 @@ void start_tree(Nodes& nodes, PartyId liar = 0, const Nodes::Make& odd = {},
     nodes.start(id, id == liar ? odd : correct(nodes.directory(), options));
 }
 
-// Believes `quorum` of the nodes; the witness is none.
+// Believes `quorum` of the nodes; the witness does not count as one.
 Client connect(const Nodes& nodes, const SigningKey& key, std::size_t quorum,
                std::chrono::milliseconds timeout = kLong) {
   ClientOptions options = nodes.client_options(quorum);
@@ -71,8 +71,8 @@ Client connect(const Nodes& nodes, const SigningKey& key, std::size_t quorum,
   return {nodes.directory(), key, options};
 }
 
-// The next report but for suspicions of others, who may just be slow, is that; evidence, unless
-// there is none of that kind, convinces a third party.
+// Expects that report next, not counting suspicions of other nodes, which may just be slow. Its
+// evidence, if that kind has any, must convince a third party.
 void expect_fault(Nodes& nodes, PartyId accused, FaultKind kind) {
   std::optional<Report> report;
   do {
@@ -271,7 +271,7 @@ TEST(PeerReviewProcesses, case83_who_gives_another_output_than_the_reference_is_
                });
     const SigningKey key = key_of(kClient);
     Client client = connect(nodes, key, 1);
-    // It may have its effect, or be found out before.
+    // The lie may take effect, or be found out before.
     client.submit(additions(1));
     expect_fault(nodes, id, FaultKind::kOutput);
   }
@@ -313,11 +313,11 @@ TEST(PeerReviewProcesses, case84_a_stopped_node_is_suspected_and_cleared_when_it
              });
   const SigningKey key = key_of(kClient);
   connect(nodes, key, 3).call(additions(1));
-  // A stopped node does not answer who connects either.
+  // A stopped node does not answer new connections either.
   std::optional<Report> report;
   do {
     report = nodes.report(kLong);
-    ASSERT_TRUE(report) << "the witness reaches not all";
+    ASSERT_TRUE(report) << "the witness does not reach every node";
   } while (report->fault.kind != kConnected);
   kill(nodes.process(3), SIGSTOP);
   expect_fault(nodes, 3, FaultKind::kSilent);

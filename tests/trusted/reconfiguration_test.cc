@@ -180,7 +180,7 @@ TEST(Reconfiguration, case72_messages_of_the_old_configuration_are_rejected_by_e
   EXPECT_EQ(user.client.epoch(), 2U);
   EXPECT_EQ(user.get("a"), "1");
   EXPECT_EQ(user.client.epoch(), 2U) << "the chain needed no other configuration";
-  // A request to the chain that was is no request to the head of today.
+  // The present head does not accept a request that was made to an earlier chain.
   RawClient raw(nodes, 3, kOtherClient);
   raw.channel().send(raw.request(1000, {KeyValueMachine::put("a", "old")}, 1));
   raw.channel().send(raw.request(2000, {KeyValueMachine::get("a")}, 2));

@@ -183,7 +183,7 @@ TEST_P(VerbsConnect, JunkBlobsAreErrorsAndTheOfferStillServesTheRightPeer) {
       });
 }
 
-// Whichever byte of the blob is wrong, the holder of the right one is the one who gets through.
+// Whichever byte of the blob is wrong, only a peer with the right blob gets through.
 TEST_P(VerbsConnect, BlobWithOneWrongByteDoesNotTakeTheOffer) {
   run_pair(
       mode(),

@@ -174,7 +174,7 @@ TEST_P(VerbsStreams, AlignedWordsAreWrittenWhole) {
       });
 }
 
-// The only way in which a word in memory may tell of other bytes.
+// The only way in which a word in memory may announce other bytes.
 TEST_P(VerbsStreams, FencedWriteIsSeenAfterTheWritesThatAnEarlierReadCameBehind) {
   const std::size_t rounds = scaled(5000);
   run(

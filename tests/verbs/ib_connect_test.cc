@@ -60,7 +60,7 @@ rdma_cm_event_type answer_to(std::span<const std::byte> blob, std::span<const st
   return channel.next(hang_deadline(), -1, where).type;
 }
 
-// The secret itself crossed the network once, and whoever heard it could connect with it.
+// The secret itself crossed the network once, and any listener there could have connected with it.
 TEST(IbConnectTest, TheSecretItselfLetsNobodyIn) {
   const std::vector<std::string> devices = test_devices();
   if (devices.size() < 2) GTEST_SKIP() << "no RDMA device to test with";
@@ -81,8 +81,8 @@ TEST(IbConnectTest, TheSecretItselfLetsNobodyIn) {
   accepting.join();
 }
 
-// Somebody who takes the place of an offer's listener accepts what comes to it, with private data
-// that it makes from the request's.
+// An attacker that takes the place of an offer's listener: it accepts what comes to it, with
+// private data that it makes from the request's.
 class Impostor {
  public:
   using Reply = std::function<std::vector<std::byte>(const CmEvent& request)>;

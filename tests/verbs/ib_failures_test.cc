@@ -1,5 +1,5 @@
-// What the ib device makes of devices that can less than others, refuse what is posted, or fail:
-// which only hardware does. Needs a device, as ib_connection.h says.
+// How the ib device copes with hardware that has fewer capabilities than other hardware, refuses
+// what is posted, or fails. Needs a device, as ib_connection.h says.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>

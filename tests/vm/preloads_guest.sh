@@ -13,8 +13,8 @@ scratch=$(mktemp -d)
 readonly scratch
 port=20000
 
-# How much is done, over what, and how many seconds a server may take until it listens, and a client in all. Those are no judgement
-# of speed: what works ends long before. Under rsocket much does not.
+# How much is done, over what, and how many seconds a server may take until it listens, and a client in all. Those do not judge
+# speed: what works ends long before. Under rsocket much does not.
 if [[ $size == short ]]; then
   readonly carriers=(tcp leat) limit_seconds=300
   readonly data_bytes=400000 iperf_bytes=4M round_trips=50 requests=50 requests_of_50=200 sockperf_seconds=(1 5 20)

@@ -82,8 +82,8 @@ class EmpStream {
     try {
       channel_.flush();
     } catch (const Error& error) {
-      // As with a socket, a peer that left after it had all it wanted is no error here; if it
-      // lacked something, receive() will say so.
+      // As with a socket, a peer that left after it had all it wanted is not an error here; if
+      // it lacked something, receive() will say so.
       if (error.code() != ErrorCode::kPeerDied) throw;
     }
   }

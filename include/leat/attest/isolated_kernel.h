@@ -64,7 +64,7 @@ class LEAT_EXPORT IsolatedKernel final : public AttestationKernel {
 
 // The client's check: whether the device with that reply key found the record authentic. The client
 // must see from the payload whether it answers the client's present request. Throws leat::Error
-// kInvalidArgument for bytes that are no public key.
+// kInvalidArgument if the bytes are not a public key.
 LEAT_EXPORT bool is_signed(const PublicKey& reply_key, std::span<const std::byte> record,
                            std::span<const std::byte> signature);
 

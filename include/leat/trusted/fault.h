@@ -13,7 +13,7 @@ namespace leat::trusted {
 
 // The numbers are those in the bytes of evidence.
 enum class FaultKind : std::uint8_t {
-  kFormat = 1,   // attested what is not a message of the protocol
+  kFormat = 1,   // attested something that is not a message
   kRequest = 2,  // a request that no client signed, or a repeated one
   kQueue = 3,    // executed commands that no client had sent
   kOutput = 4,   // outputs that the commands do not have

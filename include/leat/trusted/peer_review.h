@@ -67,8 +67,8 @@ using StandingHook = std::function<void(const StandingChange&)>;
 // Participant. Calls throw leat::Error kUnavailable when the attestor no longer attests.
 class LEAT_EXPORT PeerNode final : public Participant {
  public:
-  // Throws leat::Error kInvalidArgument if the nodes are no tree, if the attestor's device is not
-  // among them, or if it lacks a session in its role.
+  // Throws leat::Error kInvalidArgument if the nodes do not form a tree, if the attestor's device
+  // is not among them, or if it lacks a session in its role.
   PeerNode(AttestationKernel& kernel, const Directory& directory, const SigningKey& key,
            const MachineFactory& make_machine, const PeerReviewOptions& options,
            StandingHook hook = {});
@@ -92,8 +92,8 @@ class LEAT_EXPORT PeerNode final : public Participant {
 // PeerNode.
 class LEAT_EXPORT PeerWitness final : public Participant {
  public:
-  // Throws leat::Error kInvalidArgument if the nodes are no tree, or if the attestor lacks a
-  // session.
+  // Throws leat::Error kInvalidArgument if the nodes do not form a tree, or if the attestor
+  // lacks a session.
   PeerWitness(PartyId self, AttestationKernel& kernel, const Directory& directory,
               const MachineFactory& make_machine, const PeerReviewOptions& options,
               StandingHook hook = {});

@@ -23,8 +23,8 @@ void write_head(WireWriter& writer) {
 
 [[noreturn]] void fail(const char* what) {
   throw Error(ErrorCode::kProtocol,
-              std::string("the first message is no ") + what + " of a group of leat",
-              "Both ends must be of a group: GroupMaster and GroupWorker.");
+              std::string("the first message is not the ") + what + " of a leat group",
+              "Connect a GroupMaster and a GroupWorker with each other.");
 }
 
 WireReader read_head(std::span<const std::byte> message, std::size_t bytes, const char* what) {

@@ -80,7 +80,7 @@ class ConfirmReceiver {
     give_back(at, back);
     return true;
   }
-  // False: it carries one already, or is no run of this set.
+  // False: the run carries a message already, or does not belong to this set.
   [[nodiscard]] bool take_early(const SlotRun& run) {
     if (run.word() >= words_.size()) return false;
     Word& at = words_[run.word()];

@@ -21,8 +21,8 @@ std::size_t ChunkedTransport::part_bytes(Context context) const {
   return options_.mode == ChunkMode::kHeader ? std::min(region, options_.chunk_bytes) : region;
 }
 
-// Where requests run as they are posted a part is posted as a whole; elsewhere what is no longer
-// than a chunk.
+// Where requests run as they are posted, a whole part is posted at once; elsewhere no more than a
+// chunk.
 void ChunkedTransport::set_facts() {
   set_in_place(part_bytes(0), part_bytes(1));
   const std::size_t most = staging_ == nullptr ? limits_.max_request_bytes

@@ -31,7 +31,8 @@ struct ChunkHeader {
 static_assert(sizeof(ChunkHeader) == 64);
 static_assert(std::endian::native == std::endian::little);
 
-// Any change of one bit in the numbers changes it. No protection against the sender, who makes it.
+// Any change of one bit in the numbers changes it. It does not protect against the sender, which
+// makes it.
 constexpr std::uint32_t check_of(const ChunkHeader& header) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
   std::uint64_t mixed = (std::uint64_t{header.transfer} << 32 | header.sequence) * kOdd;

@@ -126,7 +126,7 @@ Resumer::Outcome Resumer::run(Device& device, std::uint64_t arrivals, std::size_
       if (active_ && result.failed == 0) send(result, deadline);
       if (result.failed == 0 && peers_result.failed == 0) return outcome;
       outcome.queue_pair.reset();
-      if (passed(deadline)) throw Error(ErrorCode::kTimeout, "time is over");
+      if (passed(deadline)) throw Error(ErrorCode::kTimeout, "the deadline has passed");
       std::this_thread::sleep_for(kPause);
     }
   } catch (const Error& error) {

@@ -190,7 +190,8 @@ bool Resumption::catch_up(Deadline deadline) {
       }
       if (transfers_.send_again()) return true;
     }
-    if (passed(deadline)) throw Error(ErrorCode::kTimeout, "time is over while sending again");
+    if (passed(deadline))
+      throw Error(ErrorCode::kTimeout, "the deadline has passed while sending again");
     std::this_thread::sleep_for(kCatchUpPause);
   }
 }

@@ -66,7 +66,7 @@ class Resumption {
   // --- any thread
   // A side's turn; none while the queue pair is re-established.
   std::unique_lock<std::mutex> turn(Side side) const;
-  // The same, but waits until it can be had: for what needs no queue pair.
+  // The same, but waits for the turn: for what needs no queue pair.
   std::unique_lock<std::mutex> wait_for_turn(Side side) const;
   // As Facts::resuming; null: it never re-establishes.
   const std::atomic<bool>* resuming() const { return resumer_ == nullptr ? nullptr : &resuming_; }

@@ -4,8 +4,8 @@
 // Requests are confirmed in the order in which they were posted: their bytes are then in the peer's
 // memory. A part of a transfer has arrived when the peer has taken the announcement that its first
 // chunk, posted last, carries; the peer counts those. After a queue pair died the peer says how
-// many it has taken: of parts that have arrived nothing goes again; of the others go again the
-// requests that were not confirmed, and announcements that were confirmed but never taken.
+// many it has taken. Parts that have arrived are not sent again; of the others, the sender repeats
+// the requests that were not confirmed, and announcements that were confirmed but never taken.
 #pragma once
 
 #include <array>

@@ -142,7 +142,7 @@ bool ConfirmEach::poll_arrivals() {
         break;
       }
       ++to_replace_;
-      // A completion that is no immediate is treated as one that is impossible.
+      // A completion without immediate data is treated as an impossible one.
       const bool sound = completion.kind == CompletionKind::kImmediate;
       const std::uint32_t immediate =
           sound ? completion.immediate : immediate_of(kMessage, kSlotMask, 0);

@@ -11,13 +11,12 @@ namespace leat::detail {
 
 inline constexpr std::size_t kPlaceUnitBytes = 64;
 inline constexpr std::uint32_t kPlaceBits = 28;
-// The two highest places are no places but words of their own.
+// The two highest values are not places but words of their own.
 inline constexpr std::uint32_t kEndPlace = (1U << kPlaceBits) - 1;       // nothing more comes
 inline constexpr std::uint32_t kAnnouncePlace = (1U << kPlaceBits) - 2;  // a large message follows
 inline constexpr std::uint32_t kMaxPlace = (1U << kPlaceBits) - 3;
-// Up to kMaxPlace, the upper half are no places either but indexes of planned messages: rings never
-// reach that far. transport/planned/planned.h says what
-// lies there.
+// Up to kMaxPlace, the upper half are not places either but indexes of planned messages: rings
+// never reach that far. transport/planned/planned.h says what lies there.
 inline constexpr std::uint32_t kIndexBit = 1U << (kPlaceBits - 1);
 inline constexpr std::uint32_t kMaxIndex = kMaxPlace - kIndexBit;
 

@@ -14,8 +14,8 @@
 
 namespace leat::detail {
 
-// Threads: the receive side's. Where there is no memory for a message it is lost, and so says every
-// later call: what follows must not pass for it, nor be handed out in its place.
+// Threads: the receive side's. Without memory for a message the message is lost, and every later
+// call says so: what follows must not pass for it, nor be handed out in its place.
 class Reassembly {
  public:
   bool active() const { return memory_ != nullptr || lost_; }

@@ -32,10 +32,10 @@ std::uint64_t MessageArrays::open(unsigned context, const MessageArray& wanted) 
   if (wanted.message_bytes == 0 || wanted.count == 0 || wanted.count > MessageArray::kMaxCount)
     refuse("an array of " + std::to_string(wanted.count) + " messages of " +
                std::to_string(wanted.message_bytes) + " bytes",
-           "1 to " + std::to_string(MessageArray::kMaxCount) + " messages are possible.");
+           "1 to " + std::to_string(MessageArray::kMaxCount) + " messages are allowed.");
   const std::uint64_t bytes = wanted.message_bytes * wanted.count;  // below 2^59
   if (wanted.base_bytes % kPlaceUnitBytes != 0)
-    refuse("base_bytes " + std::to_string(wanted.base_bytes) + " is no multiple of 64");
+    refuse("base_bytes " + std::to_string(wanted.base_bytes) + " is not a multiple of 64");
   if (bytes > region_bytes_ || wanted.base_bytes > region_bytes_ - bytes)
     refuse("the planned region of " + std::to_string(region_bytes_) + " bytes is too small for " +
                std::to_string(bytes) + " bytes from byte " + std::to_string(wanted.base_bytes) +
@@ -69,7 +69,7 @@ const char* MessageArrays::arrive_many(Context context, std::uint32_t index, std
   const MessageArray& array = slot.array;
   std::uint64_t count = 1;
   if (bytes != array.message_bytes) {
-    if (bytes == 0 || bytes % array.message_bytes != 0) return "its bytes are no whole messages";
+    if (bytes == 0 || bytes % array.message_bytes != 0) return "its bytes are not whole messages";
     count = bytes / array.message_bytes;
   }
   if (index >= array.count || count > array.count - index) return "it is outside the array";
@@ -118,7 +118,7 @@ void MessageArrays::throw_outside(unsigned context, std::uint64_t index,
 
 void MessageArrays::throw_odd_size(unsigned context, std::uint64_t bytes) const {
   throw Error(ErrorCode::kInvalidArgument, std::to_string(bytes) +
-                                               " bytes are no whole messages of " +
+                                               " bytes are not whole messages of " +
                                                named(context, slots_[context].array));
 }
 

@@ -48,7 +48,7 @@ struct alignas(32) SlotFront {
 static_assert(sizeof(SlotFront) == 32);
 
 // Any change of one bit changes it. The key is the receiver's, random for each connection, so that
-// no message's own bytes look like a header where a slot is searched for. It is no protection
+// no message's own bytes look like a header where a slot is searched for. It does not protect
 // against the sender, which has it.
 inline std::uint32_t check_of(const SlotHeader& header, std::uint64_t key) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;

@@ -311,7 +311,7 @@ void TcpTransport::take_back(Context context, std::size_t window_bytes) {
   state.took += window_bytes;
   if (state.took - state.returned < kReturnBytes || peer_closed_) return;
   if (output_.size() > kMaxOutputBytes)
-    fail(ErrorCode::kProtocol, "the peer sends but does not read what it is answered");
+    fail(ErrorCode::kProtocol, "the peer sends but does not read the answers");
   FrameHeader header;
   header.kind = Kind::kCredit;
   header.context = static_cast<std::uint8_t>(context);

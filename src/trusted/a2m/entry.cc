@@ -8,7 +8,7 @@ namespace detail {
 namespace {
 
 Error no_digest() {
-  return {ErrorCode::kSystem, "SHA-256 is not to be had from OpenSSL",
+  return {ErrorCode::kSystem, "OpenSSL cannot compute SHA-256",
           "Check its configuration: openssl list -digest-algorithms"};
 }
 

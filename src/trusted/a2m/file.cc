@@ -94,10 +94,10 @@ void check_log_file(const std::string& path, std::span<const std::byte> header,
   leat::detail::WireReader reader(header);
   if (header.size() < kFileHeaderBytes || reader.number<std::uint64_t>() != kMagic ||
       !std::equal(digest.begin(), digest.end(), header.begin() + kFixedBytes))
-    throw foreign(path, "is no file of a log, or its header is damaged",
+    throw foreign(path, "is not a log file, or its header is damaged",
                   "Restore it, or move it away to begin a new log.");
   if (reader.number<std::uint32_t>() != kVersion)
-    throw foreign(path, "is of another version of leat", "Open it with that one.");
+    throw foreign(path, "was written by another version of leat", "Open it with that version.");
   const auto session = reader.number<std::uint32_t>();
   const auto device = reader.number<std::uint32_t>();
   reader.bytes(4);

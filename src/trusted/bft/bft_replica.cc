@@ -225,7 +225,7 @@ void BftReplica::State::accuse(std::size_t index, FaultKind kind, std::span<cons
 void BftReplica::State::on_evidence(PartyId from, std::span<const std::byte> evidence,
                                     Outbox& outbox) {
   const std::size_t sender = index_of(options, from);
-  // Judging costs a replay: once for each who accuses.
+  // Judging costs a replay: once for each accuser.
   if (sender == peers_.size() || std::exchange(peers_[sender].was_judge, true)) return;
   // What came before counts: what one correct replica has executed all do.
   settle(false, outbox);

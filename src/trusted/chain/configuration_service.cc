@@ -18,7 +18,7 @@ using namespace detail;
 using Time = Participant::Time;
 
 enum class Phase : std::uint8_t {
-  kGathering,   // who is there?
+  kGathering,   // asks which nodes are there
   kInstalling,  // until all nodes have the configuration
   kServing,
   kSealing,  // until all nodes have said what they executed
@@ -143,7 +143,7 @@ void ConfigurationService::State::on_join(PartyId from, std::uint64_t epoch, Tim
   }
 }
 
-// The first nodes of the pool, if they come in time; then who is there.
+// Chooses the first nodes of the pool if they come in time, else among those that are there.
 void ConfigurationService::State::gather(Time now, Outbox& outbox) {
   if (!until) until = now + kPatienceAtStart * options.patience;
   std::vector<PartyId> able;

@@ -11,7 +11,7 @@ namespace leat::trusted {
 std::string_view to_string(FaultKind kind) noexcept {
   switch (kind) {
     case FaultKind::kFormat:
-      return "attested what is not a message of the protocol";
+      return "attested something that is not a message of the protocol";
     case FaultKind::kRequest:
       return "ordered a request that no client signed, or that was ordered before";
     case FaultKind::kQueue:
@@ -21,11 +21,11 @@ std::string_view to_string(FaultKind kind) noexcept {
     case FaultKind::kDigest:
       return "another state than that of the commands";
     case FaultKind::kAhead:
-      return "says to have executed what was not ordered";
+      return "claims to have executed what was not ordered";
     case FaultKind::kSilent:
       return "is silent";
     case FaultKind::kLog:
-      return "signed as its log what it has not attested so";
+      return "signed as its log what it has not attested as such";
   }
   return "an unknown fault";
 }
@@ -39,8 +39,8 @@ using leat::detail::WireWriter;
 constexpr std::size_t kMostBlobs = std::size_t{1} << 20;
 constexpr std::size_t kAnswerBytes = 14;
 constexpr std::size_t kClientBytes = 20;  // id (4), next, executed (8 each)
-// Of a client: as many requests as it may have under way, but for the last no more than so many
-// bytes.
+// Answers kept for each client: as many as it may have requests under way, in no more than so many
+// bytes, except that the last answer is always kept.
 constexpr std::size_t kKeptAnswers = 16, kKeptAnswerBytes = std::size_t{1} << 20;
 
 constexpr std::size_t kAnyRoom = std::numeric_limits<std::size_t>::max();
@@ -66,7 +66,7 @@ std::optional<FaultKind> Ledger::take(View request) { return take(request, epoch
 std::optional<FaultKind> Ledger::take(View request, std::uint64_t oldest_epoch) {
   Pending pending{.bytes = Bytes(request.begin(), request.end())};
   const auto content = read_signed(pending.bytes, MessageType::kRequest);
-  // A node is no client: its signatures are for answers.
+  // A node is not a client: its signatures are for answers.
   const Party* client = content ? directory_.find(content->sender) : nullptr;
   if (!content || content->epoch < oldest_epoch || content->epoch > epoch_ || client == nullptr ||
       !client->address.empty() || has_taken(content->sender, content->first) ||

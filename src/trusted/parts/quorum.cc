@@ -173,7 +173,7 @@ std::string Quorum::describe() const {
   const PartyId leader = options_.nodes.front();
   const bool leader_silent =
       !request.replies.contains(leader) && !request.refusals.contains(leader);
-  if (!silent.empty()) text += "; no word of node" + silent;
+  if (!silent.empty()) text += "; no word from node" + silent;
   for (const auto& [node, most] : request.refusals)
     text += "; node " + std::to_string(node) + " refuses requests above " + std::to_string(most) +
             " bytes, and this one has " + std::to_string(request.bytes.size());

@@ -295,7 +295,7 @@ void PeerNode::State::on_audit(PartyId from, std::span<const std::byte> message,
 
 void PeerNode::State::on_proof(PartyId from, std::span<const std::byte> evidence) {
   const auto proof = read_proof(evidence);
-  // Judging costs a replay: once for each who accuses somebody.
+  // Judging costs a replay: once for each accuser.
   if (!proof || proof->accused == id(self_) || exposed_.contains(proof->accused) ||
       !judged_.emplace(from, proof->accused).second)
     return;

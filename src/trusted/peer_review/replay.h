@@ -14,8 +14,8 @@
 
 namespace leat::trusted::detail {
 
-// Throws leat::Error kInvalidArgument if the nodes are no tree, for impossible numbers, or if the
-// attestor lacks a session.
+// Throws leat::Error kInvalidArgument if the nodes do not form a tree, for impossible numbers, or
+// if the attestor lacks a session.
 void check_tree(AttestationKernel& kernel, const PeerReviewOptions& options);
 // options.nodes.size() if it is not a node.
 std::size_t index_of(const PeerReviewOptions& options, PartyId id);

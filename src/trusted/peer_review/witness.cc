@@ -20,7 +20,7 @@ Nonce fresh_nonce() {
   Nonce nonce;
   if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), static_cast<int>(nonce.size())) !=
       1)
-    throw Error(ErrorCode::kSystem, "no random numbers are to be had from OpenSSL");
+    throw Error(ErrorCode::kSystem, "OpenSSL cannot supply random numbers");
   return nonce;
 }
 
@@ -181,7 +181,7 @@ struct PeerWitness::State {
   const StandingHook hook;
   std::list<Audited> audited;
   std::set<PartyId> exposed;
-  std::set<std::pair<PartyId, PartyId>> judged;  // who has accused whom
+  std::set<std::pair<PartyId, PartyId>> judged;  // accuser and accused
 };
 
 PeerWitness::PeerWitness(PartyId self, AttestationKernel& kernel, const Directory& directory,

@@ -210,12 +210,12 @@ CertificateHandle parse_certificate(View der, Refusal refusal) {
   leat::detail::tls_reason();
   if (!certificate || at != start + der.size() || X509_get_version(certificate.get()) != 2 ||
       !same(to_der(*certificate), der))
-    throw Refused(refusal, "the certificate is no X.509 v3 certificate in DER");
+    throw Refused(refusal, "the certificate is not an X.509 v3 certificate in DER");
   const EVP_PKEY* const key = X509_get0_pubkey(certificate.get());
   leat::detail::tls_reason();
   if (key == nullptr || !is_ed25519(*key) ||
       X509_get_signature_nid(certificate.get()) != NID_ED25519)
-    throw Refused(refusal, "the certificate is not of Ed25519");
+    throw Refused(refusal, "the certificate does not use Ed25519");
   return certificate;
 }
 
@@ -293,7 +293,7 @@ BootIdentity check_boot_certificate(X509& certificate, X509& device_certificate,
     const int nid = OBJ_obj2nid(X509_EXTENSION_get_object(extension));
     if (X509_EXTENSION_get_critical(extension) == 1 && nid != NID_undef &&
         nid != NID_basic_constraints && nid != NID_key_usage)
-      throw Refused(Refusal::kBootSignature, "it has a critical extension that nobody knows here");
+      throw Refused(Refusal::kBootSignature, "it has an unknown critical extension");
   }
   if (identity.claims.device != device.device)
     throw Refused(Refusal::kDevice, "its boot certificate names another device");

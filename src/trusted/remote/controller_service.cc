@@ -15,7 +15,7 @@ void serve_until_enabled(int listener, const ControllerService& service) {
     leat::detail::wait_ready(listener, POLLIN, leat::detail::kNoDeadline, "nobody came");
     leat::detail::Fd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket) {
-      // Whoever knocked may be gone already.
+      // The newcomer may have gone already.
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
       throw leat::detail::system_error("accept4", errno);
     }

@@ -70,7 +70,7 @@ Bytes seal_firmware(View secret, std::uint32_t device, const Firmware& firmware)
 Boot boot_device(SecretBytes secret, View device_certificate, View sealed_firmware,
                  std::uint32_t least_version, const std::string& program_path, std::time_t now) {
   if (secret.size() != kHardwareSecretBytes) {
-    throw Error(ErrorCode::kInvalidArgument, "the hardware secret has not 32 bytes",
+    throw Error(ErrorCode::kInvalidArgument, "the hardware secret is not 32 bytes long",
                 "leat-provision ca device makes one.");
   }
   const CertificateHandle certificate =

@@ -90,7 +90,7 @@ SessionSecret parse_session(const json& object, const std::string& where) {
     session.streams = static_cast<std::uint8_t>(fields.number("streams", 16));
   if (session.kind == SessionKind::kPair) {
     std::vector<std::uint32_t> members = fields.numbers("members", 2);
-    if (members.size() != 2) bad_plan(where + ".members are not two");
+    if (members.size() != 2) bad_plan(where + ".members must name two devices");
     std::sort(members.begin(), members.end());
     session.sender = members[0];
     session.receivers = {members[1]};
@@ -112,7 +112,7 @@ bool concerns(const SessionSecret& session, std::uint32_t device) {
 
 Plan parse_plan(std::string_view text, const std::string& name) {
   const json document = json::parse(text, nullptr, false);
-  if (document.is_discarded()) bad_plan(name + " is no JSON");
+  if (document.is_discarded()) bad_plan(name + " is not JSON");
   const Fields fields(document, name, {"devices", "sessions", "kernel"});
   Plan plan;
   for (const json& object : fields.list("devices", kMaxMembers)) {

@@ -89,7 +89,7 @@ Proof proof(const Secret& secret, CmMessage message, std::uint32_t queue_pair,
   return result;
 }
 
-// In a time that does not depend on where they differ.
+// Compares in a time that does not depend on where they differ.
 bool equal(const Proof& left, const Proof& right) {
   return CRYPTO_memcmp(left.data(), right.data(), left.size()) == 0;
 }

@@ -73,7 +73,7 @@ class IbDevice final : public Device {
 
   // Tried seven times in all, and a device may wait up to four times as long as it says.
   void set_peer_timeout(std::chrono::milliseconds timeout) override {
-    constexpr std::uint8_t kShortest = 12, kLongest = 31;  // 17 ms: a round trip is no death
+    constexpr std::uint8_t kShortest = 12, kLongest = 31;  // 17 ms: longer than a round trip
     constexpr std::int64_t kTries = IbQueuePair::kRetries + 1;
     using Microseconds = std::chrono::microseconds;
     const auto reached = [&] {

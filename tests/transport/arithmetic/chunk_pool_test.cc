@@ -154,7 +154,7 @@ TEST(Regions, ReceiverRefusesOtherPlaces) {
 }
 
 // Sender and receiver of one context: random sizes, releases in random order, credits that come
-// late and in leaps. No two parts overlap, and whoever has released everything is never stuck.
+// late and in leaps. No two parts overlap, and a side that has released everything is never stuck.
 TEST(Regions, NothingOverlapsAndNothingSticksOverRandomSchedules) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     std::mt19937_64 random(seed);

@@ -122,7 +122,7 @@ class Exchange {
     if (schedule_.shared) return store(write);
     wire_.push_back({Request::kWrite, write});
     last_in_word_[run->word()] = run->first;
-    // A receiver that got a doorbell for it sees its flip with that of a later one.
+    // After a doorbell for it, the receiver sees its flip together with the flip of a later one.
     unechoed_[run->word()] = write.bell;
     if (!write.bell) wire_.push_back({Request::kEcho, {}, run->first});
   }
@@ -231,7 +231,7 @@ class Exchange {
     given_read_.active = false;
   }
 
-  // What was announced by immediate data or a write.
+  // Takes what was announced by immediate data or a write.
   void hear() {
     if (events_.empty()) return;
     const auto [slot, number] = events_.front();
@@ -322,8 +322,8 @@ TEST(Confirm, ManyWordsAndLongRunsForMillionsOfSteps) {
                 scaled(100));
 }
 
-// Places and numbers that wrap around: of all bits, of those that a doorbell has, of a signed
-// number.
+// Places and numbers wrap around: at the end of all bits, of those that a doorbell has, and of a
+// signed number.
 TEST(Confirm, NumbersWrapAround) {
   for (const std::uint32_t wraps :
        {0U, 1U << kDoorbellPlaceBits, 1U << 31, 7U << kDoorbellPlaceBits}) {
@@ -442,7 +442,7 @@ TEST_F(HostileSlots, MoreSlotsThanFlippedIsRefused) {
 }
 
 TEST_F(HostileSlots, DamagedHeaderIsRefused) {
-  EXPECT_NE(receiver_.see(0, 1, found_), nullptr) << "zeros are no header";
+  EXPECT_NE(receiver_.see(0, 1, found_), nullptr) << "zeros are not a header";
   SlotReceiver receiver(layout_, 0, memory_.data(), kKey);
   write(0, {.size = sized(layout_.run_bytes(0, 2), SlotKind::kBundle), .sequence = 1});
   EXPECT_NE(receiver.see(0, 3, found_), nullptr) << "bundles have one slot";

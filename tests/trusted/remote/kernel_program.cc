@@ -1,5 +1,5 @@
-// The smallest program that a controller can start as its kernel: it takes keys, waits for ENABLE,
-// and says of each session what only who has its key can say. Arguments: "twice" asks for a second
+// The smallest program that a controller can start as its attestation kernel: it takes keys, waits
+// for ENABLE, and proves for each session that it has the key. Arguments: "twice" asks for a second
 // set of keys, "silent" never answers, "dead" ends at once.
 #include <chrono>
 #include <cstdio>

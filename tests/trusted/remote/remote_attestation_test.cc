@@ -111,7 +111,7 @@ TEST_F(RemoteAttestation, R1_WrongOldOrReusedNonce) {
   first.accept_quote(answer, parties_.now);
   expect_refused(Refusal::kOrder, [&] { first.accept_quote(answer, parties_.now); });
 
-  // The nonce of the challenge put into an old quote: the signature was over the other.
+  // The nonce of the challenge, put into an old quote: the signature covers the old nonce.
   VendorSession patched = vendor_for();
   Quote quote = parse_quote(answer);
   quote.nonce = parse_challenge(patched.challenge(parties_.now)).nonce;
@@ -159,7 +159,7 @@ TEST_F(RemoteAttestation, R4_DeviceCertificateUnknownSelfSignedExpiredOrRevoked)
   VendorSession vendor = vendor_for();
   EXPECT_NO_THROW(vendor.accept_quote(answer_of(vendor, boot), parties_.now));
 
-  // A list that has expired is none: who holds newer ones back must not win.
+  // An expired list does not count: an attacker that holds newer ones back must not win.
   policy_.revocations = make_revocation_list(parties_.manufacturer, {}, long_ago);
   expect_answer_refused(Refusal::kDeviceChain, boot);
 }

@@ -229,7 +229,7 @@ TEST_F(RemoteChannel, R13_SomebodyElseThanTheVendor) {
 }
 
 // A client that does what leat's own never would. Returns whether the controller took part in the
-// handshake and let it live: what it says to a first byte that is no frame came back.
+// handshake and let it live: its answer to a first byte that begins no frame came back.
 bool raw_client(
     Fd socket, const std::function<void(SSL_CTX*)>& change,
     const std::function<void(SSL*)>& look = [](SSL*) {}) {
@@ -385,7 +385,7 @@ TEST_F(RemoteChannel, R22_LongFramesAndSlowStrangers) {
 }
 
 TEST_F(RemoteChannel, R23_NoMessageReadsKeysBack) {
-  // Before and after provisioning: every number that is no message, and every message that the
+  // Before and after provisioning: every number that names no message, and every message that the
   // controller does not expect there.
   for (unsigned type = 0; type < 256; ++type) {
     if (type == static_cast<unsigned>(Type::kChallenge)) continue;

@@ -130,7 +130,7 @@ TEST(RemotePlan, WrongOnesAreNamed) {
       EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
     }
   };
-  refused("{", "", "no JSON");
+  refused("{", "", "not JSON");
   refused("\"kernel\"", "\"kernels\"", "unknown member 'kernels'");
   refused("\"id\": 7", "\"id\": 1", "twice");
   refused("\"id\": 7", "\"id\": -7", "not a number");
