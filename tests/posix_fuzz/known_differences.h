@@ -18,8 +18,8 @@ namespace posix_fuzz {
 // behind it arrives, is left open by TCP; so nothing is pumped to an actor that sleeps or has
 // ended. (Written in the controller.)
 
-// filled: how much fits, and so what another send to a full connection does, is left open by TCP; so
-// until all of it was received, actors only poll and receive. (Written in the controller.)
+// filled: how much fits, and so what another send to a full connection does, is left open by TCP;
+// so until all of it was received, actors only poll and receive. (Written in the controller.)
 
 // parts_and_sleepers: whether a sleeping receiver wakes between the messages of one sendmmsg is a
 // race; so two are not sent while somebody may sleep.
