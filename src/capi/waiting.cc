@@ -112,8 +112,8 @@ class Polling {
   std::chrono::microseconds nap_ = kFirstNap;
 };
 
-// Whether every handler that the program has installed lets calls go on. Nothing tells which of them
-// ran.
+// Whether every handler that the program has installed lets calls go on. Nothing tells which of
+// them ran.
 bool handlers_restart() {
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction action {};

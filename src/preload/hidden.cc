@@ -197,8 +197,8 @@ bool too_few_numbers() noexcept { return limits().rlim_cur < kFewestNumbers; }
 void make_room_after(int newest) noexcept {
   const unsigned hidden = hidden_from_program.load(std::memory_order_relaxed);
   if (hidden <= kEssential) return;
-  // Nothing is hidden below a limit lower than kFewestNumbers, so the kernel is asked only where its
-  // answer can matter.
+  // Nothing is hidden below a limit lower than kFewestNumbers, so the kernel is asked only where
+  // its answer can matter.
   const auto wanted_of = [&](rlim_t limit) {
     return static_cast<rlim_t>(newest) + hidden + limit / 8;
   };
