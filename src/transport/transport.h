@@ -71,6 +71,8 @@ struct Facts {
   StreamUse stream = StreamUse::kLifeline;
   bool reserves_room = false;  // what try_reserve gives is room at the peer
   bool takes_back = true;      // abandon() takes back any message that is under way
+  // A message that was accepted reaches the peer without any further call of this side.
+  bool leaves_by_itself = false;
   // Readable when it may be worth while to look again, after arm(); as in QueuePair.
   int send_event_fd = -1;
   int receive_event_fd = -1;
