@@ -7,19 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "leat/attest/algorithm.h"
+#include "base/setting_types.h"
 #include "leat/options.h"
 
 namespace leat::detail {
-
-enum class Fallback { kNever, kWarn, kAllow };
-// Settings of transport chunked: how the chunks of a transfer reach their place, and whether a
-// short one goes first.
-enum class ChunkMode { kInPlace, kHeader };
-enum class LinkEnable { kOff, kOn, kAuto };
-
-// A value of attest_kernel; the others are paths.
-inline constexpr const char* kInProcess = "in-process";
 
 // All settings of one connection with their final values. Field names are the settings' names.
 struct Settings {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "leat/error.h"
-#include "verbs/ib/device.h"
-#include "verbs/shm/device.h"
+#include "verbs/ib/row.h"
+#include "verbs/shm/row.h"
 
 namespace leat::detail {
 namespace {

@@ -1,5 +1,5 @@
 // The ib device: memory, and one protection domain for each connection.
-#include "verbs/ib/device.h"
+#include "verbs/ib/row.h"
 
 #include <algorithm>
 #include <chrono>

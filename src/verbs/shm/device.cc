@@ -1,6 +1,6 @@
 // The shm device, and how two of its queue pairs meet: over a unix socket with a random abstract
 // name, between processes of the same user, which the kernel and a secret prove.
-#include "verbs/shm/device.h"
+#include "verbs/shm/row.h"
 
 #include <fcntl.h>
 #include <poll.h>
