@@ -64,6 +64,7 @@ struct SettingDescription {
   std::string name;      // "spin_us"
   std::string variable;  // "LEAT_SPIN_US"
   std::string type;      // "microseconds", "bytes", "text", "never|warn|allow"
+  std::string allowed;   // "a number from 16 to 1024"
   std::string value;     // in force for a connection without options or URI parameters
   std::string default_value;
   std::string help;
