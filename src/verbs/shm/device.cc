@@ -228,10 +228,6 @@ class ShmDevice final : public Device {
   std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned access) override {
     return OwnRegions::allocate(regions_, bytes, access);
   }
-  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte> memory) override {
-    return OwnRegions::register_local(regions_, memory);
-  }
-
   std::unique_ptr<Offer> offer(const QueueDepths& depths, const std::string&) override {
     return std::make_unique<ShmOffer>(regions_, depths);
   }
