@@ -9,7 +9,7 @@ namespace leat::bench {
 namespace {
 
 std::size_t parse_size(const std::string& text, std::size_t least) {
-  const std::optional<std::uint64_t> bytes = tools::size_of(text);
+  const std::optional<std::uint64_t> bytes = cli::size_of(text);
   if (!bytes || *bytes < least)
     throw CLI::ValidationError("-s", "'" + text + "' is no message size. Give bytes, at least " +
                                          std::to_string(least) +
@@ -47,7 +47,7 @@ CLI::Option* add_sizes_argument(CLI::App& command, std::vector<std::size_t>& siz
   std::string defaults;
   for (const std::size_t bytes : sizes)
     defaults += (defaults.empty() ? "" : ",") +
-                (sizes.size() == 1 ? std::to_string(bytes) : tools::size_text(bytes));
+                (sizes.size() == 1 ? std::to_string(bytes) : cli::size_text(bytes));
   return command
       .add_option_function<std::vector<std::string>>(
           "-s,--size", set_sizes, "Bytes of a message: 64, 4K, 1M, or several: 8,64,4K")

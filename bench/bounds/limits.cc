@@ -124,7 +124,7 @@ Run declare_limits(CLI::App& command) {
       .add_option("--window", arguments->window_bytes,
                   "memcpy to places that cycle over so many bytes, as in a ring (K, M, G; default: "
                   "one place)")
-      ->transform(tools::size_between(1))
+      ->transform(cli::size_between(1))
       ->type_name("BYTES");
   return [arguments] { run(*arguments); };
 }

@@ -348,7 +348,7 @@ Run declare_confirm(CLI::App& command) {
           },
           "one-to-one: one process to another; broadcast: a master to its workers; gather: the "
           "workers to their master; or all")
-      ->check(tools::one_of({"one-to-one", "broadcast", "gather", "all"}))
+      ->check(cli::one_of({"one-to-one", "broadcast", "gather", "all"}))
       ->default_str("one-to-one")
       ->type_name("PATTERN");
   command
@@ -383,7 +383,7 @@ Run declare_confirm(CLI::App& command) {
   command
       .add_option("--slot-bytes", arguments->slot_bytes,
                   "Message bytes in a slot, for both transports (K, M; default: leat's)")
-      ->transform(tools::size_between(64, 16 << 20))
+      ->transform(cli::size_between(64, 16 << 20))
       ->type_name("BYTES");
   command
       .add_option("--slot-count", arguments->slot_count,

@@ -153,7 +153,7 @@ void ConfirmReport::add(std::size_t bytes, std::uint64_t messages,
     row["receiver_cpu_s_per_gb"] = receiver_per_gb;
     results_.push_back(std::move(row));
     if (json_) continue;
-    print_row(tools::size_text(bytes), kConfirmTransports[i], std::to_string(messages),
+    print_row(cli::size_text(bytes), kConfirmTransports[i], std::to_string(messages),
               gbytes_per_second(figures[i], bytes), figures[i], sender_per_gb, receiver_per_gb);
   }
 
@@ -251,7 +251,7 @@ void ConfirmReport::draw(const Plotter& plotter) const {
             chart.curves.push_back({std::string(transport) + line.title, {}});
       for (const Row& row : rows_) {
         if (row.pattern != pattern) continue;
-        chart.ticks.emplace_back(tools::size_text(row.bytes), static_cast<double>(row.bytes));
+        chart.ticks.emplace_back(cli::size_text(row.bytes), static_cast<double>(row.bytes));
         for (std::size_t i = 0; i < chart.curves.size(); ++i)
           chart.curves[i].values.push_back(diagram.lines[i / kConfirmTransports.size()].value(
               row.figures[i % kConfirmTransports.size()], row.bytes));

@@ -111,7 +111,7 @@ class BlockList {
     std::printf(" %12s %8s %14s\n", "up to", "blocks", "bytes in all");
     for (const SizeClass& one : size_classes(blocks_)) {
       constexpr std::uint64_t kBlocksOfABar = 4;
-      std::printf(" %12s %8llu %14llu %s\n", tools::size_text(one.up_to_bytes).c_str(),
+      std::printf(" %12s %8llu %14llu %s\n", cli::size_text(one.up_to_bytes).c_str(),
                   static_cast<unsigned long long>(one.blocks),
                   static_cast<unsigned long long>(one.bytes),
                   std::string((one.blocks + kBlocksOfABar - 1) / kBlocksOfABar, '#').c_str());
@@ -128,7 +128,7 @@ class BlockList {
                 {}};
     Curve blocks{"blocks", {}};
     for (const SizeClass& one : size_classes(blocks_)) {
-      chart.ticks.emplace_back(tools::size_text(one.up_to_bytes), 0);
+      chart.ticks.emplace_back(cli::size_text(one.up_to_bytes), 0);
       blocks.values.push_back(static_cast<double>(one.blocks));
     }
     chart.curves.push_back(std::move(blocks));

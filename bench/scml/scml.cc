@@ -244,7 +244,7 @@ Run declare_scml(CLI::App& command) {
   command
       .add_option("--pass", arguments->task.train,
                   "infer: forward only (default); train: with the backward pass")
-      ->transform(tools::one_of(passes))
+      ->transform(cli::one_of(passes))
       ->type_name("infer|train");
   command
       .add_option("-r,--repetitions", arguments->repetitions,

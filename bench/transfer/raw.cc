@@ -1,5 +1,6 @@
 // One RDMA write of a whole buffer, as a program writes it that knows nothing of the path: what
 // FedRDMA begins with. On the verbs of leat, without its transports.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <stdexcept>
@@ -55,13 +56,16 @@ class RawSender final : public SendingEnd {
   }
 
   void send(std::span<std::byte> payload) override {
-    // Once, as a program keeps the buffers that it sends from.
-    if (source_ == nullptr) source_ = device_->register_local(payload);
+    // Once, as a program keeps what it sends in memory of the device.
+    if (source_ == nullptr) {
+      source_ = device_->allocate(payload.size(), kLocalOnly);
+      std::ranges::copy(payload, source_->memory().begin());
+    }
     const std::size_t most = device_->limits().max_request_bytes;
     std::size_t posted = 0;
     while (posted < payload.size()) {
       SendRequest request;
-      request.local = payload.data() + posted;
+      request.local = source_->memory().data() + posted;
       request.local_key = source_->local_key();
       request.bytes = std::min(payload.size() - posted, most);
       request.signaled = posted + request.bytes == payload.size();

@@ -127,8 +127,8 @@ void TransferReport::print(const TransferRow& row) const {
       std::to_string(row.complete()) + "/" + std::to_string(row.runs.size());
   std::printf(
       " %-31s %-7s %-7s %-8s ", title_of(row.transfer.carrier),
-      tools::size_text(row.transfer.bytes).c_str(),
-      chunked(row.transfer.carrier) ? tools::size_text(row.transfer.chunk_bytes).c_str() : "-",
+      cli::size_text(row.transfer.bytes).c_str(),
+      chunked(row.transfer.carrier) ? cli::size_text(row.transfer.chunk_bytes).c_str() : "-",
       through.c_str());
   if (row.complete() > 0) {
     std::printf("%-9.4g %-9.4g %-8.0f %-7.3g %-6.3g %-8s %-8s %s\n", row.seconds(),
@@ -237,7 +237,7 @@ Chart TransferReport::chart(const std::string& name, const std::string& title, b
               {}};
   const std::vector<std::size_t> places = by_size ? sizes() : chunks();
   for (const std::size_t place : places)
-    chart.ticks.emplace_back(tools::size_text(place), static_cast<double>(place));
+    chart.ticks.emplace_back(cli::size_text(place), static_cast<double>(place));
   for (const Carrier carrier : kCarriers) {
     if (!by_size && !chunked(carrier)) continue;
     Curve curve{title_of(carrier), {}};
@@ -257,7 +257,7 @@ void TransferReport::draw(const Plotter& plotter) const {
   const std::size_t bytes = sizes().back();
   Chart bars{Chart::Kind::kBars,
              "transfer-goodput",
-             "A transfer of " + tools::size_text(bytes) + " bytes",
+             "A transfer of " + cli::size_text(bytes) + " bytes",
              "carrier",
              "MB/s",
              {},
@@ -274,9 +274,8 @@ void TransferReport::draw(const Plotter& plotter) const {
     if (!lines.curves.empty()) plotter.draw(lines);
   }
   if (chunks().size() > 1) {
-    const Chart lines =
-        chart("transfer-chunks", "Transfers of " + tools::size_text(bytes) + " bytes",
-              /*by_size=*/false);
+    const Chart lines = chart("transfer-chunks", "Transfers of " + cli::size_text(bytes) + " bytes",
+                              /*by_size=*/false);
     if (!lines.curves.empty()) plotter.draw(lines);
   }
 }

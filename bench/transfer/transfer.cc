@@ -171,14 +171,14 @@ Run declare_transfer(CLI::App& command) {
       .add_option("--chunk-bytes", arguments->chunks,
                   "The longest chunk, or several: 64K,1M (K, M)")
       ->delimiter(',')
-      ->transform(tools::size_between(4 << 10, 1 << 30))
+      ->transform(cli::size_between(4 << 10, 1 << 30))
       ->default_str("4M")
       ->type_name("BYTES");
   command
       .add_option("--carriers", arguments->carriers,
                   "raw, header, inplace, auto, tcp, grpc, or several (default: all)")
       ->delimiter(',')
-      ->transform(tools::one_of(carriers_by_name()))
+      ->transform(cli::one_of(carriers_by_name()))
       ->type_name("NAMES");
   command.add_option("-r,--repeat", arguments->repeat, "Runs of each")
       ->check(CLI::Range(1, 1000))
@@ -198,7 +198,7 @@ Run declare_transfer(CLI::App& command) {
   command
       .add_option("--link-enable", arguments->link_enable,
                   "The setting chunked_link_enable: on, off or auto")
-      ->check(tools::one_of({"on", "off", "auto"}))
+      ->check(cli::one_of({"on", "off", "auto"}))
       ->capture_default_str()
       ->type_name("HOW");
   command

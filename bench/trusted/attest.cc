@@ -235,7 +235,7 @@ class AttestBench {
     BareMac bare(row);
     std::vector<std::byte> record(bytes + kRecordOverheadBytes, std::byte{1});
     const std::string name = row.name;
-    const std::string ending = "_" + tools::size_text(bytes) + "_" + name;
+    const std::string ending = "_" + cli::size_text(bytes) + "_" + name;
     report_.begin_part(name,
                        name + ": attest and ordered verify together, the bytes of one payload");
     const Bandwidth both = measure(bytes, [&] {
@@ -274,7 +274,7 @@ class AttestBench {
           report_.add(stream);
           report_.add(latency);
           const std::string ending =
-              tools::size_text(stream.bytes) + "_us_" + (name.empty() ? transport : name);
+              cli::size_text(stream.bytes) + "_us_" + (name.empty() ? transport : name);
           report_.add_ratio(home + "send_" + ending, latency.distribution
                                                          ? latency.distribution->typical_us
                                                          : latency.average_us);
@@ -305,7 +305,7 @@ Run declare_attest(CLI::App& command) {
       .add_option("--kernel", arguments->kernel,
                   "Where keys and counters are held: in-process, or isolated in a leat-attestd")
       ->capture_default_str()
-      ->check(tools::one_of({"in-process", "isolated"}))
+      ->check(cli::one_of({"in-process", "isolated"}))
       ->type_name("WHERE");
   add_run_arguments(command, *arguments);
   return [arguments] { AttestBench(*arguments).run(); };

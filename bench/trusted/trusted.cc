@@ -39,14 +39,14 @@ Run declare_trusted(CLI::App& command) {
   command
       .add_option("--system", arguments->system,
                   "What to measure: a2m, counter, chain, peer-review")
-      ->check(tools::one_of({"a2m", "counter", "chain", "peer-review"}))
+      ->check(cli::one_of({"a2m", "counter", "chain", "peer-review"}))
       ->capture_default_str()
       ->type_name("SYSTEM");
   command
       .add_option("--kernel", arguments->kernel,
                   "Where keys and counters are held: in-process, or isolated in a leat-attestd for "
                   "each party that attests")
-      ->check(tools::one_of({"in-process", "isolated"}))
+      ->check(cli::one_of({"in-process", "isolated"}))
       ->capture_default_str()
       ->type_name("WHERE");
   command

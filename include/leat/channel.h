@@ -132,6 +132,9 @@ class LEAT_EXPORT Channel {
   void flush();
   // The same without blocking. Returns true once that is so.
   [[nodiscard]] bool try_flush();
+  // Whether a message that was sent reaches the peer without any further call of this side. If not,
+  // a caller that turns to other work after sending should flush() first.
+  bool leaves_by_itself() const;
   // Tells the peer that no more messages will follow: its receive() returns false after the last
   // one. Receiving goes on. Blocks as flush() does. It is not an error here if the peer has gone.
   void shutdown();

@@ -49,7 +49,7 @@ struct GroupMessage {
 // slots of such size and number that the slots of all connections together take at most `bytes` of
 // the master's memory, whatever the workers send (Stats::slot_memory_bytes). It first lowers the
 // number of slots below that of `options` or the default, then their size. Devices other than shm
-// may need the memory twice; that is counted unless the option `device` is "shm". Throws
+// may need the memory twice; that is counted unless the option `device` allows only "shm". Throws
 // kInvalidArgument, naming the least memory that suffices, if `bytes` is less.
 LEAT_EXPORT Options with_slot_memory(std::size_t bytes, unsigned workers,
                                      const Options& options = {});

@@ -31,7 +31,8 @@ struct LEAT_EXPORT Options {
   std::optional<std::chrono::milliseconds> connect_timeout;
   // Limit of the handshake of one client at a listener.
   std::optional<std::chrono::milliseconds> handshake_timeout;
-  // How many connections a listener completes before accept() takes one; further clients wait.
+  // How many connections a listener completes before accept() takes one, 1 to 65535; further
+  // clients wait.
   std::optional<std::size_t> backlog;
   // Limit of one blocking send, receive, flush or accept. Negative (default): none.
   std::optional<std::chrono::milliseconds> timeout;
@@ -67,7 +68,7 @@ struct LEAT_EXPORT Options {
   // Transport chunked: the longest chunk, 4 KiB to 1 GiB.
   std::optional<std::size_t> chunked_chunk_bytes;
   // Transport chunked: how many chunks may be on the path, "auto" (default: as many bytes as the
-  // path holds) or a number.
+  // path holds) or a number from 1 to 256.
   std::optional<std::string> chunked_window;
   // Transport chunked: whether a short chunk opens the path for the others, "on", "off" or "auto".
   std::optional<std::string> chunked_link_enable;
@@ -87,7 +88,7 @@ struct LEAT_EXPORT Options {
 
   // Transports attested+X: where session keys and counters are held, "in-process" (default) or the
   // absolute path of leat-attestd's socket; and the session among those that leat-attestd was
-  // provisioned with, 0 (default) for the one of its key file.
+  // provisioned with, 0 to 4294967295, of which 0 (default) stands for the one of its key file.
   std::optional<std::string> attest_kernel;
   std::optional<std::size_t> attest_session;
   // Transports attested+X in-process: the file of the key that both sides share (as tls_psk_file,

@@ -61,7 +61,7 @@ std::optional<Arguments> parse(int argc, char** argv, int& exit_code) {
       ->type_name("PATH");
   app.add_option("--mode", mode, "The socket's permissions, which decide which users may connect")
       ->capture_default_str()
-      ->check(tools::one_of({"600", "660", "666"}))
+      ->check(cli::one_of({"600", "660", "666"}))
       ->type_name("600|660|666");
   auto* keys = app.add_option_group("keys");
   keys->add_option(

@@ -16,17 +16,16 @@ inline Fd new_event(unsigned value = 0) {
 inline Fd new_epoll_set() { return Fd(check(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")); }
 
 // From now on `set` is readable whenever `fd` has one of `events`; a closed `fd` leaves by itself.
-inline void epoll_add(const Fd& set, int fd, unsigned events = EPOLLIN) {
+// `operation` EPOLL_CTL_MOD: `fd` is in the set, for other events.
+inline void epoll_add(const Fd& set, int fd, unsigned events = EPOLLIN,
+                      int operation = EPOLL_CTL_ADD) {
   epoll_event wanted{};
   wanted.events = events;
-  check(epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &wanted), "epoll_ctl");
+  check(epoll_ctl(set.get(), operation, fd, &wanted), "epoll_ctl");
 }
 
-// Of an `fd` that is in the set.
 inline void epoll_change(const Fd& set, int fd, unsigned events) {
-  epoll_event wanted{};
-  wanted.events = events;
-  check(epoll_ctl(set.get(), EPOLL_CTL_MOD, fd, &wanted), "epoll_ctl");
+  epoll_add(set, fd, events, EPOLL_CTL_MOD);
 }
 
 }  // namespace leat::detail

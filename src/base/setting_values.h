@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/settings.h"
+#include "base/setting_types.h"
 
 namespace leat::detail {
 

@@ -236,6 +236,7 @@ std::vector<SettingDescription> describe_settings() {
     description.name = row.name;
     description.variable = variable_of(row.name);
     description.type = row.type;
+    description.allowed = row.allowed;
     description.help = row.help;
     description.origin = found == origins.end() ? "default" : found->second.source;
     if (row.process_default == nullptr) {

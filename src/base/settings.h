@@ -7,19 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "leat/attest/algorithm.h"
+#include "base/setting_types.h"
 #include "leat/options.h"
 
 namespace leat::detail {
-
-enum class Fallback { kNever, kWarn, kAllow };
-// Settings of transport chunked: how the chunks of a transfer reach their place, and whether a
-// short one goes first.
-enum class ChunkMode { kInPlace, kHeader };
-enum class LinkEnable { kOff, kOn, kAuto };
-
-// A value of attest_kernel; the others are paths.
-inline constexpr const char* kInProcess = "in-process";
 
 // All settings of one connection with their final values. Field names are the settings' names.
 struct Settings {
@@ -73,6 +64,7 @@ struct SettingDescription {
   std::string name;      // "spin_us"
   std::string variable;  // "LEAT_SPIN_US"
   std::string type;      // "microseconds", "bytes", "text", "never|warn|allow"
+  std::string allowed;   // "a number from 16 to 1024"
   std::string value;     // in force for a connection without options or URI parameters
   std::string default_value;
   std::string help;

@@ -62,7 +62,7 @@ std::size_t StreamEnd::put_some(Buffers& from) {
     while (from.sound() != 0 && !flag(kWriteShut | kFailed)) {
       std::size_t part = std::min(part_bytes_, from.front().size());
       if (whole_parts_ && refused_bytes_ != 0) part = std::min(part, refused_bytes_);
-      while (!core_->offer(from.front().first(part))) {
+      while (!core_->try_send_unwatched(from.front().first(part))) {
         // A part of it may fit.
         if (whole_parts_ || part == 1) {
           full_ = true;

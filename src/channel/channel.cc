@@ -89,6 +89,9 @@ std::optional<Message> Channel::try_receive(unsigned context) {
 
 void Channel::flush() { core_->flush(); }
 bool Channel::try_flush() { return core_->try_flush(); }
+bool Channel::leaves_by_itself() const {
+  return core_->connection().transport->facts().leaves_by_itself;
+}
 void Channel::shutdown() { core_->shutdown(); }
 void Channel::close() noexcept {
   if (core_ != nullptr) core_->close();

@@ -80,7 +80,7 @@ bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context)
   return false;
 }
 
-bool ChannelCore::offer(std::span<const std::byte> message) {
+bool ChannelCore::try_send_unwatched(std::span<const std::byte> message) {
   const Sending sending(*this);
   check_sending();
   if (!ask("send", [&] { return sent(transport_.try_send(message, 0)); })) return false;

@@ -40,7 +40,7 @@ class ChannelCore {
   bool try_send(std::span<const std::byte> message, unsigned context);
   // try_send() on context 0 without a look at the lifeline, for waiters that look at it themselves.
   // After false the caller goes on with the same message or gives it up.
-  bool offer(std::span<const std::byte> message);
+  bool try_send_unwatched(std::span<const std::byte> message);
   void give_up(unsigned context);
   // wait() for a message of that context; gives the message up if the wait throws.
   template <typename Try>

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace leat::tools {
+namespace leat::cli {
 
 // "64", "4K", "1MiB": a unit is K, M, G or T, of either case and with or without B or iB, and means
 // powers of 1024. No value if the text is not a size, or too large.
@@ -99,4 +99,4 @@ CLI::Validator one_of(const std::map<std::string, Value>& values) {
           ""};
 }
 
-}  // namespace leat::tools
+}  // namespace leat::cli

@@ -3,34 +3,17 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/settings.h"
 #include "base/uri.h"
+#include "handshake/connected.h"
 #include "net/stream.h"
-#include "transport/transport.h"
-#include "verbs/row.h"
 
 namespace leat::detail {
-
-// Holds all that it needs of the system before its peer is told that the connection stands.
-struct Connection {
-  std::unique_ptr<Stream> stream;        // the lifeline: its end is the peer's death; tcp's wire
-  std::unique_ptr<Transport> transport;  // destroyed before the stream
-  std::string transport_name;
-  std::string device_name = kNoDevice;
-  std::string description;  // one line: transport, device, addresses, why better ones were rejected
-  std::string peer_address;  // "host:port"
-  std::string local_address;
-  std::string rejected;  // "shm: other host; ib:mlx5_0: port down"
-  std::uint64_t fallbacks = 0;
-  Fd closing;  // ChannelCore's
-};
 
 // Throws kInvalidArgument if the settings contradict each other or their files cannot be used, as
 // open_connection and accept_connection would; for a listener, to fail at once.
@@ -40,9 +23,6 @@ void check_settings(const Settings& settings);
 // connect_timeout of `settings`; logs the description at info.
 Connection open_connection(const Uri& uri, const Settings& settings);
 Connection open_connection(Fd socket, const Settings& settings);
-
-// The client's last word in a handshake, after which the connection stands for it.
-enum class LastWord { kNotYet, kMayCome, kHeard };
 
 // What the passive side tells of its handshake, in the thread of the handshake.
 struct HandshakeNews {

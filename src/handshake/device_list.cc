@@ -90,6 +90,11 @@ bool DeviceList::matches(const Entry& entry, std::string_view device) const {
   return (entry.name.empty() || same) && same_port;
 }
 
+bool DeviceList::shares_memory() const {
+  return std::ranges::all_of(
+      device_rows(), [&](const DeviceRow& row) { return row.shares_memory || !allows(row); });
+}
+
 bool DeviceList::names_devices() const {
   return std::ranges::any_of(entries_, [](const Entry& entry) { return !entry.name.empty(); });
 }

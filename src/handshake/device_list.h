@@ -25,6 +25,8 @@ class DeviceList {
   // Whether this one may: "shm", "tcp", "ib:mlx5_0", "ib:mlx5_0:1". A device whose port is not told
   // matches every port.
   bool allows(std::string_view device) const;
+  // Whether every device that may be used shares memory with its peer.
+  bool shares_memory() const;
   // Whether it names devices, and not only kinds; and whether ports of theirs.
   bool names_devices() const;
   bool names_ports() const;

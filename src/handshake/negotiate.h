@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/settings.h"
-#include "handshake/connection.h"
+#include "handshake/connected.h"
 #include "handshake/device_list.h"
 #include "handshake/hello.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "scml/checked.h"
-#include "scml/ciphertexts.h"
 #include "scml/gates.h"
 
 namespace leat::scml::detail {

@@ -9,15 +9,9 @@
 #include <vector>
 
 #include "leat/scml/parser.h"
+#include "scml/ciphertexts.h"
 
 namespace leat::scml::detail {
-
-// (rows x inner) times (inner x columns): M, N and P of the paper.
-struct MatrixProduct {
-  std::uint64_t rows = 0;
-  std::uint64_t inner = 0;
-  std::uint64_t columns = 0;
-};
 
 // The Beaver triples that two parties consume.
 struct TripleDemand {

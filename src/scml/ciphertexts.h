@@ -3,8 +3,6 @@
 
 #include <cstdint>
 
-#include "scml/arrays.h"
-
 namespace leat::scml::detail {
 
 // Degree 4096, with the 109-bit modulus that Microsoft SEAL uses for it; plaintexts in Z_2^32. A
@@ -12,6 +10,13 @@ namespace leat::scml::detail {
 inline constexpr std::uint64_t kPolynomialDegree = 4096;
 inline constexpr std::uint64_t kModulusBits = 109;
 inline constexpr std::uint64_t kCiphertextBytes = 2 * kPolynomialDegree * kModulusBits / 8;
+
+// (rows x inner) times (inner x columns): M, N and P of the paper.
+struct MatrixProduct {
+  std::uint64_t rows = 0;
+  std::uint64_t inner = 0;
+  std::uint64_t columns = 0;
+};
 
 struct CiphertextCounts {
   std::uint64_t operand = 0;  // of the left matrix, one way

@@ -56,7 +56,7 @@ Check check_locked_memory(bool has_verbs_device) {
   const std::string text = unlimited ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " kB";
   Check check = passed("locked memory", "the limit is " + text);
   if (!has_verbs_device) {
-    check.finding += "; no RDMA device needs it here, shm does not";
+    check.finding += "; no device of this machine needs it";
   } else if (!unlimited && limit.rlim_cur < kEnoughLockedBytes) {
     check.verdict = Verdict::kWarning;
     check.finding += ", which is enough for few or small connections over RDMA devices";
@@ -107,8 +107,9 @@ Check check_infiniband_folder(bool kernel_has_devices) {
 Check check_port(const VerbsPort& port, const std::vector<DeviceInfo>& devices) {
   Check check = passed(port.device + ":" + std::to_string(port.port),
                        port.state + ", " + port.link_layer + ", " + port.rate);
-  const auto probe = std::find_if(devices.begin(), devices.end(), [&](const DeviceInfo& device) {
-    return device.name == "ib:" + port.device;
+  const auto probe = std::ranges::find_if(devices, [&](const DeviceInfo& device) {
+    const DeviceRow* kind = detail::find_device_row(device.name);
+    return kind != nullptr && kind->named && device.name == kind->kind + (":" + port.device);
   });
   if (probe != devices.end() && probe->mtu_bytes != 0) {
     check.finding += ", MTU " + std::to_string(probe->mtu_bytes);
@@ -134,7 +135,7 @@ Check check_membarrier() {
   Check check = passed("membarrier", "supported");
   if (!detail::register_for_heavy_barriers()) {
     check.verdict = Verdict::kWarning;
-    check.finding = "not supported: on shm each message pays for a memory fence";
+    check.finding = "not supported: over shared memory each message pays for a memory fence";
     check.advice = "Allow the system call membarrier (Linux 4.16, seccomp profile of containers).";
   }
   return check;

@@ -70,6 +70,7 @@ ordered_json gather_settings() {
     settings.push_back({{"name", setting.name},
                         {"variable", setting.variable},
                         {"type", setting.type},
+                        {"allowed", setting.allowed},
                         {"value", setting.value},
                         {"default", setting.default_value},
                         {"origin", setting.origin},

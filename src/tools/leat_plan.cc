@@ -239,28 +239,28 @@ int run(int argc, char** argv) {
   const std::map<std::string, bool> passes{{"infer", false}, {"train", true}};
   app.add_option("--pass", arguments.task.train,
                  "infer: forward only (default); train: with the backward pass")
-      ->transform(one_of(passes))
+      ->transform(cli::one_of(passes))
       ->type_name("infer|train");
   const std::map<std::string, scml::Form> forms{{"matrix", scml::Form::kMatrix},
                                                 {"inner", scml::Form::kInnerProducts}};
   app.add_option("--form", arguments.task.form,
                  "Multiply whole matrices (default), or each pair of numbers by itself")
-      ->transform(one_of(forms))
+      ->transform(cli::one_of(forms))
       ->type_name("matrix|inner");
   const std::map<std::string, scml::Triples> sources{
       {"none", scml::Triples::kNone}, {"ot", scml::Triples::kOt}, {"he", scml::Triples::kHe}};
   app.add_option("--triples", arguments.task.triples,
                  "How two parties make Beaver triples beforehand: not at all (default), by "
                  "oblivious transfer, or by homomorphic encryption")
-      ->transform(one_of(sources))
+      ->transform(cli::one_of(sources))
       ->type_name("none|ot|he");
   app.add_option("--memory", arguments.plan.memory_bytes,
                  "Size of the region for messages (default: 16GiB)")
-      ->transform(size_between(0))
+      ->transform(cli::size_between(0))
       ->type_name("BYTES");
   app.add_option("--offline-memory", arguments.plan.offline_bytes,
                  "The part of it for making triples, at most (default: 64MiB)")
-      ->transform(size_between(0))
+      ->transform(cli::size_between(0))
       ->type_name("BYTES");
   app.add_option("--svg", arguments.svg_path,
                  "Draw the use of memory over the steps into this file")

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "leat/stats.h"
-#include "transport/parts/context.h"
+#include "transport/context.h"
 #include "verbs/device.h"
 
 namespace leat::detail {
@@ -69,8 +69,9 @@ struct Facts {
   std::array<std::size_t, 2> max_in_place_bytes{};
   std::array<std::size_t, 2> max_at_once_bytes{};
   StreamUse stream = StreamUse::kLifeline;
-  bool reserves_room = false;  // what try_reserve gives is room at the peer
-  bool takes_back = true;      // abandon() takes back any message that is under way
+  bool reserves_room = false;     // what try_reserve gives is room at the peer
+  bool takes_back = true;         // abandon() takes back any message that is under way
+  bool leaves_by_itself = false;  // what was accepted reaches the peer without another call
   // Readable when it may be worth while to look again, after arm(); as in QueuePair.
   int send_event_fd = -1;
   int receive_event_fd = -1;
@@ -161,8 +162,7 @@ class Transport {
   // --- receive side
   // kMessage fills `delivery`. The bytes stay until release.
   virtual ReceiveResult try_receive(Context context, Delivery& delivery) = 0;
-  // Gives back a delivery that says must_release. Any order. Never throws: a failure shows at the
-  // next call.
+  // Gives back a delivery that says must_release. Any order. A failure shows at the next call.
   virtual void release(Delivery& delivery) noexcept = 0;
 
   // --- waiting

@@ -137,7 +137,7 @@ class Offer {
 inline constexpr std::size_t kMaxOfferBytes = 256;
 
 // One device, opened for one connection: on ib, a protection domain of its own. Outlives its
-// regions, offers and queue pairs. Only allocate and register_local are thread-safe.
+// regions, offers and queue pairs. Only allocate is thread-safe.
 class Device {
  public:
   virtual ~Device() = default;
@@ -147,9 +147,6 @@ class Device {
   // Returns at least `bytes` of zeroed, page-aligned memory. Throws kResource with fitting advice
   // (locked-memory limit).
   virtual std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned access) = 0;
-  // Registers the caller's memory as a source of sends and writes. The memory must outlive the
-  // region.
-  virtual std::unique_ptr<MemoryRegion> register_local(std::span<std::byte> memory) = 0;
 
   // Sets roughly how long a peer without power or path goes unnoticed, for queue pairs made from
   // now on. Does nothing where the peer is a process of the same host.

@@ -37,6 +37,9 @@ struct DeviceRow {
   const char* kind;      // "shm", "ib"; at most 15 characters
   const char* spelling;  // how a user names devices of that kind; for errors
   bool named = false;    // its devices have names: "ib:NAME", "ib:NAME:PORT"
+  // As Limits::shares_memory of each of its devices, known before one is opened: senders write
+  // straight into the peer's memory, so transports need none of their own beside it.
+  bool shares_memory = false;
   // `name`: the kind, or one of its devices. Throws kUnavailable that says why not. Null: no
   // device, messages go over the TCP connection.
   std::unique_ptr<Device> (*open)(const std::string& name, const std::string& peer_host) = nullptr;

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "leat/error.h"
-#include "verbs/ib/device.h"
-#include "verbs/shm/device.h"
+#include "verbs/ib/row.h"
+#include "verbs/shm/row.h"
 
 namespace leat::detail {
 namespace {
@@ -15,6 +15,7 @@ namespace {
 constexpr std::array kDevices = std::to_array<DeviceRow>({
     {.kind = "shm",
      .spelling = "shm",
+     .shares_memory = true,
      .open = open_shm_device,
      .probe_all = probe_shm_devices,
      .probe = probe_shm_device,

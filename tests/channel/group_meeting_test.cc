@@ -344,6 +344,18 @@ TEST(GroupMemoryTest, SlotsFitIntoTheirShare) {
   EXPECT_EQ(*all.slot_count, 256u);
 }
 
+TEST(GroupMemoryTest, OnlyMemoryThatIsSharedIsCountedOnce) {
+  const auto slots = [](const char* device) {
+    Options options;
+    options.device = device;
+    return *with_slot_memory(std::size_t{8} << 20, 8, options).slot_count;
+  };
+  EXPECT_EQ(slots("shm"), slots("^ib,tcp"));
+  EXPECT_GT(slots("shm"), slots("auto"));
+  EXPECT_EQ(slots("auto"), slots("ib"));
+  EXPECT_EQ(slots("auto"), slots("shm,tcp"));
+}
+
 TEST(GroupMemoryTest, TooLittleIsAnErrorThatSaysHowMuchIsNeeded) {
   try {
     (void)with_slot_memory(100'000, 8);

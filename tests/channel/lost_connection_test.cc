@@ -58,7 +58,7 @@ TEST(LostConnection, EveryCallNamesPeerReasonAndAdvice) {
        }},
       {"offer",
        [&] {
-         (void)core.offer({&byte, 1});
+         (void)core.try_send_unwatched({&byte, 1});
        }},
       {"reserve", [&] { (void)core.reserve(1, 0); }},
       {"commit", [&] { core.commit(1); }},

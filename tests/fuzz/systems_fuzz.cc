@@ -9,8 +9,8 @@
 
 #include "fuzz/property.h"
 #include "leat/error.h"
-#include "trusted/chain/configuration_messages.h"
 #include "trusted/parties.h"
+#include "trusted/parts/configuration_messages.h"
 #include "trusted/parts/judge.h"
 #include "trusted/parts/ledger.h"
 #include "trusted/parts/messages.h"

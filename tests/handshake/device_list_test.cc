@@ -28,6 +28,14 @@ TEST(DeviceListTest, ListAllowsWhatItNamesAndNothingElse) {
   EXPECT_FALSE(two.allows("shm"));
 }
 
+TEST(DeviceListTest, SharesMemoryIfEveryDeviceThatItAllowsDoes) {
+  for (const char* text : {"shm", "=shm", "^ib,tcp"})
+    EXPECT_TRUE(DeviceList(text).shares_memory()) << text;
+  for (const char* text :
+       {"auto", "shm,ib", "shm,mlx5_0", "ib", "tcp", "^ib", "^shm", "^mlx5_0,tcp"})
+    EXPECT_FALSE(DeviceList(text).shares_memory()) << text;
+}
+
 TEST(DeviceListTest, VerbsDevicesMatchByPrefixWithOrWithoutIb) {
   for (const char* text : {"ib:mlx5_1", "mlx5_1"}) {
     const DeviceList list(text);

@@ -20,7 +20,7 @@
 #include "support/scale.h"
 #include "support/silent_transport.h"
 #include "transport/table.h"
-#include "verbs/ib/device.h"
+#include "verbs/ib/row.h"
 
 namespace leat::detail {
 namespace {

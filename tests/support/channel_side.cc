@@ -14,14 +14,15 @@
 #include "base/fd.h"
 #include "base/system_error.h"
 #include "support/devices.h"
+#include "transport/table.h"
+#include "verbs/row.h"
 
 namespace leat::detail {
 namespace {
 
 std::string kind_name(const ChannelKind& kind) {
-  return kind.transport == "tcp"
-             ? "tcp"
-             : device_label(kind.transport) + "_on_" + device_label(kind.device);
+  const std::string transport = device_label(kind.transport);
+  return kind.device == kNoDevice ? transport : transport + "_on_" + device_label(kind.device);
 }
 
 // The timeout may be a short one that the test is about, and the other side slow to come.
@@ -37,12 +38,15 @@ void PrintTo(const ChannelKind& kind, std::ostream* out) { *out << kind_name(kin
 
 std::vector<ChannelKind> channel_kinds() {
   std::vector<ChannelKind> kinds;
-  for (const std::string& device : test_devices()) {
-    for (const char* transport : {"ring", "planned", "confirm-each", "batched", "chunked"})
-      kinds.push_back({transport, device});
+  for (const TransportRow& row : transport_rows()) {
+    if (!row.rdma) {
+      kinds.push_back({row.name, kNoDevice});
+      continue;
+    }
+    for (const std::string& device : test_devices()) kinds.push_back({row.name, device});
   }
-  kinds.push_back({"attested+ring", "shm"});
-  kinds.push_back({"tcp", "tcp"});
+  for (const DecoratorRow& row : decorator_rows())
+    kinds.push_back({row.prefix + std::string("ring"), "shm"});
   return kinds;
 }
 

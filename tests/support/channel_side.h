@@ -31,7 +31,8 @@ struct ChannelKind {
 };
 void PrintTo(const ChannelKind& kind, std::ostream* out);  // "ring_on_shm"
 
-// Every transport with RDMA on every test_devices(), and tcp.
+// Every transport that needs a device on every test_devices(), the others on none, and each
+// decorator around one of them.
 std::vector<ChannelKind> channel_kinds();
 
 // The key of every attested channel.

@@ -5,10 +5,13 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
+
+#include "verbs/table.h"
 
 namespace leat::detail {
 namespace {
@@ -26,9 +29,19 @@ std::string network_device(const std::string& verbs_name) {
 }  // namespace
 
 std::vector<std::string> test_devices() {
-  std::vector<std::string> devices{"shm"};
-  const char* name = std::getenv("LEAT_TEST_IB");
-  if (name != nullptr && *name != '\0') devices.push_back(std::string(kIbPrefix) + name);
+  std::vector<std::string> devices;
+  for (const DeviceRow& row : device_rows()) {
+    if (!row.rdma()) continue;
+    if (!row.named) {
+      devices.emplace_back(row.kind);
+      continue;
+    }
+    std::string variable = std::string("LEAT_TEST_") + row.kind;
+    std::ranges::transform(variable, variable.begin(),
+                           [](unsigned char c) { return std::toupper(c); });
+    const char* name = std::getenv(variable.c_str());
+    if (name != nullptr && *name != '\0') devices.push_back(std::string(row.kind) + ':' + name);
+  }
   return devices;
 }
 

@@ -11,7 +11,8 @@
 
 namespace leat::detail {
 
-// "shm", and "ib:NAME" if LEAT_TEST_IB=NAME is set: then a device that is missing is a failure.
+// A device of each kind: "shm", and of a kind whose devices have names the one that a variable
+// names, "ib:NAME" with LEAT_TEST_IB=NAME. One that is missing is a failure then.
 std::vector<std::string> test_devices();
 // The same as a part of a test's name: "ib_rxe0".
 std::string device_label(const std::string& device);

@@ -274,9 +274,6 @@ class FaultDevice final : public Device {
   std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned access) override {
     return inner_->allocate(bytes, access);
   }
-  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte> memory) override {
-    return inner_->register_local(memory);
-  }
   std::unique_ptr<Offer> offer(const QueueDepths& depths,
                                const std::string& local_address) override {
     return std::make_unique<FaultOffer>(inner_->offer(depths, local_address), profile_);

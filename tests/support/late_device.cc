@@ -310,9 +310,6 @@ class LateDevice final : public Device {
   std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned access) override {
     return std::make_unique<LateRegion>(inner_->allocate(bytes, access), regions_);
   }
-  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte> memory) override {
-    return std::make_unique<LateRegion>(inner_->register_local(memory), regions_);
-  }
   std::unique_ptr<Offer> offer(const QueueDepths& depths,
                                const std::string& local_address) override {
     return std::make_unique<LateOffer>(*this, inner_->offer(fitting(depths), local_address),

@@ -184,9 +184,6 @@ class LateNetwork::LateDevice final : public Device {
   std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned) override {
     return std::make_unique<LateRegion>(bytes);
   }
-  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte>) override {
-    throw Error(ErrorCode::kUnavailable, "a late network registers no memory");
-  }
   std::unique_ptr<Offer> offer(const QueueDepths&, const std::string&) override {
     throw Error(ErrorCode::kUnavailable, "a late network makes no offer");
   }

@@ -28,9 +28,6 @@ class SmallDevice final : public Device {
       throw Error(ErrorCode::kResource, "no room for a ring on " + info().name);
     return inner_->allocate(bytes, access);
   }
-  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte> memory) override {
-    return inner_->register_local(memory);
-  }
   std::unique_ptr<Offer> offer(const QueueDepths& depths,
                                const std::string& local_address) override {
     return inner_->offer(depths, local_address);

@@ -67,9 +67,6 @@ class ScriptedDevice final : public Device {
   std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned) override {
     return std::make_unique<ScriptedRegion>(bytes);
   }
-  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte>) override {
-    throw Error(ErrorCode::kUnavailable, "a scripted device registers no memory");
-  }
   std::unique_ptr<Offer> offer(const QueueDepths&, const std::string&) override {
     throw Error(ErrorCode::kUnavailable, "a scripted device makes no offer");
   }

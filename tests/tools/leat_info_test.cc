@@ -56,7 +56,8 @@ TEST(LeatInfo, JsonHasEverySettingWithAllOfItsFields) {
   const json settings = info_json({"-c"}).at("settings");
   EXPECT_EQ(settings.size(), describe_settings().size());
   for (const json& setting : settings) {
-    for (const char* field : {"name", "variable", "type", "value", "default", "origin", "help"}) {
+    for (const char* field :
+         {"name", "variable", "type", "allowed", "value", "default", "origin", "help"}) {
       EXPECT_TRUE(setting.contains(field)) << field << " of " << setting;
     }
   }

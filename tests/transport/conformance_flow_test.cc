@@ -142,6 +142,27 @@ TEST_P(ChannelFlow, BothSidesMayFlushAllThatWasAccepted) {
   });
 }
 
+TEST_P(ChannelFlow, WhatLeavesByItselfOrIsFlushedArrivesWithoutAnotherCall) {
+  constexpr std::size_t kMessages = 100;
+  run(
+      [&](ChannelSide& side) {
+        if (kind().transport.ends_with("ring")) {
+          EXPECT_TRUE(side.channel.leaves_by_itself());
+        }
+        for (std::size_t i = 0; i < kMessages; ++i)
+          send_pattern(side.channel, random_size(i), i, flow_context_of(i));
+        if (!side.channel.leaves_by_itself()) side.channel.flush();
+        side.peer.hear("all have come");
+      },
+      [](ChannelSide& side) {
+        for (std::size_t i = 0; i < kMessages; ++i) {
+          const Message message = side.channel.receive(flow_context_of(i));
+          ASSERT_NO_FATAL_FAILURE(expect_message(message, random_size(i), i));
+        }
+        side.peer.tell("all have come");
+      });
+}
+
 TEST_P(ChannelFlow, ReserveTimesOutWhereThereIsNoRoom) {
   run(
       [](ChannelSide& side) {

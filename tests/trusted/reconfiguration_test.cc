@@ -10,8 +10,8 @@
 
 #include "leat/error.h"
 #include "leat/trusted/configuration.h"
-#include "trusted/chain/configuration_messages.h"
 #include "trusted/doubles.h"
+#include "trusted/parts/configuration_messages.h"
 
 namespace leat::trusted {
 namespace {

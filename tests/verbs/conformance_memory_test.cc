@@ -117,31 +117,6 @@ TEST_P(VerbsMemory, RegionsMayComeAndGoWhileThePeerIsIdle) {
       });
 }
 
-TEST_P(VerbsMemory, CallersMemoryIsASourceOfWrites) {
-  static constexpr std::size_t kBytes = 100'000;
-  run(
-      [](VerbsSide& side) {
-        std::vector<std::byte> memory(kBytes);
-        fill_pattern(memory, 4);
-        const auto region = side.device->register_local(memory);
-        EXPECT_EQ(region->memory().data(), memory.data());
-        EXPECT_EQ(region->memory().size(), memory.size());
-        const RemoteRegion target = side.exchange({});
-        side.complete(write_request({*region, 0, target, 0, kBytes}, 1));
-        SendRequest second = write_request({*region, 0, target, kBytes, kBytes}, 2);
-        second.opcode = Opcode::kWriteWithImmediate;
-        side.complete(second);
-      },
-      [](VerbsSide& side) {
-        const MemoryRegion& target = side.allocate(2 * kBytes, kRemoteWrite);
-        side.post_receives(1);
-        side.exchange(target.remote());
-        EXPECT_EQ(side.receive_completion().bytes, kBytes);
-        expect_pattern(target.memory().first(kBytes), 4);
-        expect_pattern(target.memory().subspan(kBytes, kBytes), 4);
-      });
-}
-
 LEAT_INSTANTIATE_ON_DEVICES(VerbsMemory);
 
 }  // namespace

@@ -28,7 +28,7 @@
 #include "verbs/ib/address.h"
 #include "verbs/ib/call.h"
 #include "verbs/ib/cm.h"
-#include "verbs/ib/device.h"
+#include "verbs/ib/row.h"
 #include "verbs/table.h"
 
 namespace leat::detail {

@@ -18,8 +18,8 @@
 #include "support/peer_pair.h"
 #include "verbs/ib/address.h"
 #include "verbs/ib/call.h"
-#include "verbs/ib/device.h"
 #include "verbs/ib/probe.h"
+#include "verbs/ib/row.h"
 #include "verbs/table.h"
 
 namespace leat::detail {

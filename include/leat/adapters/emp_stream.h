@@ -41,7 +41,7 @@ class EmpStream {
       : channel_(address == nullptr
                      ? accept_one(port, options)
                      : Channel::connect(endpoint(address, port), patient(options, kConnectLimit))),
-        leaves_by_itself_(channel_.transport() == "ring"),
+        leaves_by_itself_(channel_.leaves_by_itself()),
         piece_bytes_(std::min(kPieceBytes, channel_.max_in_place_bytes())) {}
   EmpStream(const EmpStream&) = delete;
   EmpStream& operator=(const EmpStream&) = delete;
@@ -160,7 +160,7 @@ class EmpStream {
   }
 
   Channel channel_;
-  const bool leaves_by_itself_;  // sent bytes leave without another call
+  const bool leaves_by_itself_;  // as Channel says: asked once, because every round flushes
   const std::size_t piece_bytes_;
   std::array<std::byte, kGatherBytes> gather_;
   std::size_t gathered_ = 0;

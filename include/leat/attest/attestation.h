@@ -14,7 +14,7 @@
 #include <span>
 #include <string_view>
 
-#include "leat/attest/algorithm.h"
+#include "leat/attest_algorithm.h"
 #include "leat/cxx20.h"
 #include "leat/export.h"
 

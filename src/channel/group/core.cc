@@ -214,7 +214,8 @@ std::size_t GroupCore::resume(std::span<const std::byte> message) {
                 "Call resume() with the message of the broadcast.");
   finish(Side::kSend, "broadcast", unfinished_, [&](Member& member) {
     if (!may_send_to(member)) return true;
-    if (!sent(member, [&](ChannelCore& core) { return core.offer(message); })) return false;
+    if (!sent(member, [&](ChannelCore& core) { return core.try_send_unwatched(message); }))
+      return false;
     if (!member.unsendable.load(std::memory_order_relaxed)) ++reached_;
     return true;
   });
@@ -232,7 +233,7 @@ void GroupCore::send(unsigned worker, std::span<const std::byte> message) {
   try {
     finish(Side::kSend, "send", pending, [&](Member& member) {
       return !may_send_to(member) ||
-             sent(member, [&](ChannelCore& core) { return core.offer(message); });
+             sent(member, [&](ChannelCore& core) { return core.try_send_unwatched(message); });
     });
   } catch (...) {
     to.core.give_up(0);

@@ -9,6 +9,7 @@
 #include "channel/group/core.h"
 #include "channel/group/hello.h"
 #include "channel/group/meeting.h"
+#include "handshake/device_list.h"
 #include "transport/slots/header.h"
 #include "transport/slots/slots.h"
 
@@ -68,7 +69,7 @@ detail::GroupAnswer await_answer(Channel& channel, const std::string& where,
 Options with_slot_memory(std::size_t bytes, unsigned workers, const Options& options) {
   check_workers(workers);
   const detail::Settings settings = detail::resolve_settings(options, {});
-  const std::size_t copies = settings.device == "shm" ? 1 : 2;
+  const std::size_t copies = detail::DeviceList(settings.device).shares_memory() ? 1 : 2;
   const std::size_t share = bytes / workers / copies;
   const auto wanted = static_cast<unsigned>(settings.slot_count);
   // Prefers smaller slots to less than a bitmap word of them.

@@ -97,16 +97,7 @@ bool ByMemory::look() {
 }
 
 bool ByMemory::look_at_filled() {
-  switch (receiver_.next_step()) {
-    case DoorbellReceiver::Step::kNothing:
-      return false;
-    case DoorbellReceiver::Step::kAllow:
-      allow();
-      return false;
-    case DoorbellReceiver::Step::kRead:
-      break;
-  }
-  return load_filled();
+  return receiver_.should_read([this] { allow(); }) && load_filled();
 }
 
 // Loads the number alone, until it changes. Each load takes the line away from the sender, which

@@ -172,15 +172,7 @@ bool ByRequests::look_at_filled() {
     write_limit();
     if (limit_unwritten_) return false;
   }
-  switch (receiver_.next_step()) {
-    case DoorbellReceiver::Step::kNothing:
-      return false;
-    case DoorbellReceiver::Step::kAllow:
-      allow();
-      return false;
-    case DoorbellReceiver::Step::kRead:
-      break;
-  }
+  if (!receiver_.should_read([this] { allow(); })) return false;
   if (!receiver_.doorbell().allowed() && pauses_.is_early()) return false;
   read_begun_ = Clock::now();
   if (!queue_.post_from_receiver(read_of(kFilledId, &head_.peer_posted,

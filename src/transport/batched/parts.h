@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "transport/batched/bundle.h"
-#include "transport/parts/context.h"
+#include "transport/context.h"
 #include "transport/slots/header.h"
 #include "transport/slots/slots.h"
 

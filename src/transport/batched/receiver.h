@@ -62,8 +62,14 @@ class BatchedReceiver {
     if (!has_end_ && end_.receive_error.empty()) found |= look_at_filled();
     return heard || found;
   }
-  // What to do next, when nothing is left of what was found.
-  DoorbellReceiver::Step next_step() { return doorbell_.next(arrived_, owes()); }
+  // Whether to read the bitmap now, when nothing is left of what was found. Instead of a read it
+  // may be time for `allow`, which tells the sender that it may notify this side.
+  template <typename Allow>
+  bool should_read(Allow&& allow) {
+    const DoorbellReceiver::Step next = doorbell_.next(arrived_, owes());
+    if (next == DoorbellReceiver::Step::kAllow) allow();
+    return next == DoorbellReceiver::Step::kRead;
+  }
   // A read begins. One at a time.
   void begin_read() {
     doorbell_.read_posted();

@@ -11,7 +11,7 @@
 #include "base/settings.h"
 #include "transport/chunked/digest.h"
 #include "transport/chunked/pool.h"
-#include "transport/parts/context.h"
+#include "transport/context.h"
 #include "verbs/device.h"
 
 namespace leat::detail {

@@ -15,7 +15,7 @@
 
 #include "transport/chunked/header.h"
 #include "transport/chunked/window.h"
-#include "transport/parts/context.h"
+#include "transport/context.h"
 
 namespace leat::detail {
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "base/counter.h"
-#include "transport/parts/context.h"
+#include "transport/context.h"
 #include "transport/parts/requests.h"
 #include "verbs/device.h"
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "transport/parts/context.h"
+#include "transport/context.h"
 
 namespace leat::detail {
 

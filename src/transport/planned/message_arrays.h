@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "leat/message_array.h"
-#include "transport/parts/context.h"
+#include "transport/context.h"
 #include "transport/parts/immediate.h"
 
 namespace leat::detail {

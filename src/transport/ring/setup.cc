@@ -117,6 +117,7 @@ void RingTransport::start(std::span<const std::byte> peer_setup) {
   set_in_place(in_place(0), in_place(1));
   set_event_fds(*queue_pair_);
   facts_.reserves_room = true;
+  facts_.leaves_by_itself = true;
   facts_.reads = this;
 }
 

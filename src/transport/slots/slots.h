@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "transport/parts/context.h"
+#include "transport/context.h"
 
 namespace leat::detail {
 

@@ -15,7 +15,6 @@
 #include "base/wire.h"
 #include "leat/error.h"
 #include "trusted/a2m/entry.h"
-#include "trusted/a2m/log.h"
 
 namespace leat::trusted::detail {
 namespace {

@@ -20,7 +20,8 @@ struct LogFile {
   std::uint32_t slot_bytes = 0;
 };
 
-// Behind them are words that change while the log is open.
+inline constexpr std::size_t kFileHeaderBytes = 256;
+// Behind the properties are words that change while the log is open.
 inline constexpr std::size_t kTailOffset = 128, kCheckpointOffset = 192,
                              kCheckpointCopyOffset = 200;
 

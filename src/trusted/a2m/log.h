@@ -19,7 +19,6 @@
 
 namespace leat::trusted::detail {
 
-inline constexpr std::size_t kFileHeaderBytes = 256;
 // A log that was not closed is verified from a multiple of this number: about 50 ms in process.
 inline constexpr std::uint64_t kCheckpointEntries = std::uint64_t{1} << 16;
 

@@ -8,8 +8,8 @@
 
 #include "leat/error.h"
 #include "leat/trusted/configuration.h"
-#include "trusted/chain/configuration_messages.h"
 #include "trusted/chain/start.h"
+#include "trusted/parts/configuration_messages.h"
 
 namespace leat::trusted {
 namespace {

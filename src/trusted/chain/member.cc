@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "leat/error.h"
 #include "leat/trusted/configuration.h"
-#include "trusted/chain/configuration_messages.h"
+#include "trusted/parts/configuration_messages.h"
 
 namespace leat::trusted {
 

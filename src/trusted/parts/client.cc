@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "leat/wait.h"
-#include "trusted/chain/configuration_messages.h"
+#include "trusted/parts/configuration_messages.h"
 #include "trusted/parts/link.h"
 #include "trusted/parts/quorum.h"
 

@@ -12,7 +12,6 @@ namespace {
 using leat::detail::WireReader;
 using leat::detail::WireWriter;
 
-constexpr std::size_t kSignatureBytes = std::tuple_size_v<Signature>;
 // Type, version, count (2), sender, target (4 each), epoch, first (8 each).
 constexpr std::size_t kSignedHeaderBytes = 28;
 constexpr std::uint8_t kVersion = 1;

@@ -17,6 +17,8 @@ namespace leat::trusted::detail {
 
 using View = std::span<const std::byte>;
 
+inline constexpr std::size_t kSignatureBytes = std::tuple_size_v<Signature>;
+
 enum class MessageType : std::uint8_t {
   kAttach = 1,    // the sender's identity: the first message of the connecting side
   kRequest = 2,   // a client's commands

@@ -4,7 +4,7 @@
 
 #include "base/wire.h"
 #include "leat/error.h"
-#include "trusted/chain/configuration_messages.h"
+#include "trusted/parts/configuration_messages.h"
 
 namespace leat::trusted::detail {
 namespace {

@@ -11,7 +11,6 @@ namespace {
 using leat::detail::WireReader;
 using leat::detail::WireWriter;
 
-constexpr std::size_t kSignatureBytes = std::tuple_size_v<Signature>;
 constexpr std::size_t kNonceBytes = std::tuple_size_v<Nonce>;
 constexpr std::size_t kDigestBytes = std::tuple_size_v<StateDigest>;
 constexpr std::uint8_t kVersion = 1;

@@ -13,8 +13,8 @@
 
 #include "base/random.h"
 #include "verbs/ib/call.h"
-#include "verbs/ib/device.h"
 #include "verbs/ib/probe.h"
+#include "verbs/ib/row.h"
 
 namespace leat::detail {
 namespace {

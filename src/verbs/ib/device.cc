@@ -1,5 +1,5 @@
 // The ib device: memory, and one protection domain for each connection.
-#include "verbs/ib/device.h"
+#include "verbs/ib/row.h"
 
 #include <algorithm>
 #include <chrono>
@@ -17,21 +17,19 @@
 namespace leat::detail {
 namespace {
 
-// Owns the memory, or only the registration of the caller's.
 class IbRegion final : public MemoryRegion {
  public:
-  IbRegion(MappedMemory owned, std::span<std::byte> memory, IbRegionHandle handle)
-      : owned_(std::move(owned)), memory_(memory), handle_(std::move(handle)) {}
+  IbRegion(MappedMemory memory, IbRegionHandle handle)
+      : memory_(std::move(memory)), handle_(std::move(handle)) {}
 
-  std::span<std::byte> memory() const override { return memory_; }
+  std::span<std::byte> memory() const override { return memory_.span(); }
   std::uint32_t local_key() const override { return handle_->lkey; }
   RemoteRegion remote() const override {
-    return {reinterpret_cast<std::uintptr_t>(memory_.data()), memory_.size(), handle_->rkey};
+    return {reinterpret_cast<std::uintptr_t>(memory_.data()), memory().size(), handle_->rkey};
   }
 
  private:
-  MappedMemory owned_;  // declared first: unmapped only when no longer registered
-  std::span<std::byte> memory_;
+  MappedMemory memory_;  // declared first: unmapped only when no longer registered
   IbRegionHandle handle_;
 };
 
@@ -62,13 +60,7 @@ class IbDevice final : public Device {
     if ((access & kRemoteRead) != 0) verbs_access |= IBV_ACCESS_REMOTE_READ;
     if ((access & kRemoteWrite) != 0) verbs_access |= IBV_ACCESS_REMOTE_WRITE;
     IbRegionHandle handle = enroll(memory.span(), verbs_access);
-    const std::span<std::byte> span = memory.span();
-    return std::make_unique<IbRegion>(std::move(memory), span, std::move(handle));
-  }
-
-  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte> memory) override {
-    // Only ever a source, so memory that is mapped read-only serves too.
-    return std::make_unique<IbRegion>(MappedMemory(), memory, enroll(memory, 0));
+    return std::make_unique<IbRegion>(std::move(memory), std::move(handle));
   }
 
   // Tried seven times in all, and a device may wait up to four times as long as it says.

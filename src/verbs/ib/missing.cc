@@ -1,6 +1,6 @@
 // Stands in for the rest of this room in a build without rdma-core, and says so.
 #include "leat/error.h"
-#include "verbs/ib/device.h"
+#include "verbs/ib/row.h"
 
 namespace leat::detail {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/system_error.h"
 #include "verbs/ib/call.h"
 #include "verbs/ib/cm.h"
-#include "verbs/ib/device.h"
+#include "verbs/ib/row.h"
 
 namespace leat::detail {
 namespace {

@@ -1,6 +1,6 @@
 // The shm device, and how two of its queue pairs meet: over a unix socket with a random abstract
 // name, between processes of the same user, which the kernel and a secret prove.
-#include "verbs/shm/device.h"
+#include "verbs/shm/row.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -228,10 +228,6 @@ class ShmDevice final : public Device {
   std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned access) override {
     return OwnRegions::allocate(regions_, bytes, access);
   }
-  std::unique_ptr<MemoryRegion> register_local(std::span<std::byte> memory) override {
-    return OwnRegions::register_local(regions_, memory);
-  }
-
   std::unique_ptr<Offer> offer(const QueueDepths& depths, const std::string&) override {
     return std::make_unique<ShmOffer>(regions_, depths);
   }

@@ -33,7 +33,7 @@ Fd reopen_read_only(int fd) {
 
 }  // namespace
 
-// A region is allocated (memfd and mapping) or registered (the caller's memory, never shared).
+// A memfd and its mapping.
 class OwnRegions::Region final : public MemoryRegion {
  public:
   Region(std::shared_ptr<OwnRegions> table, std::size_t bytes, unsigned access)
@@ -54,14 +54,9 @@ class OwnRegions::Region final : public MemoryRegion {
     if (access != kLocalOnly) table_->publish(*this);
   }
 
-  Region(std::shared_ptr<OwnRegions> table, std::span<std::byte> memory)
-      : table_(std::move(table)), memory_(memory), key_(table_->claim(memory)) {}
-
   ~Region() override {
-    if (mapping_.data() != nullptr) {
-      auto* header = reinterpret_cast<RegionHeader*>(mapping_.data());
-      header->alive.store(0, std::memory_order_relaxed);
-    }
+    auto* header = reinterpret_cast<RegionHeader*>(mapping_.data());
+    header->alive.store(0, std::memory_order_relaxed);
     table_->remove(*this);
   }
 
@@ -108,11 +103,6 @@ class OwnRegions::Region final : public MemoryRegion {
 std::unique_ptr<MemoryRegion> OwnRegions::allocate(const std::shared_ptr<OwnRegions>& table,
                                                    std::size_t bytes, unsigned access) {
   return std::make_unique<Region>(table, bytes, access);
-}
-
-std::unique_ptr<MemoryRegion> OwnRegions::register_local(const std::shared_ptr<OwnRegions>& table,
-                                                         std::span<std::byte> memory) {
-  return std::make_unique<Region>(table, memory);
 }
 
 bool OwnRegions::holds(std::uint32_t key, const void* address, std::size_t bytes) const {

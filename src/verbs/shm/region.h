@@ -38,11 +38,9 @@ class RegionObserver {
 // The regions that one device owns. Threads: any; region() is wait-free.
 class OwnRegions {
  public:
-  // Both keep the table alive.
+  // The region keeps the table alive.
   static std::unique_ptr<MemoryRegion> allocate(const std::shared_ptr<OwnRegions>& table,
                                                 std::size_t bytes, unsigned access);
-  static std::unique_ptr<MemoryRegion> register_local(const std::shared_ptr<OwnRegions>& table,
-                                                      std::span<std::byte> memory);
 
   // Whether `key` names a region here that contains all of [address, address + bytes).
   bool holds(std::uint32_t key, const void* address, std::size_t bytes) const;

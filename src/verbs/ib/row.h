@@ -1,5 +1,5 @@
-// Declared here, defined in device.cc, probe.cc and connect.cc, or in missing.cc for a build
-// without rdma-core. Only verbs/table.cc and tests call them.
+// What this room gives to the table of devices: defined in device.cc, probe.cc and connect.cc, or
+// in missing.cc for a build without rdma-core. Only verbs/table.cc, this room and tests call it.
 #pragma once
 
 #include <memory>

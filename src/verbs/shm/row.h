@@ -1,4 +1,4 @@
-// Declared here, defined in device.cc; only verbs/table.cc calls them.
+// What this room gives to the table of devices, defined in device.cc. Only verbs/table.cc calls it.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-#include "trusted/chain/configuration_messages.h"
+#include "trusted/parts/configuration_messages.h"
 
 #include <algorithm>
 
@@ -10,11 +10,10 @@ namespace {
 using leat::detail::WireReader;
 using leat::detail::WireWriter;
 
-constexpr std::uint8_t kVersion = 1;
-constexpr std::size_t kSignatureBytes = std::tuple_size_v<Signature>;
+constexpr std::uint8_t kConfigurationVersion = 1;
 constexpr std::size_t kDigestBytes = std::tuple_size_v<StateDigest>;
 // Type, version (1 each), nodes (2), epoch (8), digest; then each node (4), and the signature.
-constexpr std::size_t kHeaderBytes = 12 + kDigestBytes;
+constexpr std::size_t kConfigurationHeaderBytes = 12 + kDigestBytes;
 constexpr std::size_t kMostNodes = 1024;
 constexpr std::size_t kEpochBytes = 9;
 
@@ -35,7 +34,8 @@ std::optional<Announced> read_configuration(View message) {
   const auto blobs = read_blobs(message.subspan(1), 2);
   if (!blobs || blobs->size() != 2) return std::nullopt;
   Announced announced{.signed_part = (*blobs)[0], .state = (*blobs)[1]};
-  if (announced.signed_part.size() < kHeaderBytes + kSignatureBytes) return std::nullopt;
+  if (announced.signed_part.size() < kConfigurationHeaderBytes + kSignatureBytes)
+    return std::nullopt;
   WireReader reader(announced.signed_part);
   const auto type = reader.number<std::uint8_t>();
   const auto version = reader.number<std::uint8_t>();
@@ -43,8 +43,8 @@ std::optional<Announced> read_configuration(View message) {
   announced.configuration.epoch = reader.number<std::uint64_t>();
   std::ranges::copy(reader.bytes(kDigestBytes), announced.start.begin());
   if (type != static_cast<std::uint8_t>(ConfigurationMessage::kConfiguration) ||
-      version != kVersion || nodes == 0 || nodes > kMostNodes ||
-      announced.signed_part.size() != kHeaderBytes + 4 * nodes + kSignatureBytes)
+      version != kConfigurationVersion || nodes == 0 || nodes > kMostNodes ||
+      announced.signed_part.size() != kConfigurationHeaderBytes + 4 * nodes + kSignatureBytes)
     return std::nullopt;
   for (std::size_t i = 0; i < nodes; ++i)
     announced.configuration.nodes.push_back(reader.number<std::uint32_t>());
@@ -59,11 +59,11 @@ bool verify_configuration(const Directory& directory, PartyId service, const Ann
 
 Bytes sign_configuration(const SigningKey& key, const Configuration& configuration,
                          const StateDigest& start) {
-  const std::size_t bytes = kHeaderBytes + 4 * configuration.nodes.size();
+  const std::size_t bytes = kConfigurationHeaderBytes + 4 * configuration.nodes.size();
   Bytes message(bytes + kSignatureBytes);
   WireWriter writer(message);
   writer.number(static_cast<std::uint8_t>(ConfigurationMessage::kConfiguration));
-  writer.number(kVersion);
+  writer.number(kConfigurationVersion);
   writer.number(static_cast<std::uint16_t>(configuration.nodes.size()));
   writer.number(configuration.epoch);
   writer.bytes(start, kDigestBytes);

@@ -1,0 +1,17 @@
+// The types of settings whose values are words.
+#pragma once
+
+#include "leat/attest_algorithm.h"
+
+namespace leat::detail {
+
+enum class Fallback { kNever, kWarn, kAllow };
+// Settings of transport chunked: how the chunks of a transfer reach their place, and whether a
+// short one goes first.
+enum class ChunkMode { kInPlace, kHeader };
+enum class LinkEnable { kOff, kOn, kAuto };
+
+// A value of attest_kernel; the others are paths.
+inline constexpr const char* kInProcess = "in-process";
+
+}  // namespace leat::detail
