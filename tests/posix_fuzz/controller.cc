@@ -242,6 +242,7 @@ class Controller {
   void await(int number, int actor, int looks) {
     Seat& seat = seat_of(actor);
     int asleep = 0;
+    int lost = 0;
     int waited = 0;
     while (waited < pace_.patience_ms && asleep < looks) {
       const std::uint32_t event = process.stage->event;
@@ -256,6 +257,8 @@ class Controller {
       char state = state_of(seat.pid, seat.tid);
       // Whichever thread executes another program gets the id of the first.
       if (state == 0 && executes(seat.step)) state = state_of(seat.pid, seat.pid);
+      // The threads of a process that dies go one after the other, the process after them.
+      if (state == 0 && !has_ended(actor) && ++lost < looks) continue;
       if (has_ended(actor) || state == 0) {
         find_ended(number);
         // A thread alone.
