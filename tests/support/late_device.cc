@@ -78,6 +78,7 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
         scratch_(std::move(scratch)),
         regions_(std::move(regions)),
         max_inline_bytes_(profile.max_inline_bytes),
+        immediates_(profile.immediates),
         depth_(depth),
         random_(profile.seed),
         order_(profile.seed + 1, *this, {.completes_early = false, .most_pieces = kMostPieces}) {
@@ -106,6 +107,8 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
         if (order_.uncompleted() + done_.size() >= depth_) break;
         if (request.inlined && request.bytes > max_inline_bytes_)
           throw std::logic_error("more bytes inlined than max_inline_bytes");
+        if (request.opcode == Opcode::kWriteWithImmediate && !immediates_)
+          throw std::logic_error("an immediate on a device that has none");
         order_.post(request, is_good(request));
       }
       ++accepted;
@@ -278,6 +281,7 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
   const std::unique_ptr<MemoryRegion> scratch_;  // for what reads take
   const std::shared_ptr<LocalRegions> regions_;
   const std::size_t max_inline_bytes_;
+  const bool immediates_;
   const std::size_t depth_;
   DeviceEvent event_;  // of the send side
 
@@ -301,6 +305,7 @@ class LateDevice final : public Device {
   Limits limits() const override {
     Limits limits = inner_->limits();
     limits.shares_memory = false;
+    limits.immediates = profile_.immediates;
     limits.max_inline_bytes = std::min(limits.max_inline_bytes, profile_.max_inline_bytes);
     limits.max_send_requests = std::min(limits.max_send_requests, profile_.max_send_requests);
     limits.max_receive_requests =

@@ -17,6 +17,7 @@ struct LateProfile {
   std::size_t max_inline_bytes = 64;
   std::size_t max_send_requests = 256;
   std::size_t max_receive_requests = 1024;
+  bool immediates = true;  // false: as iWARP
 };
 
 std::unique_ptr<Device> make_late_device(std::unique_ptr<Device> device,
