@@ -1,6 +1,7 @@
 // Linked into every test program: with LEAT_TEST_LATE=SEED in its environment what it knows as shm
 // is a late device (support/late_device.h), whose inline size comes from the seed and differs from
-// device to device of a process; with LEAT_TEST_LATE=SEED,small so do the lengths of its queues.
+// device to device of a process. Words may follow: with LEAT_TEST_LATE=SEED,small so do the lengths
+// of its queues; with SEED,orderly nothing completes before its bytes are visible.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,6 +20,7 @@ namespace {
 
 std::uint64_t seed = 0;
 bool small = false;
+bool orderly = false;
 std::atomic<std::uint64_t> devices{0};
 
 std::unique_ptr<Device> make_late(std::unique_ptr<Device> device) {
@@ -34,6 +36,7 @@ std::unique_ptr<Device> make_late(std::unique_ptr<Device> device) {
     profile.max_send_requests = one_of(kSendRequests);
     profile.max_receive_requests = one_of(kReceiveRequests);
   }
+  profile.completes_early = !orderly;
   profile.seed = random();
   return make_late_device(std::move(device), profile);
 }
@@ -41,7 +44,7 @@ std::unique_ptr<Device> make_late(std::unique_ptr<Device> device) {
 class TellsTheSeed final : public testing::EmptyTestEventListener {
   void OnTestEnd(const testing::TestInfo& test) override {
     if (test.result()->Failed())
-      std::printf("on late devices: LEAT_TEST_LATE=%ju%s\n", seed, small ? ",small" : "");
+      std::printf("on late devices: LEAT_TEST_LATE=%s\n", std::getenv("LEAT_TEST_LATE"));
   }
 };
 
@@ -49,7 +52,9 @@ const bool late = [] {
   const char* text = std::getenv("LEAT_TEST_LATE");
   if (text == nullptr || *text == '\0') return false;
   const char* end = text + std::strlen(text);
-  small = std::string_view(std::from_chars(text, end, seed).ptr, end) == ",small";
+  const std::string_view words(std::from_chars(text, end, seed).ptr, end);
+  small = words.find(",small") != words.npos;
+  orderly = words.find(",orderly") != words.npos;
   decorate_devices(&make_late);
   testing::UnitTest::GetInstance()->listeners().Append(new TellsTheSeed);
   return true;

@@ -307,8 +307,12 @@ ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
 
 // The lifeline has ended, but messages that came before still count.
 ReceiveResult ChannelCore::receive_the_rest(unsigned context, Delivery& delivery) {
-  const ReceiveResult result = look(context, delivery);
-  if (result == ReceiveResult::kNothing) check_not_gone("receive");
+  ReceiveResult result = ReceiveResult::kNothing;
+  const auto found = [&] {
+    result = look(context, delivery);
+    return result != ReceiveResult::kNothing;
+  };
+  if (!found_late(found)) check_not_gone("receive");
   return result;
 }
 

@@ -35,6 +35,17 @@ inline constexpr unsigned kNapsWithoutMany = 3;
 inline constexpr auto kBriefNap = kFirstNap;
 inline constexpr auto kLongestBriefNap = std::chrono::microseconds(80);
 
+// What came before the lifeline's end may show late, because a device may be late with completions:
+// so often in a row must a look find nothing before the peer counts as gone.
+inline constexpr int kLooksAfterTheEnd = 64;
+// Whether one of these looks finds something.
+template <typename Look>
+bool found_late(Look&& look) {
+  for (int i = 0; i < kLooksAfterTheEnd; ++i)
+    if (look()) return true;
+  return false;
+}
+
 // Tries for as long as `budget` allows within the time `most`. Also ends when `stop`, which is
 // called with the time at each look at the clock, returns true; or when `gone` does, a system call
 // that is made rarely and only after a long time.
@@ -129,7 +140,7 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
     // deadline.
     const bool late = passed(deadline);
     if (watches_lifeline_ && (lifeline_news || late) && lifeline_ended()) {
-      if (attempt()) return;  // messages that came before the end still count
+      if (found_late(attempt)) return;
       if (closed() || !lifeline_ended()) continue;
       peer_gone_.store(true, std::memory_order_relaxed);  // for try_receive, which does not look
       throw_gone(what);

@@ -9,6 +9,7 @@
 namespace leat {
 
 using detail::ChannelCore;
+using detail::found_late;
 using detail::PlannedTransport;
 using detail::Side;
 
@@ -205,7 +206,7 @@ std::span<const std::byte> PlannedChannel::try_receive(unsigned context, std::ui
   const auto try_once = [&] { return look(*transport_, context, missing, index + count); };
   if (core.ask("receive", try_once)) return bytes;
   if (core.may_be_gone()) {
-    if (core.ask("receive", try_once)) return bytes;
+    if (core.ask("receive", [&] { return found_late(try_once); })) return bytes;
     core.check_not_gone("receive");
   }
   return {};

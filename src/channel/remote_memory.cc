@@ -13,6 +13,7 @@ namespace leat::trusted {
 
 using leat::detail::AttestedTransport;
 using leat::detail::ChannelCore;
+using leat::detail::found_late;
 using leat::detail::Side;
 using leat::detail::VerifiedMemory;
 
@@ -85,8 +86,8 @@ std::optional<std::span<const std::byte>> RemoteMemory::poll() {
   const auto look = [&] { return state_->memory.take(changed); };
   auto taken = core.ask("poll", look);
   if (taken == VerifiedMemory::Taken::kNothing && core.may_be_gone()) {
-    taken = core.ask("poll", look);
-    if (taken == VerifiedMemory::Taken::kNothing) core.check_not_gone("poll");
+    const auto found = [&] { return (taken = look()) != VerifiedMemory::Taken::kNothing; };
+    if (!core.ask("poll", [&] { return found_late(found); })) core.check_not_gone("poll");
   }
   if (taken != VerifiedMemory::Taken::kWrite) return std::nullopt;
   return changed;

@@ -66,7 +66,7 @@ AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
     // deadline.
     const bool late = passed(how_.deadline);
     if ((lifeline_news || late) && find_gone()) {
-      if (done()) return End::kDone;
+      if (found_late(done)) return End::kDone;
       if (find_gone()) return End::kGone;
     }
     if (late) return End::kDeadline;

@@ -85,6 +85,12 @@ std::vector<TransportDescription> describe_transports() {
 QueueDepths queue_depths(const Device& device, std::string_view transport) {
   const TransportRow* row = find_transport(transport);
   const Limits limits = device.limits();
+  if (!limits.immediates)
+    throw Error(ErrorCode::kUnavailable,
+                "device " + device.info().name +
+                    " has no writes with immediate data, which transport " +
+                    std::string(transport) + " needs",
+                "With device=auto and transport=auto such connections go over TCP.");
   QueueDepths depths;
   depths.send_requests = std::min(depths.send_requests, limits.max_send_requests);
   depths.receive_requests =

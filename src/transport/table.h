@@ -43,7 +43,8 @@ struct TransportDescription {
 };
 std::vector<TransportDescription> describe_transports();
 
-// Largest queue depths that `device` allows and `transport` can use.
+// Largest queue depths that `device` allows and `transport` can use. Throws kUnavailable where the
+// transport cannot run on the device at all, because that has no writes with immediate data.
 QueueDepths queue_depths(const Device& device, std::string_view transport);
 
 // `name`: one that find_transport knows.

@@ -23,6 +23,7 @@ struct Limits {
   std::size_t max_receive_requests = 0;  // posted on one queue pair
   std::size_t max_request_bytes = 0;     // of one request
   bool pins_memory = false;              // allocated memory counts against the locked-memory limit
+  bool immediates = true;                // kWriteWithImmediate, which every transport needs
   // A request has run when post_send returns, and both processes address the regions' memory: what
   // one process stores at peer_memory(), and then there or into a region of its own by a release
   // store, the other loads in that order. So it can move bytes and read words without any request.

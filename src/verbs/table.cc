@@ -85,7 +85,9 @@ std::unique_ptr<Device> open_device(const std::string& name, const std::string& 
   return device_decorator == nullptr ? std::move(device) : device_decorator(std::move(device));
 }
 
-void decorate_devices(DeviceDecorator decorator) { device_decorator = decorator; }
+DeviceDecorator decorate_devices(DeviceDecorator decorator) {
+  return std::exchange(device_decorator, decorator);
+}
 
 std::vector<DeviceInfo> probe_devices() {
   std::vector<DeviceInfo> devices;

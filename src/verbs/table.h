@@ -23,9 +23,9 @@ std::string device_spellings();
 std::unique_ptr<Device> open_device(const std::string& name, const std::string& peer_host);
 
 // For tests: from now on open_device gives what `decorator` makes of its device; null: the device
-// itself. Not while another thread opens one.
+// itself. Returns the decorator before. Not while another thread opens a device.
 using DeviceDecorator = std::unique_ptr<Device> (*)(std::unique_ptr<Device> device);
-void decorate_devices(DeviceDecorator decorator);
+DeviceDecorator decorate_devices(DeviceDecorator decorator);
 
 // Every device of this machine, usable or not.
 std::vector<DeviceInfo> probe_devices();

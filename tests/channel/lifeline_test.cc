@@ -11,6 +11,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -92,6 +93,45 @@ TEST(Lifeline, APeerThatSpokeAndWentIsGone) {
   lone.peer.reset();
   EXPECT_THAT(error_of(ErrorCode::kPeerDied, [&] { static_cast<void>(lone.core->receive(0)); }),
               HasSubstr("went away"));
+}
+
+// The peer's end came before it went, but shows after so many looks.
+class LateEnd final : public SilentTransport {
+ public:
+  ReceiveResult try_receive(Context, Delivery&) override {
+    return ++looks_ > 40 ? ReceiveResult::kEnd : ReceiveResult::kNothing;
+  }
+
+ private:
+  int looks_ = 0;
+};
+
+TEST(Lifeline, WhatCameBeforeItsEndMayShowLate) {
+  const std::pair<const char*, std::function<bool(ChannelCore&)>> ways[] = {
+      {"receive", [](ChannelCore& core) { return !core.receive(0); }},
+      {"polling",
+       [](ChannelCore& core) {
+         std::optional<Message> message;
+         while (!message) message = core.try_receive(0);
+         return !*message;
+       }},
+      {"polling fd",
+       [](ChannelCore& core) {
+         std::optional<Message> message;
+         for (const pollfd entry{core.fd(), POLLIN, 0}; !message; message = core.try_receive(0)) {
+           pollfd ready = entry;
+           EXPECT_EQ(poll(&ready, 1, poll_timeout_ms(hang_deadline())), 1);
+         }
+         return !*message;
+       }},
+  };
+  for (const auto& [name, sees_the_end] : ways) {
+    Settings settings;
+    settings.spin = std::chrono::microseconds(0);
+    LoneCore lone(std::make_unique<LateEnd>(), settings);
+    lone.peer.reset();
+    EXPECT_TRUE(sees_the_end(*lone.core)) << name;
+  }
 }
 
 // --- real connections

@@ -20,6 +20,8 @@
 namespace leat::detail {
 namespace {
 
+constexpr const char* kConnected = "connected";
+
 std::string kind_name(const ChannelKind& kind) {
   const std::string transport = device_label(kind.transport);
   return kind.device == kNoDevice ? transport : transport + "_on_" + device_label(kind.device);
@@ -151,6 +153,7 @@ void ChannelTest::run(const ChannelBody& first, const ChannelBody& second,
         if (setup.first_options) setup.first_options(options);
         Listener listener(listening_address(kind()), options);
         peer.tell(listener.address());
+        peer.hear(kConnected);  // throws at once if the second side was refused
         ChannelSide side{peer, accept_patiently(listener)};
         EXPECT_EQ(side.channel.transport(), kind().transport);
         EXPECT_EQ(side.channel.device(), kind().device);
@@ -161,6 +164,7 @@ void ChannelTest::run(const ChannelBody& first, const ChannelBody& second,
         Options options = channel_options(kind());
         if (setup.second_options) setup.second_options(options);
         ChannelSide side{peer, Channel::connect(peer.hear(), options)};
+        peer.tell(kConnected);
         EXPECT_EQ(side.channel.transport(), kind().transport);
         EXPECT_EQ(side.channel.device(), kind().device);
         second(side);

@@ -8,8 +8,21 @@
 #include <vector>
 
 #include "support/peer_pair.h"
+#include "verbs/table.h"
 
 namespace leat::detail {
+
+// While it lives, open_device gives what the decorator makes of its device. One at a time.
+class DecoratedDevices {
+ public:
+  explicit DecoratedDevices(DeviceDecorator decorator) : before_(decorate_devices(decorator)) {}
+  ~DecoratedDevices() { decorate_devices(before_); }
+  DecoratedDevices(const DecoratedDevices&) = delete;
+  DecoratedDevices& operator=(const DecoratedDevices&) = delete;
+
+ private:
+  const DeviceDecorator before_;
+};
 
 // A device of each kind: "shm", and of a kind whose devices have names the one that a variable
 // names, "ib:NAME" with LEAT_TEST_IB=NAME. One that is missing is a failure then.

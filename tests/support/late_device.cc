@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -13,6 +14,7 @@
 
 #include "support/device_event.h"
 #include "support/late_order.h"
+#include "verbs/shm/copy.h"
 
 namespace leat::detail {
 namespace {
@@ -32,7 +34,18 @@ class LocalRegions {
     regions_.erase(key);
   }
   bool holds(const SendRequest& request) const {
+    return use(request, [] {});
+  }
+  // While `call` runs it does not go. False: it has gone.
+  bool use(const SendRequest& request, const std::function<void()>& call) const {
     const std::lock_guard lock(mutex_);
+    if (!is_held(request)) return false;
+    call();
+    return true;
+  }
+
+ private:
+  bool is_held(const SendRequest& request) const {
     const auto found = regions_.find(request.local_key);
     if (found == regions_.end()) return false;
     const auto* local = static_cast<const std::byte*>(request.local);
@@ -40,7 +53,6 @@ class LocalRegions {
     return offset <= found->second.size() && request.bytes <= found->second.size() - offset;
   }
 
- private:
   mutable std::mutex mutex_;
   std::map<std::uint32_t, std::span<std::byte>> regions_;
 };
@@ -67,21 +79,36 @@ class LateRegion final : public MemoryRegion {
   std::shared_ptr<LocalRegions> regions_;
 };
 
-// The send side is behind one lock: its thread and those of its user. The receive side is the inner
-// queue pair's.
+// Hands out some of them, and perhaps none yet.
+std::size_t hand_out(std::deque<Completion>& from, std::span<Completion> to,
+                     std::mt19937_64& random) {
+  std::size_t count = 0;
+  for (; count < to.size() && !from.empty() && random() % 3 != 0; ++count) {
+    to[count] = from.front();
+    from.pop_front();
+  }
+  return count;
+}
+
+// Each side is behind a lock: of the send side for its thread and those of its user, of the receive
+// side for both threads of a channel, as transport confirm-each polls in both.
 class LateQueuePair final : public QueuePair, private LateOrder::Effects {
  public:
   LateQueuePair(std::unique_ptr<QueuePair> inner, std::unique_ptr<MemoryRegion> scratch,
                 std::shared_ptr<LocalRegions> regions, const LateProfile& profile,
-                std::size_t depth)
+                const QueueDepths& depths)
       : inner_(std::move(inner)),
         scratch_(std::move(scratch)),
         regions_(std::move(regions)),
         max_inline_bytes_(profile.max_inline_bytes),
-        depth_(depth),
+        immediates_(profile.immediates),
+        depths_(depths),
         random_(profile.seed),
-        order_(profile.seed + 1, *this, {.completes_early = false, .most_pieces = kMostPieces}) {
+        order_(profile.seed + 1, *this,
+               {.completes_early = profile.completes_early, .most_pieces = kMostPieces}),
+        receive_random_(profile.seed + 2) {
     event_.add(inner_->event_fd(Side::kSend));
+    receive_event_.add(inner_->event_fd(Side::kReceive));
     thread_ = std::thread([this] { go_on(); });
   }
   ~LateQueuePair() override {
@@ -91,6 +118,8 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
     }
     wake_.notify_all();
     thread_.join();
+    // What has completed lands before this queue pair is gone. The rest is lost.
+    static_cast<void>(order_.break_down(false));
   }
   LateQueuePair(const LateQueuePair&) = delete;
   LateQueuePair& operator=(const LateQueuePair&) = delete;
@@ -103,9 +132,11 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
         done_.push_back({.id = request.id, .status = CompletionStatus::kFlushed});
         event_.raise();
       } else {
-        if (order_.uncompleted() + done_.size() >= depth_) break;
+        if (order_.uncompleted() + done_.size() >= depths_.send_requests) break;
         if (request.inlined && request.bytes > max_inline_bytes_)
           throw std::logic_error("more bytes inlined than max_inline_bytes");
+        if (request.opcode == Opcode::kWriteWithImmediate && !immediates_)
+          throw std::logic_error("an immediate on a device that has none");
         order_.post(request, is_good(request));
       }
       ++accepted;
@@ -119,37 +150,54 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
     const std::lock_guard lock(mutex_);
     step(random_() % 8);
     look_at_inner();
-    std::size_t count = 0;
-    for (; count < completions.size() && !done_.empty() && random_() % 3 != 0; ++count) {
-      completions[count] = done_.front();
-      done_.pop_front();
-    }
+    const std::size_t count = hand_out(done_, completions, random_);
     if (!done_.empty()) event_.raise();
     return count;
   }
 
-  std::size_t post_receives(std::size_t count) override { return inner_->post_receives(count); }
+  std::size_t post_receives(std::size_t count) override {
+    const std::lock_guard lock(receive_mutex_);
+    const std::size_t posted =
+        inner_->post_receives(std::min(count, depths_.receive_requests - receives_));
+    receives_ += posted;
+    return posted;
+  }
   std::size_t poll_receives(std::span<Completion> completions) override {
-    const std::size_t count = inner_->poll_receives(completions);
-    for (Completion& completion : completions.first(count)) completion.payload = nullptr;
+    const std::lock_guard lock(receive_mutex_);
+    Completion completion;
+    while (inner_->poll_receives({&completion, 1}) == 1) {
+      completion.payload = nullptr;
+      arrived_.push_back(completion);
+    }
+    const std::size_t count = hand_out(arrived_, completions, receive_random_);
+    receives_ -= count;
+    if (!arrived_.empty()) receive_event_.raise();
     return count;
   }
 
   void arm(Side side) override {
-    if (side == Side::kReceive) return inner_->arm(side);
-    const std::lock_guard lock(mutex_);
-    event_.lower();
-    inner_->arm(side);
-    if (!done_.empty()) event_.raise();
+    if (side == Side::kSend) {
+      const std::lock_guard lock(mutex_);
+      arm(side, event_, !done_.empty());
+    } else {
+      const std::lock_guard lock(receive_mutex_);
+      arm(side, receive_event_, !arrived_.empty());
+    }
   }
   int event_fd(Side side) const override {
-    return side == Side::kSend ? event_.fd() : inner_->event_fd(side);
+    return side == Side::kSend ? event_.fd() : receive_event_.fd();
   }
   std::byte* peer_memory(const RemoteRegion&) override { return nullptr; }
   std::uint64_t rnr_retries() const override { return inner_->rnr_retries(); }
   std::string describe() const override { return "a late device on " + inner_->describe(); }
 
  private:
+  void arm(Side side, DeviceEvent& event, bool more) {
+    event.lower();
+    inner_->arm(side);
+    if (more) event.raise();
+  }
+
   // One that is not is left to the inner queue pair to refuse, as a whole: it may touch nothing.
   bool is_good(const SendRequest& request) {
     if (request.bytes == 0) return request.opcode == Opcode::kWriteWithImmediate;
@@ -170,6 +218,9 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
         continue;
       }
       step(1 + random_() % 64);
+      // Without cause, which is allowed.
+      if (random_() % 32 == 0) event_.raise();
+      if (random_() % 32 == 0) receive_event_.raise();
       const auto nap = std::chrono::microseconds(random_() % 8 == 0 ? random_() % 200 : 0);
       lock.unlock();
       if (nap.count() != 0) {
@@ -225,6 +276,7 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
 
   // --- LateOrder::Effects
   void write(LateWork& work, const LateWork::Piece& piece) override {
+    if (work.completed) return land(work, piece);
     if (failure_ != CompletionStatus::kSuccess) return;
     SendRequest request = work.request;
     request.opcode = Opcode::kWrite;
@@ -249,6 +301,21 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
       done += request.bytes;
     }
   }
+
+  // Its bytes are at the peer, although they did not show: whether the queue pair fails now, or the
+  // peer has destroyed its own, does not matter any more.
+  void land(const LateWork& work, const LateWork::Piece& piece) {
+    std::byte* target = at_peer(work.request);
+    if (target != nullptr)  // else the region has gone
+      shm::copy_bytes(target + piece.at, work.source() + piece.at, piece.bytes);
+  }
+
+  bool use_local(const LateWork& work, const std::function<void()>& copy) override {
+    return regions_->use(work.request, copy);
+  }
+
+  // The inner queue pair cannot take one before the immediate comes.
+  bool take_receive(LateWork& /*work*/) override { return false; }
 
   bool announce(LateWork& work) override {
     if (failure_ != CompletionStatus::kSuccess) return false;
@@ -278,8 +345,10 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
   const std::unique_ptr<MemoryRegion> scratch_;  // for what reads take
   const std::shared_ptr<LocalRegions> regions_;
   const std::size_t max_inline_bytes_;
-  const std::size_t depth_;
+  const bool immediates_;
+  const QueueDepths depths_;
   DeviceEvent event_;  // of the send side
+  DeviceEvent receive_event_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -289,6 +358,12 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
   CompletionStatus failure_ = CompletionStatus::kSuccess;
   bool failed_ = false;
   bool stopped_ = false;
+
+  std::mutex receive_mutex_;
+  std::mt19937_64 receive_random_;
+  std::deque<Completion> arrived_;  // and not handed out
+  std::size_t receives_ = 0;        // posted, and not handed out
+
   std::thread thread_;
 };
 
@@ -301,6 +376,7 @@ class LateDevice final : public Device {
   Limits limits() const override {
     Limits limits = inner_->limits();
     limits.shares_memory = false;
+    limits.immediates = profile_.immediates;
     limits.max_inline_bytes = std::min(limits.max_inline_bytes, profile_.max_inline_bytes);
     limits.max_send_requests = std::min(limits.max_send_requests, profile_.max_send_requests);
     limits.max_receive_requests =
@@ -344,9 +420,8 @@ class LateDevice final : public Device {
   std::unique_ptr<QueuePair> wrap(std::unique_ptr<QueuePair> inner, const QueueDepths& depths) {
     LateProfile profile = profile_;
     profile.seed += 100 * ++queue_pairs_;
-    return std::make_unique<LateQueuePair>(std::move(inner),
-                                           inner_->allocate(kScratchBytes, kLocalOnly), regions_,
-                                           profile, depths.send_requests);
+    return std::make_unique<LateQueuePair>(
+        std::move(inner), inner_->allocate(kScratchBytes, kLocalOnly), regions_, profile, depths);
   }
 
   std::unique_ptr<Device> inner_;

@@ -16,7 +16,11 @@ struct LateProfile {
   // As small devices have them; never more than the device around which this is.
   std::size_t max_inline_bytes = 64;
   std::size_t max_send_requests = 256;
-  std::size_t max_receive_requests = 1024;
+  std::size_t max_receive_requests = 4096;
+  bool immediates = true;  // false: as iWARP
+  // Writes may complete before their bytes are visible. A process that is killed takes those bytes
+  // with it, as no RDMA card does.
+  bool completes_early = true;
 };
 
 std::unique_ptr<Device> make_late_device(std::unique_ptr<Device> device,

@@ -21,25 +21,35 @@ namespace {
 constexpr std::size_t kMaxInlineBytes = 64;
 constexpr unsigned kKey = 1;  // of every region
 
+// The memory that there is.
+using Regions = std::vector<std::span<std::byte>>;
+
 // One end, with what is on its way to the other one.
 class End final : public LateOrder::Effects {
  public:
-  End(std::uint64_t seed, End* peer) : order(seed, *this, {}), peer_(peer) {}
+  End(std::uint64_t seed, End* peer, const Regions& regions)
+      : order(seed, *this, {}), peer_(peer), regions_(regions) {}
   End(const End&) = delete;
   End& operator=(const End&) = delete;
 
   void write(LateWork& work, const LateWork::Piece& piece) override {
-    std::memcpy(remote(work) + piece.at, work.source() + piece.at, piece.bytes);
+    // What goes to memory that has gone is lost.
+    if (there_is(work)) std::memcpy(remote(work) + piece.at, work.source() + piece.at, piece.bytes);
   }
   void take(LateWork& work, const LateWork::Piece& piece) override {
-    std::memcpy(work.bytes.data() + piece.at, remote(work) + piece.at, piece.bytes);
+    if (there_is(work))
+      std::memcpy(work.bytes.data() + piece.at, remote(work) + piece.at, piece.bytes);
   }
-  bool announce(LateWork& work) override {
+  bool take_receive(LateWork& /*work*/) override {
     if (peer_->receives == 0) return false;
     --peer_->receives;
-    peer_->arrivals.push_back({.kind = CompletionKind::kImmediate,
-                               .immediate = work.request.immediate,
-                               .bytes = work.request.bytes});
+    return true;
+  }
+  bool announce(LateWork& work) override {
+    if (!work.has_receive && !take_receive(work)) return false;
+    peer_->coming.push_back({.kind = CompletionKind::kImmediate,
+                             .immediate = work.request.immediate,
+                             .bytes = work.request.bytes});
     return true;
   }
   void complete(LateWork& work) override {
@@ -53,17 +63,25 @@ class End final : public LateOrder::Effects {
     CompletionStatus status = CompletionStatus::kPeerGone;
     for (const SendRequest& request : order.break_down(false))
       fail(request, std::exchange(status, CompletionStatus::kFlushed));
-    flush_receives();
+  }
+  // Of what has come, the first.
+  void arrive() {
+    arrivals.push_back(coming.front());
+    coming.pop_front();
   }
   void flush_receives() {
+    while (!coming.empty()) arrive();
     for (; receives != 0; --receives)
       arrivals.push_back(
           {.status = CompletionStatus::kFlushed, .kind = CompletionKind::kImmediate});
   }
 
+  bool quiet() const { return order.idle() && coming.empty(); }
+
   LateOrder order;
   std::deque<Completion> done;
-  std::deque<Completion> arrivals;
+  std::deque<Completion> coming;    // has the bytes here, but does not show yet
+  std::deque<Completion> arrivals;  // to be polled
   std::size_t receives = 0;
 
  private:
@@ -71,7 +89,15 @@ class End final : public LateOrder::Effects {
     return reinterpret_cast<std::byte*>(work.request.remote_address);
   }
 
+  bool there_is(const LateWork& work) const {
+    return std::ranges::any_of(regions_, [&](const std::span<std::byte>& region) {
+      const auto offset = static_cast<std::size_t>(remote(work) - region.data());
+      return offset <= region.size() && work.request.bytes <= region.size() - offset;
+    });
+  }
+
   End* peer_;
+  const Regions& regions_;
 };
 
 }  // namespace
@@ -79,7 +105,9 @@ class End final : public LateOrder::Effects {
 class LateNetwork::State {
  public:
   State(std::uint64_t seed, std::size_t send_depth)
-      : random(seed), ends{{seed + 1, &ends[1]}, {seed + 2, &ends[0]}}, send_depth_(send_depth) {}
+      : random(seed),
+        ends{{seed + 1, &ends[1], regions}, {seed + 2, &ends[0], regions}},
+        send_depth_(send_depth) {}
 
   std::size_t post_send(unsigned end, std::span<const SendRequest> requests) {
     End& from = ends[end];
@@ -96,16 +124,24 @@ class LateNetwork::State {
     return accepted;
   }
 
-  void step() { ends[random() & 1].order.step(); }
+  void step() {
+    End& end = ends[random() & 1];
+    if (!end.coming.empty() && chance(3)) return end.arrive();
+    end.order.step();
+  }
+  bool quiet() const { return std::ranges::all_of(ends, &End::quiet); }
+  bool wakes(unsigned end) { return !ends[end].arrivals.empty() || (!quiet() && chance(16)); }
 
   void break_down() {
-    broken = true;
+    if (std::exchange(broken, true)) return;
     for (End& end : ends) end.break_down();
+    for (End& end : ends) end.flush_receives();
   }
 
   bool chance(unsigned one_in) { return random() % one_in == 0; }
 
   std::mt19937_64 random;
+  Regions regions;
   End ends[2];
   bool broken = false;
 
@@ -115,10 +151,18 @@ class LateNetwork::State {
 
 class LateNetwork::LateRegion final : public MemoryRegion {
  public:
-  explicit LateRegion(std::size_t bytes)
-      : memory_(static_cast<std::byte*>(std::calloc(bytes, 1)), std::free), bytes_(bytes) {
+  LateRegion(State& state, std::size_t bytes)
+      : state_(state),
+        memory_(static_cast<std::byte*>(std::calloc(bytes, 1)), std::free),
+        bytes_(bytes) {
     if (memory_ == nullptr) throw std::bad_alloc();
+    state_.regions.push_back(memory());
   }
+  ~LateRegion() override {
+    std::erase_if(state_.regions, [&](const auto& one) { return one.data() == memory_.get(); });
+  }
+  LateRegion(const LateRegion&) = delete;
+  LateRegion& operator=(const LateRegion&) = delete;
   std::span<std::byte> memory() const override { return {memory_.get(), bytes_}; }
   std::uint32_t local_key() const override { return kKey; }
   RemoteRegion remote() const override {
@@ -126,6 +170,7 @@ class LateNetwork::LateRegion final : public MemoryRegion {
   }
 
  private:
+  State& state_;
   std::unique_ptr<std::byte, decltype(&std::free)> memory_;
   std::size_t bytes_;
 };
@@ -133,6 +178,9 @@ class LateNetwork::LateRegion final : public MemoryRegion {
 class LateNetwork::LateQueuePair final : public QueuePair {
  public:
   LateQueuePair(State& state, unsigned end) : state_(state), end_(end) {}
+  ~LateQueuePair() override { state_.break_down(); }
+  LateQueuePair(const LateQueuePair&) = delete;
+  LateQueuePair& operator=(const LateQueuePair&) = delete;
 
   std::size_t post_send(std::span<const SendRequest> requests) override {
     return state_.post_send(end_, requests);
@@ -174,6 +222,7 @@ class LateNetwork::LateQueuePair final : public QueuePair {
 
 class LateNetwork::LateDevice final : public Device {
  public:
+  explicit LateDevice(State& state) : state_(state) {}
   const DeviceInfo& info() const override { return info_; }
   Limits limits() const override {
     return {.max_inline_bytes = kMaxInlineBytes,
@@ -182,7 +231,7 @@ class LateNetwork::LateDevice final : public Device {
             .max_request_bytes = std::size_t{1} << 30};
   }
   std::unique_ptr<MemoryRegion> allocate(std::size_t bytes, unsigned) override {
-    return std::make_unique<LateRegion>(bytes);
+    return std::make_unique<LateRegion>(state_, bytes);
   }
   std::unique_ptr<Offer> offer(const QueueDepths&, const std::string&) override {
     throw Error(ErrorCode::kUnavailable, "a late network makes no offer");
@@ -193,6 +242,7 @@ class LateNetwork::LateDevice final : public Device {
   }
 
  private:
+  State& state_;
   const DeviceInfo info_{.name = "late", .usable = true};
 };
 
@@ -200,16 +250,14 @@ LateNetwork::LateNetwork(std::uint64_t seed, std::size_t send_depth)
     : state_(std::make_unique<State>(seed, send_depth)) {}
 LateNetwork::~LateNetwork() = default;
 
-std::unique_ptr<Device> LateNetwork::device() { return std::make_unique<LateDevice>(); }
+std::unique_ptr<Device> LateNetwork::device() { return std::make_unique<LateDevice>(*state_); }
 std::unique_ptr<QueuePair> LateNetwork::queue_pair(unsigned end) {
   return std::make_unique<LateQueuePair>(*state_, end);
 }
 
 void LateNetwork::step() { state_->step(); }
-bool LateNetwork::quiet() const {
-  return std::ranges::all_of(state_->ends, [](const auto& end) { return end.order.idle(); });
-}
-bool LateNetwork::wakes(unsigned end) const { return !state_->ends[end].arrivals.empty(); }
+bool LateNetwork::quiet() const { return state_->quiet(); }
+bool LateNetwork::wakes(unsigned end) { return state_->wakes(end); }
 void LateNetwork::break_down() { state_->break_down(); }
 
 }  // namespace leat::detail

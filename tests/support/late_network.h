@@ -20,7 +20,8 @@ class LateNetwork {
   LateNetwork(const LateNetwork&) = delete;
   LateNetwork& operator=(const LateNetwork&) = delete;
 
-  // For either end. They, and what they make, must not outlive the network.
+  // For either end. They, and what they make, must not outlive the network. A queue pair that is
+  // destroyed breaks the network down.
   std::unique_ptr<Device> device();
   std::unique_ptr<QueuePair> queue_pair(unsigned end);  // 0, 1
 
@@ -28,8 +29,9 @@ class LateNetwork {
   void step();
   // Whether nothing is under way: only what somebody posts can change anything.
   bool quiet() const;
-  // Whether a receiver that sleeps at that end would be woken.
-  bool wakes(unsigned end) const;
+  // Whether a receiver that sleeps at that end would be woken. While something is under way now
+  // and then also without cause.
+  bool wakes(unsigned end);
   // Requests that are under way fail, at any point of theirs.
   void break_down();
 

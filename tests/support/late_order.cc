@@ -10,8 +10,8 @@ namespace leat::detail {
 namespace {
 
 constexpr std::size_t kWordBytes = 8;
-// So many requests are under way at a time; those behind have not left yet.
-constexpr std::size_t kWindow = 12;
+constexpr std::size_t kLeastWindow = 2;
+constexpr std::size_t kMostWindow = 129;
 constexpr std::size_t kMostPiecesPerStep = 16;
 
 struct Range {
@@ -57,6 +57,12 @@ std::vector<LateWork::Piece> pieces_of(const SendRequest& request, std::size_t m
 
 }  // namespace
 
+LateOrder::LateOrder(std::uint64_t seed, Effects& effects, const Freedom& freedom)
+    : effects_(effects),
+      freedom_(freedom),
+      random_(seed),
+      window_(kLeastWindow + random_() % (kMostWindow - kLeastWindow + 1)) {}
+
 void LateOrder::post(const SendRequest& request, bool in_pieces) {
   LateWork work;
   work.request = request;
@@ -64,11 +70,11 @@ void LateOrder::post(const SendRequest& request, bool in_pieces) {
   work.announces = request.opcode == Opcode::kWriteWithImmediate;
   if (in_pieces) {
     work.left = pieces_of(request, freedom_.most_pieces);
-  } else if (!in_pieces && !work.announces) {
+  } else if (!work.announces) {
     work.left = {{0, request.bytes}};
   }
-  // Mostly in order, as it mostly is.
-  if (chance(3)) {
+  // Writes mostly in order, as it mostly is.
+  if (work.reads() || chance(3)) {
     std::ranges::shuffle(work.left, random_);
   } else {
     std::ranges::reverse(work.left);
@@ -93,7 +99,7 @@ void LateOrder::step() {
 
 void LateOrder::step_one() {
   // The oldest one mostly, or nothing would come to its end.
-  const std::size_t at = chance(2) ? 0 : random_() % std::min(works_.size(), kWindow);
+  const std::size_t at = chance(2) ? 0 : random_() % std::min(works_.size(), window_);
   if (chance(4)) return complete_next();
   LateWork& work = works_[at];
   if (!is_free(at)) return;
@@ -108,12 +114,13 @@ void LateOrder::step_one() {
   }
 }
 
-// Nobody before it, nor itself, waits for reads.
+// No request before it, nor itself, waits for reads; and none before it may still be refused.
 bool LateOrder::is_free(std::size_t at) const {
   bool reads_under_way = false;
   for (std::size_t i = 0; i <= at; ++i) {
     const LateWork& work = works_[i];
     if (work.request.fenced && reads_under_way) return false;
+    if (i != at && work.may_be_refused()) return false;
     reads_under_way |= work.reads() && (!work.left.empty() || !work.landing.empty());
   }
   return true;
@@ -169,15 +176,15 @@ void LateOrder::move(std::size_t at) {
     }
     work.left.pop_back();
   }
-  if (work.left.empty() && chance(3)) std::ranges::shuffle(work.landing, random_);
 }
 
 void LateOrder::land(std::size_t at) {
   LateWork& work = works_[at];
   for (std::size_t left = some(); left != 0 && !work.landing.empty(); --left) {
+    std::swap(work.landing[random_() % work.landing.size()], work.landing.back());
     const LateWork::Piece piece = work.landing.back();
     if (lands_on_earlier(at, piece)) return;
-    land_piece(work, piece);
+    effects_.use_local(work, [&] { land_piece(work, piece); });
     work.landing.pop_back();
   }
 }
@@ -188,13 +195,21 @@ void LateOrder::complete_next() {
   if (next == works_.end()) return;
   if (!is_free(static_cast<std::size_t>(next - works_.begin()))) return;
   LateWork& work = *next;
-  const bool plain_write = work.request.opcode == Opcode::kWrite;
-  if (!(work.executed() && work.landing.empty()) && !(plain_write && freedom_.completes_early))
+  if (!(work.executed() && work.landing.empty()) && !may_complete_early(work)) return;
+  const auto keep = [&] { work.bytes.assign(work.source(), work.source() + work.request.bytes); };
+  if (!work.left.empty() && work.bytes.empty() && work.request.bytes != 0 &&
+      !effects_.use_local(work, keep))
     return;
-  if (!work.left.empty() && work.bytes.empty())
-    work.bytes.assign(work.source(), work.source() + work.request.bytes);
   work.completed = true;
   effects_.complete(work);
+}
+
+// An empty one may too: a flush.
+bool LateOrder::may_complete_early(LateWork& work) {
+  if (!freedom_.completes_early || work.reads()) return false;
+  if (work.request.opcode == Opcode::kWrite) return work.in_pieces || work.request.bytes == 0;
+  if (work.in_pieces && !work.has_receive) work.has_receive = effects_.take_receive(work);
+  return work.has_receive;
 }
 
 std::size_t LateOrder::uncompleted() const {
@@ -204,14 +219,18 @@ std::size_t LateOrder::uncompleted() const {
 std::vector<SendRequest> LateOrder::break_down(bool tells_all) {
   std::vector<SendRequest> lost;
   for (LateWork& work : works_) {
-    tells_all = tells_all && work.executed();
-    if (!work.completed && tells_all) {
-      for (const LateWork::Piece& piece : work.landing) land_piece(work, piece);
-      effects_.complete(work);
-    } else if (!work.completed) {
-      lost.push_back(work.request);
-    } else {
+    if (work.completed) {
       for (const LateWork::Piece& piece : work.left) effects_.write(work, piece);
+      if (work.announces) effects_.announce(work);
+      continue;
+    }
+    tells_all = tells_all && work.executed();
+    if (tells_all) {
+      for (const LateWork::Piece& piece : work.landing)
+        effects_.use_local(work, [&] { land_piece(work, piece); });
+      effects_.complete(work);
+    } else {
+      lost.push_back(work.request);
     }
   }
   works_.clear();

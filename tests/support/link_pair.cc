@@ -13,7 +13,6 @@
 #include "handshake/greeting.h"
 #include "net/tcp.h"
 #include "support/scale.h"
-#include "verbs/table.h"
 
 namespace leat::detail {
 namespace {
@@ -67,12 +66,10 @@ Settings link_settings(const std::string& device, const std::string& transport) 
   return settings;
 }
 
-NoMemoryForRings::NoMemoryForRings() {
-  decorate_devices([](std::unique_ptr<Device> device) -> std::unique_ptr<Device> {
-    return std::make_unique<SmallDevice>(std::move(device));
-  });
-}
-NoMemoryForRings::~NoMemoryForRings() { decorate_devices(nullptr); }
+NoMemoryForRings::NoMemoryForRings()
+    : decorated_([](std::unique_ptr<Device> device) -> std::unique_ptr<Device> {
+        return std::make_unique<SmallDevice>(std::move(device));
+      }) {}
 
 ListeningSide::ListeningSide(Settings settings) : settings_(std::move(settings)) {
   uri_.host = "127.0.0.1";

@@ -13,6 +13,7 @@
 #include "base/uri.h"
 #include "handshake/connection.h"
 #include "leat/error.h"
+#include "support/devices.h"
 
 namespace leat::detail {
 
@@ -36,9 +37,9 @@ inline constexpr std::size_t kNoRingBytes = std::size_t{64} << 20;
 class NoMemoryForRings {
  public:
   NoMemoryForRings();
-  NoMemoryForRings(const NoMemoryForRings&) = delete;
-  NoMemoryForRings& operator=(const NoMemoryForRings&) = delete;
-  ~NoMemoryForRings();
+
+ private:
+  const DecoratedDevices decorated_;
 };
 
 // What Greeting hears of a client. Blocks; throws why it was turned away, once it has ended.

@@ -284,7 +284,7 @@ class BatchedSchedules : public testing::Test {
   using Parties = std::array<std::unique_ptr<Party>, 2>;
 
   // Though something was accepted that it has not got, and nothing more is done for that.
-  static bool sleeps_for_ever(const LateNetwork& network, const Parties& parties, unsigned end) {
+  static bool sleeps_for_ever(LateNetwork& network, const Parties& parties, unsigned end) {
     const Party& sleeper = *parties[end];
     const Party& sender = *parties[1 - end];
     return sleeper.asleep() && !network.wakes(end) && sleeper.received() < sender.sent() &&

@@ -189,7 +189,14 @@ TEST_P(ChannelEnd, CloseEndsASenderOfAnotherThreadBetweenTwoMessages) {
           for (std::size_t i = 20; i < count; ++i) {
             ASSERT_NO_FATAL_FAILURE(expect_message(side.channel.receive(), 3000, i));
           }
-          EXPECT_FALSE(side.channel.receive());
+          Message last = side.channel.receive();
+          // What is attested is not taken back: it may come although its send found no room and was
+          // ended.
+          if (last && side.channel.transport().starts_with("attested+")) {
+            expect_message(last, 3000, count);
+            last = side.channel.receive();
+          }
+          EXPECT_FALSE(last);
         },
         [](ChannelSide& side) {
           std::size_t sent = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "channel/any_wait.h"
+#include "channel/channel_wait.h"
 
 namespace leat::detail {
 namespace {
@@ -282,6 +283,8 @@ bool GroupCore::take(Member& member, Message& message, bool closely) {
     const bool gone = (closely || member.unsendable.load(std::memory_order_acquire)) &&
                       member.core.lifeline_ended();
     auto taken = member.core.try_receive(0);
+    if (!taken && gone)
+      found_late([&] { return (taken = member.core.try_receive(0)).has_value(); });
     if (taken && *taken) {
       message = std::move(*taken);
       return true;
