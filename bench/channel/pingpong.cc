@@ -68,7 +68,8 @@ Run declare_pingpong(CLI::App& command) {
   const auto crowded = std::make_shared<bool>(false);
   CLI::Option* flag = command.add_flag("--crowded", *crowded,
                                        "Compare with plain TCP where the two sides have no core "
-                                       "each: on one core, beside busy loops, not pinned");
+                                       "each: on one core, beside busy loops, not pinned; and "
+                                       "three and four parties on two cores");
   for (const char* other :
        {"--duration", "--warmup", "--verify", "--in-place", "--listen", "--connect"})
     flag->excludes(command.get_option(other));

@@ -56,7 +56,7 @@ StreamEnd::~StreamEnd() {
       reset = pull();
     }
   } catch (const std::exception& error) {
-    log(LogLevel::kDebug, std::string("closing a handle: ") + error.what());
+    log(LogLevel::kDebug, {"closing a handle: ", error.what()});
   }
   if (reset && !flag(kPeerGone)) core_->reset();
   if (!reset) end_at_once();
@@ -73,8 +73,8 @@ void StreamEnd::end_at_once() {
     if (!flag(kWriteShut)) static_cast<void>(core_->try_send(statement, kClosingContext));
     for (int i = 0; i < kTries && core_->try_shutdown(); ++i)
       if (core_->try_flush()) break;
-  } catch (const Error&) {
-    // Nobody is there any more.
+  } catch (const std::exception&) {
+    // The peer is gone, or there is no memory to say more to it.
   }
 }
 

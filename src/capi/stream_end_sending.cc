@@ -149,8 +149,8 @@ void StreamEnd::linger(std::chrono::milliseconds limit) {
   try {
     core_->set_send_timeout(limit);
     core_->flush();
-  } catch (const Error& error) {
-    log(LogLevel::kDebug, std::string("lingering over a handle: ") + error.what());
+  } catch (const std::exception& error) {
+    log(LogLevel::kDebug, {"lingering over a handle: ", error.what()});
   }
 }
 

@@ -1,5 +1,6 @@
 // Operations that cannot fail do not end the program when memory runs out: closing, releasing, a
 // listener's threads, and the log that they write.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -19,6 +20,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/system_error.h"
+#include "capi/stream_end.h"
 #include "channel/stranger.h"
 #include "handshake/greeting.h"
 #include "handshake/hello.h"
@@ -29,16 +31,19 @@
 #include "support/lone_core.h"
 #include "support/scale.h"
 #include "support/silent_transport.h"
+#include "support/transport_side.h"
+#include "verbs/table.h"
 
 namespace {
 
 thread_local bool scarce = false;            // in this thread
+thread_local bool fails_once = false;        // the next allocation of this thread
 thread_local bool never_scarce = false;      // of a thread that goes on while others cannot
 std::atomic<bool> scarce_elsewhere = false;  // in all threads but those
 std::atomic<unsigned> refused_elsewhere = 0;
 
 void* allocate(std::size_t bytes) noexcept {
-  if (scarce) return nullptr;
+  if (scarce || std::exchange(fails_once, false)) return nullptr;
   if (scarce_elsewhere && !never_scarce) {
     ++refused_elsewhere;
     return nullptr;
@@ -177,6 +182,80 @@ TEST(OutOfMemory, ANewcomerIsTurnedAway) {
     const NoMemory scarcity;
     EXPECT_EQ(greeting.advance(), Greeting::State::kOver);
   }
+}
+
+// A transport that has failed, in a way that is not the peer's end.
+class DefectiveTransport final : public SilentTransport {
+ public:
+  bool try_flush() override { throw failure_; }
+  ReceiveResult try_receive(Context, Delivery&) override { throw failure_; }
+
+ private:
+  const Error failure_{ErrorCode::kSystem, "a device that has failed in its own long-winded way"};
+};
+
+TEST(OutOfMemory, AHandleIsClosed) {
+  auto lone = std::make_unique<LoneCore>(std::make_unique<DefectiveTransport>());
+  auto end = std::make_unique<c::StreamEnd>(std::move(lone->core));
+  const NoMemory scarcity;
+  end->linger(std::chrono::milliseconds(1));
+  end.reset();
+}
+
+// The thread that re-establishes a queue pair ends a connection for lack of memory, and its text
+// with it.
+TEST(OutOfMemory, AConnectionThatCannotBeResumedEnds) {
+  TransportSetup setup;
+  setup.transport = "chunked";
+  setup.resumes = true;
+  setup.first = {.failing_request = 3, .like_hardware = true};
+  setup.second = {.like_hardware = true};
+  setup.settings.chunked_resume_timeout = std::chrono::milliseconds(300);
+  run_transports(
+      PeerMode::kThreads, setup,
+      [](TransportSide& side) {
+        side.peer.hear("idle");
+        const std::vector<std::byte> message(100);
+        const NoMemoryElsewhere scarcity;
+        const Deadline deadline = hang_deadline();
+        bool ended = false;
+        while (!ended && !passed(deadline)) {
+          try {
+            static_cast<void>(side.transport->try_send(message, 0));
+          } catch (const Error&) {
+            ended = true;
+          }
+        }
+        EXPECT_TRUE(ended);
+        EXPECT_TRUE(scarcity.was_missed(1));
+      },
+      [](TransportSide& side) {
+        side.peer.tell("idle");
+        side.peer.await_end();
+      });
+}
+
+// Says what failed, and what helps.
+TEST(OutOfMemory, ARegionOfThePeerThatCannotBeNotedIsAnErrorInWords) {
+  const auto device = open_device("shm", {});
+  const auto peers_device = open_device("shm", {});
+  const QueueDepths depths;
+  const auto offer = device->offer(depths, {});
+  std::unique_ptr<QueuePair> peer;
+  std::thread connecting(
+      [&] { peer = peers_device->connect(offer->blob(), depths, hang_deadline()); });
+  const auto queue_pair = offer->accept(hang_deadline(), -1);
+  connecting.join();
+  const auto region = peers_device->allocate(4096, kRemoteWrite);
+
+  testing::internal::CaptureStderr();
+  fails_once = true;
+  queue_pair->arm(Side::kReceive);
+  EXPECT_FALSE(std::exchange(fails_once, false));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      testing::AllOf(testing::HasSubstr("a region of its peer"), testing::HasSubstr("ulimit -v"),
+                     testing::Not(testing::HasSubstr("bad_alloc"))));
 }
 
 // The door, and the threads of handshakes, which fail for lack of memory.

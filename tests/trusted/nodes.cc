@@ -24,7 +24,6 @@ constexpr std::size_t kMaxReportBytes = 160 * 1024;
 leat::Options quiet_options() {
   leat::Options options;
   options.device = "shm";
-  options.spin = std::chrono::microseconds(0);
   options.connect_timeout = std::chrono::seconds(20);
   options.handshake_timeout = std::chrono::seconds(20);
   return options;

@@ -77,7 +77,7 @@ class ChunkedTransport final : public Transport, private Resumption::Transfers {
   std::uint64_t arrivals() const override { return returns_.used(); }
   void resumed(std::uint64_t peer_arrivals) override;
   bool send_again() override;
-  void lost(ErrorCode code, const std::string& why) noexcept override;
+  void lost(ErrorCode code, std::initializer_list<std::string_view> why) noexcept override;
   std::string progress() const;
 
   // send side

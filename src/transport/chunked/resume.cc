@@ -2,6 +2,7 @@
 // confirmed chunk. resumption.cc replaces the queue pair, and calls these.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "transport/chunked/chunked.h"
 
@@ -38,8 +39,15 @@ bool ChunkedTransport::send_again() {
   return true;
 }
 
-void ChunkedTransport::lost(ErrorCode code, const std::string& why) noexcept {
-  const std::string what = why + " (" + progress() + ")";
+void ChunkedTransport::lost(ErrorCode code, std::initializer_list<std::string_view> why) noexcept {
+  std::string what;
+  try {
+    for (const std::string_view part : why) what += part;
+    what += " (" + progress() + ")";
+  } catch (const std::bad_alloc&) {
+    // What there is of it will do.
+    if (what.empty()) what = "out of memory";  // short enough to need none
+  }
   send_error_.set(code, what);
   if (!ended_) receive_error_.set(code, what);  // after its end the peer may go
 }

@@ -1,8 +1,8 @@
 #include "transport/chunked/resumption.h"
 
 #include <array>
+#include <exception>
 #include <span>
-#include <system_error>
 
 #include "base/epoll.h"
 #include "base/log.h"
@@ -104,9 +104,9 @@ bool Resumption::break_off(const std::string& why) {
   try {
     const SignalsHeld not_for_the_thread;
     thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    log(LogLevel::kError, std::string("transport chunked: no thread to resume: ") + error.what());
+  } catch (const std::exception& error) {  // of the system, or no memory
     resuming_.store(false, std::memory_order_release);
+    log(LogLevel::kError, {"transport chunked: no thread to resume: ", error.what()});
     return false;
   }
   return true;
@@ -131,7 +131,7 @@ void Resumption::run() noexcept {
     const std::scoped_lock both(turns_[0], turns_[1]);
     gave_up_ = true;
     transfers_.lost(error == nullptr ? ErrorCode::kSystem : error->code(),
-                    why_broken_ + ", and the connection could not be resumed: " + failure.what());
+                    {why_broken_, ", and the connection could not be resumed: ", failure.what()});
   }
   resuming_.store(false, std::memory_order_release);
   // Only now: a waiter that wakes and finds that it goes on would sleep again, without another

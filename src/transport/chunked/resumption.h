@@ -14,9 +14,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/counter.h"
@@ -46,8 +48,9 @@ class Resumption {
     virtual void resumed(std::uint64_t peer_arrivals) = 0;
     // Posts what goes again, as much as may go now. True: all of it was.
     virtual bool send_again() = 0;
-    // The connection is lost: both sides say so from now on.
-    virtual void lost(ErrorCode code, const std::string& why) noexcept = 0;
+    // The connection is lost: both sides say so from now on. `why` in parts, as the thread, which
+    // must not throw, cannot build a string.
+    virtual void lost(ErrorCode code, std::initializer_list<std::string_view> why) noexcept = 0;
 
    protected:
     ~Transfers() = default;

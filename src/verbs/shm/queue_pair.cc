@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
 
 #include "base/asymmetric_barrier.h"
 #include "base/epoll.h"
@@ -357,10 +358,16 @@ void ShmQueuePair::service_socket() noexcept {
         slot.store(mapped_.back().get(), std::memory_order_release);  // pairs with find
       }
     }
+  } catch (const std::bad_alloc&) {
+    log(LogLevel::kError,
+        "device shm: a connection ends, because there was no memory to note a region of its peer. "
+        "Free memory, or raise the limit of this process (ulimit -v), and connect again.");
   } catch (const std::exception& error) {
-    log(LogLevel::kError, error.what());
+    log(LogLevel::kError,
+        {"device shm: a connection ends, because a region of its peer cannot be mapped: ",
+         error.what()});
   }
-  // The peer is gone, or not leat.
+  // The peer is gone, or not leat; or its memory cannot be had.
   incoming_.flow->closed.store(1, std::memory_order_release);
 }
 
