@@ -66,14 +66,16 @@ class LEAT_EXPORT RemoteMemory {
 
   // Publishes bytes at `offset`; there they take kRecordOverheadBytes more. Returns the record's
   // counter, which rises with each call: give it, as `floor`, to a reader that must not accept
-  // anything older. Throws kUnavailable if the attestor refuses, kTooLarge above its limit.
+  // anything older. Blocks until the attestor has answered. Throws kUnavailable if it refuses,
+  // kTooLarge above its limit.
   std::uint64_t publish(std::uint64_t offset, std::span<const std::byte> bytes);
   // Reads exactly bytes.size() bytes that the peer published at `offset`; blocks for the RDMA read
-  // only. On kOk `bytes` holds them and `floor` the record's counter; otherwise both are unchanged.
-  // kCounter: the record is older than `floor`. kFormat: nothing was published there. kUnavailable:
-  // the attestor does not answer. Any other verdict: what lies there is not a record of this size
-  // and place that the peer attested. While the peer is replacing the record, read() tries again
-  // for at most 100 milliseconds. Throws kTooLarge above what the device reads at once.
+  // and the attestor's answer only. On kOk `bytes` holds them and `floor` the record's counter;
+  // otherwise both are unchanged. kCounter: the record is older than `floor`. kFormat: nothing was
+  // published there. kUnavailable: the attestor does not answer. Any other verdict: what lies there
+  // is not a record of this size and place that the peer attested. While the peer is replacing the
+  // record, read() tries again for at most 100 milliseconds. Throws kTooLarge above what the device
+  // reads at once.
   Verdict read(std::uint64_t offset, std::span<std::byte> bytes, std::uint64_t& floor);
 
   // What the peer provides, in bytes.

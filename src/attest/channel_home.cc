@@ -37,11 +37,10 @@ class LocalChannelHome final : public ChannelHome {
   }
 
   const Nonce& nonce() const override { return nonce_; }
-  std::unique_ptr<AttestationKernel> begin(std::span<const std::byte, kNonceBytes> theirs,
-                                           bool active) override {
+  Attestor begin(std::span<const std::byte, kNonceBytes> theirs, bool active) override {
     const FileKey file(key_file_);
-    return make_channel_kernel(std::as_bytes(std::span(file.bytes)), algorithm_, nonce_, theirs,
-                               active);
+    return {make_channel_kernel(std::as_bytes(std::span(file.bytes)), algorithm_, nonce_, theirs,
+                                active)};
   }
   std::size_t max_payload_bytes() const override { return kMaxPayloadBytes; }
   std::string_view describe() const override { return ""; }
@@ -81,8 +80,7 @@ class IsolatedChannelHome final : public ChannelHome {
   }
 
   const Nonce& nonce() const override { return nonce_; }
-  std::unique_ptr<AttestationKernel> begin(std::span<const std::byte, kNonceBytes> theirs,
-                                           bool active) override {
+  Attestor begin(std::span<const std::byte, kNonceBytes> theirs, bool active) override {
     Reply reply;
     const Verdict verdict =
         connection_->ask({.operation = static_cast<std::uint8_t>(Operation::kBegin),
@@ -94,8 +92,10 @@ class IsolatedChannelHome final : public ChannelHome {
     if (verdict != Verdict::kOk)
       throw Error(ErrorCode::kUnavailable,
                   "leat-attestd begins no session: " + std::string(trusted::to_string(verdict)));
-    return std::unique_ptr<AttestationKernel>(
+    std::unique_ptr<IsolatedKernel> kernel(
         new IsolatedKernel(std::move(connection_), kernel_, channel_device(active), kChannelEpoch));
+    IsolatedKernel* const isolated = kernel.get();
+    return {std::move(kernel), isolated};
   }
   std::size_t max_payload_bytes() const override {
     return connection_->welcome().shape.max_payload_bytes;

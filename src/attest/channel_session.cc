@@ -70,7 +70,7 @@ void ChannelSession::begin(std::span<const std::byte> peer_offer) {
                 "this side attests with " + std::string(to_string(algorithm_)) +
                     ", the peer with " + std::string(to_string(theirs.algorithm)),
                 "Set attest_algorithm alike on both sides.");
-  kernel_ = home_->begin(theirs.nonce.first<kNonceBytes>(), active_);
+  attestor_ = home_->begin(theirs.nonce.first<kNonceBytes>(), active_);
   max_payload_bytes_ = std::min<std::size_t>(max_payload_bytes_, theirs.max_payload_bytes);
 }
 

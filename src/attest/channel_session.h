@@ -13,18 +13,23 @@
 
 #include "attest/channel_kernel.h"
 #include "leat/attest/attestation.h"
+#include "leat/attest/isolated_kernel.h"
 
 namespace leat::trusted::detail {
 
 // Where a connection's key and counters are.
 class ChannelHome {
  public:
+  struct Attestor {
+    std::unique_ptr<AttestationKernel> kernel;
+    IsolatedKernel* isolated = nullptr;  // the same, if it is a leat-attestd's
+  };
+
   virtual ~ChannelHome() = default;
   // This side's random number; the same at each call.
   virtual const Nonce& nonce() const = 0;
   // Makes the attestor, with the session kChannelSession. Call it once. Throws leat::Error.
-  virtual std::unique_ptr<AttestationKernel> begin(std::span<const std::byte, kNonceBytes> theirs,
-                                                   bool active) = 0;
+  virtual Attestor begin(std::span<const std::byte, kNonceBytes> theirs, bool active) = 0;
   virtual std::size_t max_payload_bytes() const = 0;
   // For people: "in leat-attestd", or nothing.
   virtual std::string_view describe() const = 0;
@@ -52,7 +57,10 @@ class ChannelSession {
   // kProtocol, and kUnavailable if the sides' settings differ.
   void begin(std::span<const std::byte> peer_offer);
 
-  AttestationKernel& kernel() { return *kernel_; }
+  // Its calls block if it is a leat-attestd's.
+  AttestationKernel& kernel() { return *attestor_.kernel; }
+  // Null: no call of kernel() blocks.
+  IsolatedKernel* isolated() { return attestor_.isolated; }
   std::uint32_t id() const { return kChannelSession; }
   // The smaller limit of both sides' attestors.
   std::size_t max_payload_bytes() const { return max_payload_bytes_; }
@@ -64,7 +72,7 @@ class ChannelSession {
   const bool active_;
   Offer offer_{};
   std::size_t max_payload_bytes_;
-  std::unique_ptr<AttestationKernel> kernel_;
+  ChannelHome::Attestor attestor_;
 };
 
 std::string_view to_string(Algorithm algorithm) noexcept;

@@ -47,10 +47,13 @@ IsolatedKernel::~IsolatedKernel() = default;
 
 void IsolatedKernel::ask(std::span<Question> questions) noexcept {
   connection_->ask(kernel_, questions);
-  for (Question& question : questions) {
+  check(questions);
+}
+
+void IsolatedKernel::check(std::span<Question> answered) const noexcept {
+  for (Question& question : answered) {
     if (question.asks != Question::Asks::kAttest || question.verdict != Verdict::kOk) continue;
     RecordHeader header;
-    // A daemon that attests something else is broken.
     if (detail::parse_header(question.proof.header, header) != Verdict::kOk ||
         header.payload_bytes != question.bytes.size() ||
         !is_of(header, question.statement, device_, epoch_))

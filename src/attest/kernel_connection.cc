@@ -92,13 +92,27 @@ Proof proof_of(const Reply& reply) {
   return proof;
 }
 
+void set_answer(Question& question, const Reply& reply) {
+  question.verdict = verdict_of(reply);
+  if (question.verdict == Verdict::kOk) question.proof = proof_of(reply);
+}
+
+void refuse(std::span<Question> questions, Verdict why) {
+  for (Question& question : questions) question.verdict = why;
+}
+
+void say_sleeping(const RingSlot& slot, std::uint32_t how) {
+  slot.request->sleeping.store(how, std::memory_order_relaxed);
+  // With the daemon's between its reply and its look at `sleeping`: one of us sees the other's.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 }  // namespace
 
 KernelConnection::KernelConnection(const std::string& path, std::chrono::microseconds spin)
     : longest_spin_(spin), socket_(connect_to(path)) {
   receive_welcome(path);
-  turns_ = std::vector<Turn>(welcome_.shape.slots);
-  for (std::size_t i = 0; i < turns_.size(); ++i) turns_[i].next = i;
+  owned_ = std::vector<Owned>(welcome_.shape.slots);
 }
 
 KernelConnection::~KernelConnection() = default;
@@ -134,55 +148,103 @@ void KernelConnection::receive_welcome(const std::string& path) {
 
 Verdict KernelConnection::ask(Request request, std::span<const std::byte> data,
                               Reply& reply) noexcept {
-  return exchange(
-      request, data.size(),
-      [&](std::byte* place) {
-        if (!data.empty()) std::memcpy(place, data.data(), data.size());
-      },
-      [&](const std::byte*, const Reply& answer) { reply = answer; });
+  if (data.size() > welcome_.shape.max_data_bytes()) return Verdict::kTooLarge;
+  Ticket ticket, patience;
+  wait(
+      patience, [&] { return !usable() || claim(ticket); }, [] { sched_yield(); });
+  if (!usable() || !ticket.under_way()) return Verdict::kUnavailable;
+  if (!data.empty()) std::memcpy(slot_of(ticket).data, data.data(), data.size());
+  post(ticket, request, data.size());
+  wait_for_reply(ticket);
+  if (!answered(ticket)) return Verdict::kUnavailable;
+  const Reply answer = reply_of(ticket);
+  release(ticket);
+  const Verdict verdict = verdict_of(answer);
+  if (verdict == Verdict::kOk) reply = answer;
+  return verdict;
 }
 
 void KernelConnection::ask(std::uint32_t kernel, std::span<Question> questions) noexcept {
   while (!questions.empty()) {
-    const auto asked = questions.first(fitting(questions));
-    questions = questions.subspan(asked.size());
-    if (asked.size() == 1) {
-      Question& question = asked.front();
-      if (!fits(question)) {
-        question.verdict = Verdict::kTooLarge;
-        continue;
-      }
-      Reply reply;
-      question.verdict = ask(request_of(question, kernel), question.bytes, reply);
-      if (question.verdict == Verdict::kOk) question.proof = proof_of(reply);
-      continue;
-    }
-    std::size_t bytes = 0;
-    for (const Question& question : asked) bytes += sizeof(Request) + question.bytes.size();
-    const auto fill = [&](std::byte* place) {
-      for (const Question& question : asked) {
-        const Request request = request_of(question, kernel);
-        std::memcpy(place, &request, sizeof request);
-        place += sizeof request;
-        if (question.bytes.empty()) continue;
-        std::memcpy(place, question.bytes.data(), question.bytes.size());
-        place += question.bytes.size();
-      }
-    };
-    const auto take = [&](const std::byte* place, const Reply&) {
-      for (Question& question : asked) {
-        Reply reply;
-        std::memcpy(&reply, place, sizeof reply);
-        place += sizeof reply;
-        question.verdict = verdict_of(reply);
-        if (question.verdict == Verdict::kOk) question.proof = proof_of(reply);
-      }
-    };
-    const auto several = static_cast<std::uint8_t>(Operation::kSeveral);
-    const Verdict verdict = exchange({.operation = several}, bytes, fill, take);
-    if (verdict != Verdict::kOk)
-      for (Question& question : asked) question.verdict = verdict;
+    Ticket ticket, patience;
+    std::size_t begun = 0;
+    const auto begins = [&] { return (begun = begin(kernel, questions, ticket)) != 0; };
+    wait(patience, begins, [] { sched_yield(); });
+    if (begun == 0 && !begins()) continue;  // the connection has just died: now it is refused
+    if (ticket.under_way()) wait_for_reply(ticket);
+    while (!try_finish(ticket, questions.first(begun))) continue;
+    questions = questions.subspan(begun);
   }
+}
+
+std::size_t KernelConnection::begin(std::uint32_t kernel, std::span<Question> questions,
+                                    Ticket& ticket) noexcept {
+  const auto asked = questions.first(fitting(questions));
+  if (!usable()) {
+    refuse(asked, Verdict::kUnavailable);
+  } else if (!fits(asked.front())) {
+    refuse(asked, Verdict::kTooLarge);
+  } else if (!claim(ticket)) {
+    return 0;
+  } else if (asked.size() == 1) {
+    const auto bytes = asked.front().bytes;
+    if (!bytes.empty()) std::memcpy(slot_of(ticket).data, bytes.data(), bytes.size());
+    post(ticket, request_of(asked.front(), kernel), bytes.size());
+  } else {
+    std::byte* const start = slot_of(ticket).data;
+    std::byte* place = start;
+    for (const Question& question : asked) {
+      const Request request = request_of(question, kernel);
+      std::memcpy(place, &request, sizeof request);
+      place += sizeof request;
+      if (question.bytes.empty()) continue;
+      std::memcpy(place, question.bytes.data(), question.bytes.size());
+      place += question.bytes.size();
+    }
+    post(ticket, {.operation = static_cast<std::uint8_t>(Operation::kSeveral)},
+         static_cast<std::size_t>(place - start));
+  }
+  return asked.size();
+}
+
+bool KernelConnection::try_finish(Ticket& ticket, std::span<Question> questions) noexcept {
+  if (!ticket.under_way()) return true;
+  // What a child of fork() sees there is its parent's.
+  if (!made_here_ || !answered(ticket)) {
+    if (patient(ticket, Clock::now())) return false;
+    if (!made_here_ || !answered(ticket)) {
+      refuse(questions, Verdict::kUnavailable);
+      ticket = {};
+      return true;
+    }
+  }
+  const Reply reply = reply_of(ticket);
+  const Verdict verdict = verdict_of(reply);
+  if (questions.size() == 1 || verdict != Verdict::kOk) {
+    for (Question& question : questions) set_answer(question, reply);
+  } else {
+    const std::byte* place = slot_of(ticket).data;
+    for (Question& question : questions) {
+      Reply one;
+      std::memcpy(&one, place, sizeof one);
+      place += sizeof one;
+      set_answer(question, one);
+    }
+  }
+  release(ticket);
+  return true;
+}
+
+bool KernelConnection::answered(const Ticket& ticket) const noexcept {
+  // Acquire: with the sequence this thread sees the reply.
+  return slot_of(ticket).reply->sequence.load(std::memory_order_acquire) == ticket.sequence;
+}
+
+void KernelConnection::drop(Ticket& ticket) noexcept {
+  if (!ticket.under_way()) return;
+  // Release: the next holder writes to the slot after this one.
+  owned_[ticket.slot].word.store(word_of(ticket.sequence, kDropped), std::memory_order_release);
+  ticket = {};
 }
 
 bool KernelConnection::fits(const Question& question) const noexcept {
@@ -203,81 +265,110 @@ std::size_t KernelConnection::fitting(std::span<const Question> questions) const
   return std::max(count, std::size_t{1});
 }
 
-template <typename Fill, typename Take>
-Verdict KernelConnection::exchange(Request request, std::size_t bytes, const Fill& fill,
-                                   const Take& take) noexcept {
-  if (dead_.load(std::memory_order_relaxed) || !made_here_) return Verdict::kUnavailable;
-  if (bytes > welcome_.shape.max_data_bytes()) return Verdict::kTooLarge;
-  const std::uint64_t ticket = tickets_.fetch_add(1, std::memory_order_relaxed);
-  Turn& turn = turns_[ticket % turns_.size()];
-  if (!wait_for_turn(turn, ticket)) return Verdict::kUnavailable;
+RingSlot KernelConnection::slot_of(const Ticket& ticket) const noexcept {
+  return welcome_.shape.slot(memory_.data(), ticket.slot);
+}
 
-  const auto sequence = static_cast<std::uint32_t>(ticket + 1);
-  const RingSlot slot = welcome_.shape.slot(memory_.data(), static_cast<std::uint32_t>(ticket));
+bool KernelConnection::claim(Ticket& ticket) noexcept {
+  for (std::uint32_t slot = 0; slot < owned_.size(); ++slot) {
+    std::atomic<std::uint64_t>& word = owned_[slot].word;
+    // Acquire, here and at the exchange: the holder before has read and written what it wanted.
+    std::uint64_t seen = word.load(std::memory_order_acquire);
+    const auto before = static_cast<std::uint32_t>(seen >> 2);
+    const bool dropped = (seen & 3) == kDropped;
+    if ((seen & 3) == kTaken || (dropped && !answered({.slot = slot, .sequence = before})))
+      continue;
+    if (!word.compare_exchange_strong(seen, word_of(before + 1, kTaken), std::memory_order_acquire))
+      continue;
+    ticket = {.slot = slot, .sequence = before + 1};
+    return true;
+  }
+  return false;
+}
+
+void KernelConnection::post(const Ticket& ticket, Request request, std::size_t bytes) noexcept {
+  const RingSlot slot = slot_of(ticket);
   request.bytes = static_cast<std::uint32_t>(bytes);
   slot.request->body = request;
-  fill(slot.data);
   // Release: a daemon that sees the sequence sees the request.
-  slot.request->sequence.store(sequence, std::memory_order_release);
+  slot.request->sequence.store(ticket.sequence, std::memory_order_release);
   wake_daemon();
-  if (!wait_for_reply(slot, sequence)) return Verdict::kUnavailable;
-
-  const Reply copy = slot.reply->body;
-  const Verdict verdict = verdict_of(copy);
-  if (verdict == Verdict::kOk) take(slot.data, copy);
-  // Release: the caller with the next turn finds the slot unused.
-  turn.next.store(ticket + turns_.size(), std::memory_order_release);
-  if (copy.verdict > static_cast<std::uint32_t>(Verdict::kUnavailable)) dead_ = true;
-  return verdict;
 }
 
-bool KernelConnection::wait_for_turn(Turn& turn, std::uint64_t ticket) noexcept {
-  const auto mine = [&] { return turn.next.load(std::memory_order_acquire) == ticket; };
-  return wait(mine, [] { sched_yield(); });
+Reply KernelConnection::reply_of(const Ticket& ticket) noexcept {
+  const Reply reply = slot_of(ticket).reply->body;
+  if (reply.verdict > static_cast<std::uint32_t>(Verdict::kUnavailable))
+    dead_.store(true, std::memory_order_relaxed);
+  return reply;
 }
 
-bool KernelConnection::wait_for_reply(const RingSlot& slot, std::uint32_t sequence) noexcept {
-  std::atomic<std::uint32_t>& word = slot.reply->sequence;
-  const auto answered = [&] { return word.load(std::memory_order_acquire) == sequence; };
-  return wait(answered, [&] {
-    slot.request->sleeping.store(1, std::memory_order_relaxed);
-    // With the daemon's between its reply and its look at `sleeping`: one of us sees the other's.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    const std::uint32_t before = word.load(std::memory_order_acquire);
-    if (before == sequence) return;
-    const timespec limit{0, std::chrono::nanoseconds(kLookEvery).count()};
-    syscall(SYS_futex, &word, FUTEX_WAIT, before, &limit, nullptr, 0);
-  });
+void KernelConnection::release(Ticket& ticket) noexcept {
+  // Release: the next holder finds the slot unused.
+  owned_[ticket.slot].word.store(word_of(ticket.sequence, kFree), std::memory_order_release);
+  ticket = {};
 }
 
-// Spins, then sleeps again and again. False: the daemon has ended.
-template <typename Ready, typename Sleep>
-bool KernelConnection::wait(const Ready& ready, const Sleep& sleep) noexcept {
-  Clock::time_point start{}, look{};
-  // False: the daemon has ended.
-  const auto go_on = [&](Clock::time_point now) {
-    if (start == Clock::time_point{}) look = (start = now) + kLookEvery;
-    if (now >= look) {
-      // An answer that was given before the daemon ended counts.
-      const bool ended = daemon_ended() || now - start > kPatience;
-      if (ended && !ready()) dead_ = true;
-      look = now + kLookEvery;
+void KernelConnection::arm(const Ticket& ticket) noexcept {
+  say_sleeping(slot_of(ticket), kOnSocket);
+}
+
+bool KernelConnection::take_wakes() noexcept {
+  // Limited, because a daemon that floods must not hold the caller.
+  constexpr int kMost = 64;
+  bool any = false;
+  for (int i = 0; i < kMost; ++i) {
+    char byte = 0;
+    const ssize_t received = recv(socket_.get(), &byte, sizeof byte, MSG_DONTWAIT);
+    if (received < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (received <= 0) {
+      dead_.store(true, std::memory_order_relaxed);
+      break;
     }
-    return !dead_.load(std::memory_order_relaxed);
-  };
+    any = true;
+  }
+  return any;
+}
+
+void KernelConnection::wait_for_reply(Ticket& ticket) noexcept {
+  const RingSlot slot = slot_of(ticket);
+  wait(
+      ticket, [&] { return answered(ticket); },
+      [&] {
+        say_sleeping(slot, kOnFutex);
+        const std::uint32_t before = slot.reply->sequence.load(std::memory_order_acquire);
+        if (before == ticket.sequence) return;
+        const timespec limit{0, std::chrono::nanoseconds(kLookEvery).count()};
+        syscall(SYS_futex, &slot.reply->sequence, FUTEX_WAIT, before, &limit, nullptr, 0);
+      });
+}
+
+bool KernelConnection::patient(Ticket& ticket, Clock::time_point now) noexcept {
+  if (ticket.asked == Clock::time_point{}) {
+    ticket.asked = now;
+    ticket.look = now + kLookEvery;
+  }
+  if (now >= ticket.look) {
+    // An answer that was given before the daemon ended counts.
+    const bool ended = daemon_ended() || now - ticket.asked > kPatience;
+    if (ended && !(ticket.under_way() && answered(ticket)))
+      dead_.store(true, std::memory_order_relaxed);
+    ticket.look = now + kLookEvery;
+  }
+  return usable();
+}
+
+// Spins, then sleeps again and again, until it is ready or patience is over.
+template <typename Ready, typename Sleep>
+void KernelConnection::wait(Ticket& ticket, const Ready& ready, const Sleep& sleep) noexcept {
   leat::detail::Spin spin(spin_, longest_spin_);
   while (spin.again()) {
     if (ready()) {
       spin.found();
-      return true;
+      return;
     }
-    if (spin.looked() && !go_on(spin.now())) return ready();
+    if (spin.looked() && !patient(ticket, spin.now())) return;
   }
-  while (!ready()) {
-    if (!go_on(Clock::now())) return ready();
-    sleep();
-  }
-  return true;
+  while (!ready() && patient(ticket, Clock::now())) sleep();
 }
 
 void KernelConnection::wake_daemon() noexcept {

@@ -7,8 +7,8 @@
 namespace leat::trusted::detail {
 namespace {
 
-// "ltw2": its last letter is the protocol's version, of which requests are a part.
-constexpr std::uint32_t kRingMagic = 0x3277'746c;
+// "ltw3": its last letter is the protocol's version, of which requests are a part.
+constexpr std::uint32_t kRingMagic = 0x3377'746c;
 constexpr std::size_t kUsedBytes = 4 + 1 + 3 + 4 + 4 + 4 + 8;
 
 }  // namespace

@@ -53,9 +53,14 @@ struct Reply {
   std::array<std::byte, kHeaderBytes + kMacSlotBytes> data{};
 };
 
+// How the waiter for a reply sleeps, and so how the daemon wakes it.
+inline constexpr std::uint32_t kAwake = 0;
+inline constexpr std::uint32_t kOnFutex = 1;   // at reply.sequence
+inline constexpr std::uint32_t kOnSocket = 2;  // the daemon sends a byte
+
 struct alignas(64) RequestHalf {
   std::atomic<std::uint32_t> sequence;  // written last; that of the request
-  std::atomic<std::uint32_t> sleeping;  // the waiter for the reply sleeps at reply.sequence
+  std::atomic<std::uint32_t> sleeping;  // how the waiter for the reply sleeps: kAwake and so on
   Request body;
 };
 struct alignas(64) ReplyHalf {
@@ -81,7 +86,8 @@ struct RingSlot {
 };
 
 // The shape of the memory: a page whose first word tells whether the daemon sleeps, then the slots.
-// Request number n, from 0, goes to slot n % slots and has the sequence n + 1.
+// A slot has a request if its request's sequence is another than that of the daemon's last reply
+// there; the reply gets the request's. Before the first both are 0. Slots have no order.
 struct RingShape {
   std::uint32_t slots = 8;
   std::uint32_t max_payload_bytes = 1 << 20;
@@ -115,8 +121,10 @@ struct RingShape {
 // What the reply key signs. Nothing else that this key might sign begins like this.
 std::vector<std::byte> to_be_signed(std::span<const std::byte> record);
 
-// The only message on the unix socket, from the daemon, with two descriptors: the memory, and the
-// event that wakes the daemon. The daemon cuts off a client that sends anything.
+// The first message on the unix socket, from the daemon, with two descriptors: the memory, and the
+// event that wakes the daemon. Afterwards the daemon sends a byte for each reply for which a waiter
+// sleeps kOnSocket, unless so many are unread that there is no room. It cuts off a client that
+// sends anything.
 struct Welcome {
   enum class Answer : std::uint8_t {
     kServed = 0,

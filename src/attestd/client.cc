@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -50,8 +51,9 @@ Client::Client(Fd socket, uid_t user, const trusted::detail::RingShape& shape, R
       requests_(std::move(requests)),
       file_(make_file(shape.bytes())),
       wake_(leat::detail::new_event()),
-      memory_(MappedMemory::of_file(file_.get(), shape.bytes(),
-                                    MappedMemory::Protection::kReadWrite)) {}
+      memory_(
+          MappedMemory::of_file(file_.get(), shape.bytes(), MappedMemory::Protection::kReadWrite)),
+      answered_(shape.slots) {}
 
 bool Client::welcome(const trusted::detail::Welcome& welcome) noexcept try {
   const int descriptors[trusted::detail::kWelcomeDescriptors] = {file_.get(), wake_.get()};
@@ -63,23 +65,38 @@ bool Client::welcome(const trusted::detail::Welcome& welcome) noexcept try {
   return false;
 }
 
-bool Client::has_request() const noexcept {
-  const RingSlot slot = shape_.slot(memory_.data(), next_);
-  return slot.request->sequence.load(std::memory_order_acquire) == next_ + 1;
+bool Client::has_request_at(std::uint32_t slot) const noexcept {
+  // Acquire: with the sequence this thread sees the request.
+  return shape_.slot(memory_.data(), slot).request->sequence.load(std::memory_order_acquire) !=
+         answered_[slot];
 }
 
+bool Client::has_request() const noexcept {
+  for (std::uint32_t slot = 0; slot < shape_.slots; ++slot)
+    if (has_request_at(slot)) return true;
+  return false;
+}
+
+// A turn begins where the last one ended, so that no slot waits for another for ever.
 bool Client::serve(std::span<std::byte> scratch) noexcept {
   std::size_t bytes = 0;
   int served = 0;
-  while (served < kTurnRequests && bytes < kTurnBytes && has_request()) {
-    bytes += serve_next(scratch);
+  for (std::uint32_t i = 0; i < shape_.slots; ++i) {
+    if (served == kTurnRequests || bytes >= kTurnBytes) break;
+    const std::uint32_t slot = next_;
+    next_ = (next_ + 1) & (shape_.slots - 1);
+    if (!has_request_at(slot)) continue;
+    bytes += serve_slot(slot, scratch);
     ++served;
   }
   return served > 0;
 }
 
-std::size_t Client::serve_next(std::span<std::byte> scratch) noexcept {
-  const RingSlot slot = shape_.slot(memory_.data(), next_);
+std::size_t Client::serve_slot(std::uint32_t number, std::span<std::byte> scratch) noexcept {
+  const RingSlot slot = shape_.slot(memory_.data(), number);
+  // Before the request is read: a client that writes another one meanwhile has it served next.
+  // Acquire: as above.
+  const std::uint32_t sequence = slot.request->sequence.load(std::memory_order_acquire);
   // The client may write while we read: what counts is our copy.
   Request request;
   std::memcpy(&request, &slot.request->body, sizeof request);
@@ -94,14 +111,25 @@ std::size_t Client::serve_next(std::span<std::byte> scratch) noexcept {
   }
   slot.reply->body = reply;
   // Release: a client that sees the sequence sees the reply.
-  slot.reply->sequence.store(++next_, std::memory_order_release);
+  slot.reply->sequence.store(answered_[number] = sequence, std::memory_order_release);
+  wake_waiter(slot);
+  return request.bytes;
+}
+
+void Client::wake_waiter(const RingSlot& slot) noexcept {
   // With the client's between its word that it sleeps and its last look.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (slot.request->sleeping.load(std::memory_order_relaxed) != 0) {
-    slot.request->sleeping.store(0, std::memory_order_relaxed);
+  const std::uint32_t how = slot.request->sleeping.load(std::memory_order_relaxed);
+  if (how == trusted::detail::kAwake) return;
+  slot.request->sleeping.store(trusted::detail::kAwake, std::memory_order_relaxed);
+  if (how == trusted::detail::kOnFutex) {
     syscall(SYS_futex, &slot.reply->sequence, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  } else {
+    // An event would not do: a client could make it one that blocks its writers. Without room the
+    // client has bytes to read, and does not sleep.
+    const char byte = 0;
+    static_cast<void>(send(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL));
   }
-  return request.bytes;
 }
 
 void Client::set_sleeping(bool sleeping) noexcept {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "attest/kernel_ring.h"
 #include "attestd/requests.h"
@@ -36,7 +37,9 @@ class Client {
   uid_t user() const { return user_; }
 
  private:
-  std::size_t serve_next(std::span<std::byte> scratch) noexcept;
+  bool has_request_at(std::uint32_t slot) const noexcept;
+  std::size_t serve_slot(std::uint32_t slot, std::span<std::byte> scratch) noexcept;
+  void wake_waiter(const trusted::detail::RingSlot& slot) noexcept;
 
   const leat::detail::Fd socket_;
   const uid_t user_;
@@ -45,7 +48,8 @@ class Client {
   leat::detail::Fd file_;  // until it is sent
   leat::detail::Fd wake_;
   leat::detail::MappedMemory memory_;
-  std::uint32_t next_ = 0;  // number of the next request
+  std::vector<std::uint32_t> answered_;  // sequence of the last request of each slot
+  std::uint32_t next_ = 0;               // slot at which the next turn begins
 };
 
 }  // namespace leat::attestd

@@ -102,6 +102,7 @@ class StreamEnd {
   void look_at_lifeline();
   void peer_gone();
   bool room();
+  bool goes_on_soon() const;
   void try_to_end();
 
   ChannelCore* const core_;  // orphaned at the end

@@ -94,6 +94,11 @@ bool StreamEnd::flushed() {
   }
 }
 
+// Whether the part that was offered last can go on now, or very soon.
+bool StreamEnd::goes_on_soon() const {
+  return whole_parts_ && core_->connection().transport->outlook(Side::kSend, Look::kBrief).soon;
+}
+
 bool StreamEnd::room() {
   const std::lock_guard lock(send_mutex_);
   if (flag(kFailed)) return flag(kPeerGone);
@@ -101,7 +106,7 @@ bool StreamEnd::room() {
   try {
     if (probes_room_) {
       full_ = !core_->has_room(room_bytes_);
-    } else if (full_ && Clock::now() - full_since_ >= kRetryInterval) {
+    } else if (full_ && (goes_on_soon() || Clock::now() - full_since_ >= kRetryInterval)) {
       full_ = keeps_output_ && !core_->try_flush();
     }
   } catch (const Error& error) {

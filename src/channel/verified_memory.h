@@ -15,7 +15,8 @@
 
 namespace leat::detail {
 
-// No call blocks. Threads: one on the send side, one on the receive side, as for Transport.
+// No call blocks, but publish() and judge() ask the attestor, and wait for a leat-attestd. Threads:
+// one on the send side, one on the receive side, as for Transport.
 class VerifiedMemory {
  public:
   // The transport must outlive this object. Throws kUnavailable to publish where the transport has

@@ -65,7 +65,7 @@ enum class StreamUse {
 struct Facts {
   std::size_t max_message_bytes = 0;
   // Of context 0 and of each other one: what can be reserved, and up to which size a message goes
-  // whole or not at all, so that it is never under way.
+  // whole or not at all, so that it is never under way (unless takes_back is false).
   std::array<std::size_t, 2> max_in_place_bytes{};
   std::array<std::size_t, 2> max_at_once_bytes{};
   StreamUse stream = StreamUse::kLifeline;
@@ -106,7 +106,7 @@ struct Outlook {
   enum class Comes { kWithEvent, kMuchWithEvent, kSilently };
   Comes comes = Comes::kWithEvent;
   // Send side: the message that the last try_send has begun will soon find more room, so spinning
-  // pays. Transport tcp leaves it false: the kernel's event announces room, and is soon enough.
+  // pays, or has it. Transport tcp leaves it false: the kernel's event is soon enough.
   // Receive side, after a thorough look: messages of some context wait here, taken off the device
   // already, or may arrive without an event.
   bool soon = false;
@@ -121,12 +121,12 @@ struct Outlook {
   Found found;
 };
 
-// No call blocks; blocking, deadlines and waiting are the channel's. Would-block is a value.
-// Except: with leat-attestd, calls of attested+X wait for its answers, whatever the channel's
-// deadline. Every call may throw leat::Error: kPeerDied, kProtocol if the peer broke the rules,
-// kSystem, kUnavailable if leat-attestd does not answer; the transport is then dead, says the same
-// at each later call, and hands out nothing half done. Threads: as for QueuePair, one thread on the
-// send side, one on the receive side (which includes release), at the same time.
+// After start() no call blocks; blocking, deadlines and waiting are the channel's. Would-block is
+// a value, also while leat-attestd is asked for what attested+X sends or receives. Every call may
+// throw leat::Error: kPeerDied, kProtocol if the peer broke the rules, kSystem, kUnavailable if
+// leat-attestd does not answer; the transport is then dead, says the same at each later call, and
+// hands out nothing half done. Threads: as for QueuePair, one thread on the send side, one on the
+// receive side (which includes release), at the same time.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -33,24 +33,10 @@ using testing::AllOf;
 using testing::HasSubstr;
 using trusted::Verdict;
 
-// Both sides of a connection, side by side.
-struct Connected {
-  Connected(const Options& first, const Options& second) {
-    Listener listener("127.0.0.1:0", first);
-    std::thread connects([&] { connecting.emplace(Channel::connect(listener.address(), second)); });
-    accepted.emplace(listener.accept());
-    connects.join();
-  }
-  std::optional<Channel> accepted, connecting;
-};
-
 TEST(Attestd, connections_attest_with_it_whatever_the_other_side_uses) {
   Daemon daemon;
   ASSERT_FALSE(daemon.serves().empty()) << daemon.program().wait().err;
-  Options in_process = daemon.options();
-  in_process.attest_kernel.reset();
-  in_process.attest_key_file = daemon.key_file();
-  for (const Options& other : {daemon.options(), in_process}) {
+  for (const Options& other : {daemon.options(), daemon.in_process_options()}) {
     for (const char* algorithm : {"hmac-sha256", "aes256-gmac"}) {
       Options first = daemon.options(), second = other;
       first.attest_algorithm = second.attest_algorithm = algorithm;
@@ -332,7 +318,7 @@ TEST(Attestd, of_another_version_is_told) {
   std::thread old([&] {
     const Fd client(accept(listener.get(), nullptr, nullptr));
     auto welcome = trusted::detail::encode({});
-    welcome[3] = std::byte{'1'};  // as before requests of several
+    welcome[3] = std::byte{'2'};  // as when slots had one order
     leat::detail::send_message(client.get(), welcome, {});
   });
   EXPECT_THAT(error_of(ErrorCode::kVersion,

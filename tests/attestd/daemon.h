@@ -4,12 +4,15 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,8 @@
 #include "base/mapped_memory.h"
 #include "base/system_error.h"
 #include "base/unix_socket.h"
+#include "leat/channel.h"
+#include "leat/listener.h"
 #include "leat/options.h"
 #include "net/stream.h"
 #include "support/channel_side.h"
@@ -50,12 +55,29 @@ class Daemon {
     serves_ = program_->wait_for("system calls");
   }
 
+  // It does nothing from the return of stop() until go_on().
+  void stop() {
+    leat::detail::check(::kill(program_->pid(), SIGSTOP), "kill(SIGSTOP)");
+    siginfo_t stopped{};
+    leat::detail::check(
+        waitid(P_PID, static_cast<id_t>(program_->pid()), &stopped, WSTOPPED | WEXITED | WNOWAIT),
+        "waitid");
+  }
+  void go_on() { leat::detail::check(::kill(program_->pid(), SIGCONT), "kill(SIGCONT)"); }
+
   std::string path() const { return folder_.path() + "/socket"; }
   const std::string& key_file() const { return key_file_; }
   leat::detail::Program& program() { return *program_; }
   // What it said of itself: "restricted", or nothing if it did not come up.
   const std::string& serves() const { return serves_; }
 
+  // As a side would set them that has the same key in process.
+  Options in_process_options(const char* transport = "attested+ring") const {
+    Options in_process = options(transport);
+    in_process.attest_kernel.reset();
+    in_process.attest_key_file = key_file();
+    return in_process;
+  }
   // As both sides of a connection would set them.
   Options options(const char* transport = "attested+ring") const {
     Options options;
@@ -72,6 +94,17 @@ class Daemon {
   std::vector<std::string> arguments_;
   std::unique_ptr<leat::detail::Program> program_;
   std::string serves_;
+};
+
+// Both sides of a connection, side by side.
+struct Connected {
+  Connected(const Options& first, const Options& second) {
+    Listener listener("127.0.0.1:0", first);
+    std::thread connects([&] { connecting.emplace(Channel::connect(listener.address(), second)); });
+    accepted.emplace(listener.accept());
+    connects.join();
+  }
+  std::optional<Channel> accepted, connecting;
 };
 
 // A client that plays by no rules.

@@ -16,6 +16,7 @@ namespace leat::trusted {
 namespace detail {
 class IsolatedChannelHome;
 class KernelConnection;
+class OpenQuestions;
 }  // namespace detail
 
 // The sessions that were provisioned into the leat-attestd at one socket. An attacker that takes
@@ -53,8 +54,11 @@ class LEAT_EXPORT IsolatedKernel final : public AttestationKernel {
 
  private:
   friend class detail::IsolatedChannelHome;  // makes attestors for single connections
+  friend class detail::OpenQuestions;        // asks without blocking
   IsolatedKernel(std::unique_ptr<detail::KernelConnection> connection, std::uint32_t kernel,
                  std::uint32_t device, std::uint64_t epoch);
+  // Makes each attestation that is not of what was asked for kUnavailable: the daemon is broken.
+  void check(std::span<Question> answered) const noexcept;
 
   const std::unique_ptr<detail::KernelConnection> connection_;
   const std::uint32_t kernel_;  // the daemon's number for it

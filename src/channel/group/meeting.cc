@@ -121,7 +121,7 @@ void GroupMeeting::turn_away(Newcomer& newcomer, ErrorCode code, const std::stri
   answer.refused = true;
   answer.code = code;
   answer.text = why;
-  // Nothing was sent before, so there is room.
+  // Nothing was sent before, so there is room; what is begun is finished before the end.
   static_cast<void>(newcomer.channel.try_send(encode(answer)));
 }
 
@@ -160,7 +160,7 @@ std::vector<Channel> GroupMeeting::welcome() {
     answer.size = workers_;
     channels.push_back(std::move(*place));
     try {
-      static_cast<void>(channels.back().try_send(encode(answer)));  // there is room, as above
+      channels.back().send(encode(answer));  // there is room, as above
     } catch (const Error&) {
       // The worker has just died; the first call that uses the channel will find that.
     }

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "attest/channel_session.h"
+#include "attest/open_questions.h"
 #include "base/counter.h"
 #include "transport/endpoint.h"
+#include "transport/parts/reservation.h"
 
 namespace leat::detail {
 
@@ -21,9 +23,13 @@ namespace leat::detail {
 // for another's reader. What is refused is dropped, counted and logged once; messages after it are
 // refused as well until it has come as it was sent.
 //
-// A message that is under way has its counter, for which the receiver waits: it cannot be taken
-// back. Call again with the same message; another one throws kInvalidArgument, also after
-// abandon(), and the stream ends with the one that is under way.
+// A message that is under way has its counter, for which the receiver waits, or leat-attestd is
+// giving it one: it cannot be taken back. Call again with the same message; another one throws
+// kInvalidArgument, also after abandon(), and the stream ends with the one that is under way.
+//
+// With leat-attestd each side asks one question at a time, by OpenQuestions: a call begins it and
+// says that it would block, and the next call of that side that finds the answer goes on. A side's
+// event announces the answer. In process no question is left open.
 //
 // A context may be given to writes into a memory (leat/remote_memory.h): its records are
 // then of kind write, with slot and offset, and are delivered as messages are.
@@ -59,12 +65,14 @@ class AttestedTransport final : public Transport {
   bool try_flush() override { return inner_->try_flush(); }
   ReceiveResult try_receive(Context context, Delivery& delivery) override;
   void release(Delivery& delivery) noexcept override;
-  void arm(Side side) override { inner_->arm(side); }
-  Outlook outlook(Side side, Look look) const override { return inner_->outlook(side, look); }
+  void arm(Side side) override;
+  Outlook outlook(Side side, Look look) const override;
   std::string describe() const override;
   void add_stats(Stats& stats) const override;
 
  private:
+  // Buffers larger than that are given back to the system after their use.
+  static constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
   struct Buffer {
     std::unique_ptr<std::byte[]> memory;
     std::size_t bytes = 0;
@@ -72,30 +80,71 @@ class AttestedTransport final : public Transport {
     std::span<std::byte> take(std::size_t wanted);
     void shrink() noexcept;
   };
-  struct Reservation {
-    std::span<std::byte> memory;
-    Context context = 0;
+  // A message that was begun in its context and is not at the peer yet.
+  enum class Stage : std::uint8_t {
+    kNone,
+    kAsked,     // a copy, which leat-attestd is to attest
+    kAttested,  // a record
+    kInPlace,   // a record in the inner transport's reservation, because a part of it has left
   };
-  // A record that has its counter, and is not at the peer yet.
-  struct Waiting {
-    Buffer buffer;
-    std::span<const std::byte> record;  // empty: none
-    bool abandoned = false;             // what comes next must be seen to be the same, wholly
+  struct Outgoing {
+    Stage stage = Stage::kNone;
+    bool abandoned = false;  // what comes next must be seen to be the same, wholly
+    trusted::Statement statement;
+    std::span<std::byte> record;  // kAsked: of it only the payload is there
+    Buffer buffer;                // the record's memory, unless it is in place
+
+    bool begun() const { return stage != Stage::kNone; }
+    // Copies the payload of what will be a record.
+    void hold(std::span<const std::byte> message, const trusted::Statement& its_statement);
+    void attested(const trusted::Proof& proof);
+    void forget() noexcept;
+  };
+  // What leat-attestd is asked to attest: what the contexts from `first` on hold.
+  struct Asking {
+    trusted::detail::OpenQuestions open;
+    std::array<trusted::Question, kContextCount> questions{};
+    std::size_t count = 0;  // of questions that are not settled
+    Context first = 0;
+  };
+  // A record that was taken off the inner transport; its bytes are in the buffer of its ticket.
+  struct Incoming {
+    std::uint64_t ticket = 0;
+    std::span<const std::byte> record;
+    trusted::RecordHeader header;
+  };
+  // What leat-attestd is asked to verify.
+  struct Checking {
+    trusted::detail::OpenQuestions open;
+    trusted::Question question{};
+    std::optional<Incoming> record;  // not settled; the question may still have to be asked
+    bool asked = false;
+    // Verified while another context was received.
+    std::array<std::optional<Incoming>, kContextCount> verified{};
   };
 
-  SendResult send(std::span<const std::byte> message, const trusted::Statement& statement);
   trusted::Statement statement(Context context, trusted::Kind kind) const {
     return {.session = session_.id(), .kind = kind, .stream = static_cast<std::uint8_t>(context)};
   }
   void check_kind(Context context, trusted::Kind kind) const;
-  bool commit_place(std::span<const std::byte> record, Context context);
-  bool send_waiting(Context context);
+  SendResult send(std::span<const std::byte> message, const trusted::Statement& statement);
+  SendResult send_by_asking(std::span<const std::byte> message,
+                            const trusted::Statement& statement);
+  bool commit_place(std::span<std::byte> record, const trusted::Statement& statement);
+  bool push(Context context);
   static void check_same(std::span<const std::byte> message, const trusted::Statement& statement,
-                         Waiting& waiting);
+                         Outgoing& out);
+  bool ask_to_attest(Context first, std::size_t count);
+  bool ask_to_attest_ends(Context first);
+  bool settle_asked();
   std::uint64_t free_ticket();
   std::span<const std::byte> copy_of(Delivery& delivery, std::uint64_t ticket);
-  bool admit(std::span<const std::byte> record, Context context, trusted::RecordHeader& header);
+  trusted::Verdict look_at(Incoming& incoming, Context context) const;
+  bool settle(const Incoming& incoming, Context context, trusted::Verdict verdict);
+  bool settle_checked();
   void refuse(trusted::Verdict why, Context context);
+  static void hand_out(const Incoming& incoming, Delivery& delivery);
+  void give_back(std::uint64_t ticket) noexcept;
 
   const std::unique_ptr<Transport> inner_;
   trusted::detail::ChannelSession session_;
@@ -103,17 +152,18 @@ class AttestedTransport final : public Transport {
   std::vector<std::unique_ptr<MemoryRegion>> kept_;
 
   // --- send side
-  std::array<Waiting, kContextCount> waiting_;
+  std::array<Outgoing, kContextCount> outgoing_;
+  bool in_place_ = false;  // whether one of them is
+  Reservation<> reservation_;
   Buffer reservation_buffer_;
-  Reservation reserved_;
-  // Whose record waits in the inner transport's reservation, because a part of it has left.
-  std::optional<Context> in_place_;
-  unsigned ends_sent_ = 0;  // of contexts, in their order
+  unsigned ends_sent_ = 0;          // of contexts, in their order
+  std::unique_ptr<Asking> asking_;  // null: in process
 
   // --- receive side
   alignas(64) std::vector<Buffer> buffers_;  // by ticket
   std::vector<std::uint64_t> free_;          // tickets; the last one is used next
   std::array<bool, kContextCount> ended_{};
+  std::unique_ptr<Checking> checking_;  // null: in process
   Counter refused_;
   bool told_ = false;
   bool out_of_memory_ = false;  // a message is lost, so nothing after it is handed out
