@@ -28,6 +28,8 @@ constexpr Subcommand kSubcommands[] = {
     {"pingpong", kChannels, "Half round trips of messages", leat::bench::declare_pingpong},
     {"stream", kChannels, "Bandwidth and message rate of one direction",
      leat::bench::declare_stream},
+    {"server", kChannels, "One thread that serves many channels, beside plain TCP with epoll",
+     leat::bench::declare_server},
     {"planned", kChannels, "Half round trips of planned messages, compared with the bare write",
      leat::bench::declare_planned},
     {"confirm", kChannels, "Transport batched against confirm-each: one to one, broadcast, gather",
@@ -55,6 +57,7 @@ constexpr const char* kFooter = R"(Examples:
   leat-bench pingpong -s 8,64,4K -n 100000       latency, this program starts its own peer
   leat-bench stream -s 1M --transport ring       bandwidth over the ring transport
   leat-bench pingpong -a --verify                all sizes, each byte checked
+  leat-bench server --channels 1,100             a server of many channels, most of them idle
   leat-bench confirm --pattern gather            confirming in batches, against each by itself
   leat-bench scml --model all                    messages of secure machine learning
   leat-bench trusted --system a2m                an attested log, appended and looked up

@@ -53,6 +53,8 @@ Machine this_machine() {
           std::string(name.sysname) + " " + name.release};
 }
 
+std::size_t usable_cores() { return allowed_cores().size(); }
+
 std::optional<CorePair> choose_cores(const std::vector<int>& wanted) {
   if (!wanted.empty()) return CorePair{wanted.front(), wanted.back()};
   const std::vector<int> cores = allowed_cores();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ struct Machine {
   std::string kernel;
 };
 Machine this_machine();
+
+// How many cores this process may run on.
+std::size_t usable_cores();
 
 // The cores of the two sides of a benchmark: [0] measures, [1] is its peer. Those that the user
 // named, or two that share no core (hyper-threads) where this process may use two; else no value.

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <system_error>
 #include <vector>
@@ -57,6 +58,12 @@ std::uint64_t released_since_peak() {
 void reset_peak() {
   std::ofstream file("/proc/self/clear_refs");
   file << "5";
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  // One of them is the iterator's.
+  return static_cast<std::size_t>(std::distance(begin(open), end(open))) - 1;
 }
 
 double cpu_seconds() {

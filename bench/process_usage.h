@@ -1,6 +1,7 @@
 // What a process uses of memory and processor, and what network devices have counted.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -18,6 +19,9 @@ ResidentMemory resident_memory();
 std::uint64_t released_since_peak();
 // The peak is from now on. Does nothing where the kernel does not allow it.
 void reset_peak();
+
+// How many descriptors this process has open.
+std::size_t open_descriptors();
 
 // User and system time of all threads of this process.
 double cpu_seconds();

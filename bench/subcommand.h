@@ -12,6 +12,7 @@ using Run = std::function<void()>;
 // Each adds its arguments to `command`.
 Run declare_pingpong(CLI::App& command);
 Run declare_stream(CLI::App& command);
+Run declare_server(CLI::App& command);
 Run declare_planned(CLI::App& command);
 Run declare_confirm(CLI::App& command);
 Run declare_resnet152(CLI::App& command);

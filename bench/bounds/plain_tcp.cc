@@ -81,7 +81,7 @@ TcpListener::TcpListener(const std::string& host)
     : fd_(check(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
   const sockaddr_in address = address_of(host, 0);
   check(bind(fd_, as_sockaddr(address), sizeof address), "bind");
-  check(listen(fd_, 1), "listen");
+  check(listen(fd_, SOMAXCONN), "listen");
 }
 
 TcpListener::~TcpListener() { close(fd_); }

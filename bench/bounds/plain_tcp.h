@@ -25,6 +25,8 @@ class TcpConnection {
   // False if the peer ended instead.
   bool read_all(std::span<std::byte> bytes) const;
 
+  int fd() const { return fd_; }
+
  private:
   int fd_;
 };
@@ -39,6 +41,7 @@ class TcpListener {
 
   std::string address() const;  // "10.0.0.2:45678"
   TcpConnection accept() const;
+  int fd() const { return fd_; }  // readable when a connection is there
 
  private:
   int fd_;
