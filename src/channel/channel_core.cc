@@ -374,6 +374,7 @@ void ChannelCore::count_received(std::size_t bytes) {
 }
 
 bool ChannelCore::lifeline_ended() const noexcept {
+  if (transport_.checking()) return false;
   if (transport_.facts().stream != StreamUse::kLifeline)
     return connection_.stream->peer_closed() && !transport_.resuming();
   return connection_.stream->look_as_lifeline() != Lifeline::kSilent;

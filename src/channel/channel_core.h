@@ -49,8 +49,7 @@ class ChannelCore {
   void commit(std::size_t bytes);
   void abandon();
   void flush();
-  // For waiters for room on several channels. Send side.
-  void arm_for_room();
+  void arm_for_room();  // for waiters for room on several channels
   bool try_flush();
   void shutdown();
   // The first step of shutdown(); try_flush() is the second. Returns true once the end is accepted.
@@ -168,6 +167,7 @@ class ChannelCore {
   Outlook::Found found_since_last_sleep();
   bool takes_nap(const Outlook::Found& found);
   void nap_briefly();
+  int lifeline_fd() const;
   std::string where() const;
 
   const MadeHere made_here_;

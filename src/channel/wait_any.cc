@@ -111,7 +111,7 @@ void AnyWaiter::poll_also(Channel* channel) {
   polled_.push_back({core.closing_.get(), POLLIN, 0});
   if (!core.watches_lifeline_) return;
   lifelines_.push_back(polled_.size());
-  polled_.push_back({core.connection_.stream->fd(), POLLIN, 0});
+  polled_.push_back({core.lifeline_fd(), POLLIN, 0});
 }
 
 // Without the transports' events, which are not armed.

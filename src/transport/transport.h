@@ -24,8 +24,8 @@ class RemoteReads;
 // The longest Transport::setup().
 inline constexpr std::size_t kMaxSetupBytes = 1024;
 
-// A message handed out by Transport::try_receive. Its bytes are where the device put them; or in
-// `small`, a copy, for one of a few dozen bytes; or in `heap`, which `data` then points to.
+// A message handed out by Transport::try_receive. Its bytes are where the device put them, in
+// `small` (a copy of a few dozen bytes), or in `heap`, which `data` then points to.
 struct Delivery {
   static constexpr std::size_t kSmallBytes = 48;
 
@@ -82,19 +82,21 @@ struct Facts {
   // which an event announces, calls say that they would block, although messages may wait here; a
   // peer that has gone ends it soon. Acquire: a thread that sees the end of it sees what it left.
   const std::atomic<bool>* resuming = nullptr;
+  // The same while leat-attestd verifies what has arrived; its answer or patience ends it.
+  const std::atomic<bool>* checking = nullptr;
   // What goes beside messages; null: nothing of that kind.
   RemoteReads* reads = nullptr;
   PlannedTransport* arrays = nullptr;
   AttestedTransport* records = nullptr;
 };
 
+inline bool is_set(const std::atomic<bool>* f) { return f && f->load(std::memory_order_acquire); }
 constexpr bool sent(SendResult result) { return result == SendResult::kSent; }
 constexpr SendResult whole_or_not(bool sent) {
   return sent ? SendResult::kSent : SendResult::kNoRoom;
 }
 
-// A thorough look at the receive side asks each context; a brief one costs next to nothing.
-enum class Look { kBrief, kThorough };
+enum class Look { kBrief, kThorough };  // brief: costs next to nothing; thorough: asks each context
 
 // What a waiter should know before it waits on a side.
 struct Outlook {
@@ -182,10 +184,9 @@ class Transport {
   int event_fd(Side side) const {
     return side == Side::kSend ? facts_.send_event_fd : facts_.receive_event_fd;
   }
-  // Any thread.
-  bool resuming() const {
-    return facts_.resuming != nullptr && facts_.resuming->load(std::memory_order_acquire);
-  }
+  // Any thread. Whether calls say that they would block, although messages may wait here.
+  bool resuming() const { return is_set(facts_.resuming); }
+  bool checking() const { return is_set(facts_.checking); }
 
   // "ring on shm", with addresses; for logs and errors.
   virtual std::string describe() const = 0;
@@ -197,8 +198,7 @@ class Transport {
   explicit Transport(std::size_t max_message_bytes) {
     facts_.max_message_bytes = max_message_bytes;
   }
-  // The smaller of both sides' limits holds.
-  void agree_with(std::uint64_t peers_max_message_bytes) {
+  void agree_with(std::uint64_t peers_max_message_bytes) {  // the smaller of both limits holds
     facts_.max_message_bytes =
         std::min<std::uint64_t>(facts_.max_message_bytes, peers_max_message_bytes);
   }

@@ -99,6 +99,35 @@ TEST_F(Asking, try_receive_returns_while_the_daemon_is_stopped_and_hands_out_eve
   EXPECT_EQ(both.accepted->stats().refused_records, 0U);
 }
 
+// A peer that has ended, or is gone: what it sent before is with the daemon, and counts.
+TEST_F(Asking, what_came_before_the_peers_end_is_handed_out_when_it_is_verified) {
+  for (const bool sleeps : {false, true}) {
+    Connected both(options(std::chrono::microseconds(0)), daemon_.in_process_options());
+    both.connecting->send("last");
+    both.connecting->shutdown();
+    both.connecting.reset();
+    // Until the lifeline has ended, which a look does not see while there is something to verify.
+    const auto& lifeline = leat::detail::ChannelCore::of(*both.accepted).connection().stream;
+    for (const auto deadline = hang_deadline(); !lifeline->peer_closed();)
+      ASSERT_FALSE(passed(deadline));
+    daemon_.stop();
+    for (int i = 0; i < kTries; ++i) ASSERT_FALSE(both.accepted->try_receive());
+    std::thread goes_on;
+    if (sleeps) {
+      const std::uint64_t before = both.accepted->stats().sleeps;
+      goes_on = std::thread([&, before] {
+        await_sleep(*both.accepted, before);
+        daemon_.go_on();
+      });
+    } else {
+      daemon_.go_on();
+    }
+    EXPECT_EQ(both.accepted->receive().text(), "last");
+    if (sleeps) goes_on.join();
+    EXPECT_FALSE(both.accepted->receive());
+  }
+}
+
 TEST_F(Asking, a_timeout_ends_calls_that_wait_for_a_stopped_daemon) {
   Connected both(daemon_.options(), daemon_.options());
   both.connecting->send("to be verified");

@@ -93,6 +93,7 @@ void AttestedTransport::start(std::span<const std::byte> peer_setup) {
   facts_.send_event_fd = asking_->open.event_fd();
   facts_.receive_event_fd = checking_->open.event_fd();
   facts_.events_stay = false;
+  facts_.checking = &checking_->pending;
 }
 
 void AttestedTransport::arm(Side side) {
@@ -110,6 +111,8 @@ Outlook AttestedTransport::outlook(Side side, Look look) const {
   const auto& open = side == Side::kSend ? asking_->open : checking_->open;
   if (side == Side::kSend) {
     outlook.soon = outlook.soon || open.answered();
+    // Not for room, but for the answer, which gives an event.
+    if (asking_->count != 0) outlook.comes = Outlook::Comes::kWithEvent;
   } else if (look == Look::kThorough) {
     // While a record is checked none is taken off the inner transport; the answer gives an event.
     if (checking_->record && !open.answered()) outlook.soon = false;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -119,6 +120,8 @@ class AttestedTransport final : public Transport {
     trusted::Question question{};
     std::optional<Incoming> record;  // not settled; the question may still have to be asked
     bool asked = false;
+    // Whether there is `record`. Release: a thread that sees the end of it sees what came of it.
+    std::atomic<bool> pending{false};
     // Verified while another context was received.
     std::array<std::optional<Incoming>, kContextCount> verified{};
   };

@@ -56,6 +56,7 @@ ReceiveResult AttestedTransport::try_receive(Context context, Delivery& delivery
       if (checking_) {
         checking_->record = incoming;
         checking_->asked = false;
+        checking_->pending.store(true, std::memory_order_release);
         continue;
       }
       verdict = session_.kernel().verify(incoming.record, incoming.header.kind);
@@ -140,6 +141,7 @@ bool AttestedTransport::settle_checked() {
   if (settle(*checking.record, context, checking.question.verdict))
     checking.verified[context] = checking.record;
   checking.record.reset();
+  checking.pending.store(false, std::memory_order_release);
   return true;
 }
 
