@@ -186,6 +186,15 @@ TEST(LeatBench, ServerPrintsHowItsClientsWait) {
     EXPECT_THAT(result.out, HasSubstr(text));
 }
 
+TEST(LeatBench, ServerHelpNamesEveryOption) {
+  const ProgramResult help = bench({"server", "--help"});
+  EXPECT_EQ(help.exit_code, 0) << help.err;
+  for (const char* option : {"--channels N=1,100,1000", "--active M=1", "--size BYTES=64",
+                             "--wait LIST=epoll,wait_any,blocking,poll", "--clients", "--iters",
+                             "--rounds", "--spin-us", "--json"})
+    EXPECT_THAT(help.out, HasSubstr(option));
+}
+
 TEST(LeatBench, ServerSaysHowManyConnectionsTheDescriptorsAllow) {
   const std::string few = "ulimit -n 256; exec " LEAT_BUILD_FOLDER
                           "/bench/leat-bench server --channels 1,1000 --wait epoll -n 1";
