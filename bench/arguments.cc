@@ -68,6 +68,10 @@ void add_json_argument(CLI::App& command, bool& json) {
   command.add_flag("--json", json, "Print one JSON object instead of a table");
 }
 
+void add_read_argument(CLI::App& command, bool& read) {
+  command.add_flag("--read", read, "The receiver reads every byte of each message once");
+}
+
 void add_plots_argument(CLI::App& command, std::string& folder, const std::string& help) {
   command.add_option("--plots", folder, help)->type_name("FOLDER");
 }

@@ -29,6 +29,7 @@ struct ChannelArguments : RunArguments {
   std::string spin_us;
   bool verify = false;
   bool in_place = false;
+  bool read = false;
   // Two machines: one listens, the other connects. Without both the program starts its own peer.
   bool listen = false;
   std::string connect;
@@ -47,6 +48,8 @@ CLI::Option* add_sizes_argument(CLI::App& command, std::vector<std::size_t>& siz
 // --cpus A,B; `help` says whose they are.
 void add_cpus_argument(CLI::App& command, std::vector<int>& cpus, const std::string& help);
 void add_json_argument(CLI::App& command, bool& json);
+// --read, of what has a receiver whose work is measured.
+void add_read_argument(CLI::App& command, bool& read);
 void add_plots_argument(CLI::App& command, std::string& folder, const std::string& help);
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 void add_channel_arguments(CLI::App& command, ChannelArguments& arguments);

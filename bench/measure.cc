@@ -2,8 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace leat::bench {
+
+std::uint64_t read_every_byte(std::span<const std::byte> bytes) {
+  std::uint64_t sum = 0;
+  for (; bytes.size() >= sizeof sum; bytes = bytes.subspan(sizeof sum)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    sum += word;
+  }
+  for (const std::byte last : bytes) sum += std::to_integer<std::uint64_t>(last);
+  // So that no read can be left out.
+  asm volatile("" : : "r"(sum) : "memory");
+  return sum;
+}
 
 Latency::Distribution distribution_of(std::vector<double> half_round_trips_us) {
   std::vector<double>& values = half_round_trips_us;

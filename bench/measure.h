@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tick_clock.h"
@@ -43,6 +45,9 @@ struct Bandwidth {
 
 // Told the fraction that is done, now and then.
 using Progress = std::function<void(double)>;
+
+// Reads every byte once, as a receiver does that uses what came, and returns a sum of them.
+std::uint64_t read_every_byte(std::span<const std::byte> bytes);
 
 // The statistics of perftest: ascending half round trips; typical is the median.
 Latency::Distribution distribution_of(std::vector<double> half_round_trips_us);

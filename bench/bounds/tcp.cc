@@ -22,10 +22,11 @@ constexpr std::byte kLast{1};  // asks for an answer
 struct TcpBench {
   const char* name;
   const char* title;
-  // Measures one size; the peer serves messages of that size until the connection ends.
+  // Measures one size; the peer serves messages of that size until the connection ends, and reads
+  // every byte of what came into its buffer if `reads`.
   void (*measure)(const TcpConnection& connection, std::size_t bytes, const RunLength& length,
                   const TickClock& clock, StepsBar& bar, Report& report);
-  void (*serve)(const TcpConnection& connection, std::span<std::byte> message);
+  void (*serve)(const TcpConnection& connection, std::span<std::byte> message, bool reads);
 };
 
 void measure_round_trips(const TcpConnection& connection, std::size_t bytes,
@@ -42,7 +43,8 @@ void measure_round_trips(const TcpConnection& connection, std::size_t bytes,
   report.add(latency);
 }
 
-void serve_round_trips(const TcpConnection& connection, std::span<std::byte> message) {
+void serve_round_trips(const TcpConnection& connection, std::span<std::byte> message,
+                       bool /*reads*/) {
   while (connection.read_all(message)) connection.write_all(message);
 }
 
@@ -66,13 +68,14 @@ void measure_stream(const TcpConnection& connection, std::size_t bytes, const Ru
   report.add(bandwidth);
 }
 
-void serve_stream(const TcpConnection& connection, std::span<std::byte> message) {
+void serve_stream(const TcpConnection& connection, std::span<std::byte> message, bool reads) {
   while (connection.read_all(message)) {
+    if (reads) read_every_byte(message);
     if (message.front() == kLast) connection.write_all({&kLast, 1});
   }
 }
 
-void run(const TcpBench& bench, const RunArguments& arguments, bool spins) {
+void run(const TcpBench& bench, const RunArguments& arguments, bool spins, bool reads) {
   const auto cores = choose_cores(arguments.cpus);
   TcpListener listener;
   ForkedPeer peer([&](const ForkedPeer::Tell&) {
@@ -81,7 +84,7 @@ void run(const TcpBench& bench, const RunArguments& arguments, bool spins) {
       std::vector<std::byte> message(bytes);
       const TcpConnection connection = listener.accept();
       if (spins) connection.spin();
-      bench.serve(connection, message);
+      bench.serve(connection, message, reads);
     }
   });
   if (cores) pin_to_core((*cores)[0]);
@@ -90,7 +93,9 @@ void run(const TcpBench& bench, const RunArguments& arguments, bool spins) {
                  .title = bench.title,
                  .device = "loopback",
                  .transport = "plain tcp",
-                 .lines = {{"Cores", describe_cores(cores)}, {"Waits", spins ? "spin" : "block"}}},
+                 .lines = {{"Cores", describe_cores(cores)},
+                           {"Received", reads ? "copied, every byte read" : "copied"},
+                           {"Waits", spins ? "spin" : "block"}}},
                 arguments.json);
   StepsBar bar(bench.name, arguments.sizes.size());
   for (const std::size_t bytes : arguments.sizes) {
@@ -109,7 +114,9 @@ Run declare(CLI::App& command, const TcpBench& bench, std::size_t bytes, std::ui
   add_run_arguments(command, *arguments);
   const auto spins = std::make_shared<bool>(false);
   command.add_flag("--spin", *spins, "Both ends spin instead of sleeping in their calls");
-  return [bench, arguments, spins] { run(bench, *arguments, *spins); };
+  const auto reads = std::make_shared<bool>(false);
+  if (bench.serve == serve_stream) add_read_argument(command, *reads);
+  return [bench, arguments, spins, reads] { run(bench, *arguments, *spins, *reads); };
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ void send_plan(Channel& channel, const Plan& plan) {
   const nlohmann::json object{{"leat-bench", kPlanVersion},
                               {"bench", plan.bench},
                               {"verify", plan.verify},
-                              {"in_place", plan.in_place}};
+                              {"in_place", plan.in_place},
+                              {"read", plan.read}};
   channel.send(object.dump());
 }
 
@@ -29,8 +30,8 @@ Plan receive_plan(Channel& channel) {
     throw std::runtime_error("the program at " + channel.peer_address() +
                              " is not a leat-bench of this version");
   }
-  return {object.value("bench", ""), object.value("verify", false),
-          object.value("in_place", false)};
+  return {object.value("bench", ""), object.value("verify", false), object.value("in_place", false),
+          object.value("read", false)};
 }
 
 std::string with_port(const std::string& host, std::uint16_t port) {
@@ -64,6 +65,7 @@ ReportHeader header_of(const std::string& name, const ChannelBench& bench, const
           .transport = channel.transport(),
           .lines = {{"Link", channel.description()},
                     {"Send from", arguments.in_place ? "reserved memory" : "caller's buffer"},
+                    {"Received", arguments.read ? "in place, every byte read" : "in place"},
                     {"Verified", arguments.verify ? "every byte" : "no"},
                     {"Cores", cores},
                     {"Clock", clock_text},
@@ -76,7 +78,7 @@ void measure_at(const std::string& address, const std::string& name, const Chann
   Options options = arguments.options();
   options.connect_retry = true;
   Channel channel = Channel::connect(address, options);
-  const Plan plan{name, arguments.verify, arguments.in_place};
+  const Plan plan{name, arguments.verify, arguments.in_place, arguments.read};
   send_plan(channel, plan);
   Report report(header_of(name, bench, channel, arguments, cores), arguments.json);
   bench.measure(channel, plan, arguments, report);

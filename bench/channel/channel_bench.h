@@ -20,6 +20,7 @@ struct Plan {
   std::string bench;
   bool verify = false;
   bool in_place = false;
+  bool read = false;
 };
 
 // Seeds of the patterns of the two directions.

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "channel/channel_bench.h"
+#include "measure.h"
 #include "pattern.h"
 #include "steps_bar.h"
 #include "subcommand.h"
@@ -49,8 +50,9 @@ void take_stream(Channel& channel, const Plan& plan) {
       received = 0;
       continue;
     }
-    // Received in place: without --verify nothing looks at the bytes.
+    // Received in place: without --verify and --read nothing looks at the bytes.
     if (plan.verify) check_pattern(message.bytes(), kMeasuringSeed, received);
+    if (plan.read) read_every_byte(message.bytes());
     ++received;
   }
 }
@@ -62,6 +64,7 @@ Run declare_stream(CLI::App& command) {
   arguments->sizes = {65536};
   arguments->length.iterations = 5000;
   add_channel_arguments(command, *arguments);
+  add_read_argument(command, arguments->read);
   return [arguments] {
     run_channel_bench("stream", {"leat Send BW Test", measure_stream, take_stream}, *arguments);
   };

@@ -128,24 +128,20 @@ TrustedResult measure_replicated(const TrustedArguments& arguments) {
     const LoadResult load = measure(system, batch, arguments, bar);
     nlohmann::ordered_json row{{"batch", batch}, {"nodes", kReplicas}};
     add_load(row, load, arguments);
-    result.results.push_back(std::move(row));
     const auto column = std::ranges::find(kBatches, batch);
     const std::string name = system.name + ("_batch" + std::to_string(batch));
     result.ratios[name + "_per_s"] = load.per_s;
     if (!arguments.json)
-      std::printf(" batch %-3u %10.1f thousand commands a second\n", batch, load.per_s * 1e-3);
+      std::printf(
+          " batch %-3u %10.1f thousand commands a second: keys in %s, nodes are processes here\n",
+          batch, load.per_s * 1e-3, std::string(arguments.home()).c_str());
     for (const PublishedRate& other : system.published) {
       if (column == kBatches.end()) break;
       if (!arguments.is_like(other.name)) continue;
       const double published = other.thousand_per_s[column - kBatches.begin()];
-      if (published == 0) continue;
-      const double ratio = load.per_s * 1e-3 / published;
-      if (std::string(other.name) == "TNIC") result.ratios[name + "_vs_tnic"] = ratio;
-      if (std::string(other.name) == "SSL-lib") result.ratios[name + "_vs_ssl_lib"] = ratio;
-      if (!arguments.json)
-        std::printf("   %-12s %10.1f published (%s, its machines), %6.2f times that\n", other.name,
-                    published, system.figure, ratio);
+      if (published != 0) add_published(row, other.name, published, system.figure, arguments);
     }
+    result.results.push_back(std::move(row));
     if (!arguments.json) print_load(load);
   }
   return result;

@@ -22,7 +22,14 @@ struct TrustedArguments {
   // Whether a system of TNIC's paper has its keys where this run has them: SSL-lib in the process,
   // all others apart from it.
   bool is_like(std::string_view published) const { return isolated() != (published == "SSL-lib"); }
+  // What holds the keys of this run.
+  std::string_view home() const { return isolated() ? "a leat-attestd each" : "each process"; }
 };
+
+// Adds to a row what the paper has for the same system, and prints it if people read. It stands
+// beside ours for orientation: other hardware on other machines, so no ratio is drawn.
+void add_published(nlohmann::ordered_json& row, std::string_view system, double thousand_per_s,
+                   std::string_view figure, const TrustedArguments& arguments);
 
 // What a system reports: rows of its own, and figures by stable names.
 struct TrustedResult {

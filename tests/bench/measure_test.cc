@@ -31,6 +31,17 @@ TEST(Distribution, OfOneValueIsThatValue) {
   EXPECT_EQ(spread.stdev_us, 0);
 }
 
+TEST(Measuring, EveryByteIsRead) {
+  std::vector<std::byte> bytes(21, std::byte{1});
+  EXPECT_EQ(read_every_byte({}), 0);
+  EXPECT_EQ(read_every_byte(bytes), 2 * 0x0101010101010101 + 5);
+  for (std::byte& byte : bytes) {
+    byte = std::byte{3};
+    EXPECT_NE(read_every_byte(bytes), 2 * 0x0101010101010101 + 5);
+    byte = std::byte{1};
+  }
+}
+
 TEST(Measuring, WarmUpIsDoneButNotCounted) {
   std::uint64_t calls = 0;
   const RunLength length{.iterations = 10, .seconds = {}, .warmup = 7};

@@ -11,8 +11,9 @@ usage() {
 Usage: compare.sh [--json FILE] [--build DIR]
 
 Measures leat-bench (transport ring), ib_send_lat, ib_write_lat and rsocket (rstream) on the device rxe0 of one guest with two CPUs
-(run.sh), one end pinned to each, in three interleaved rounds; leat-bench must place its two ends itself. Prints the medians and these
-ratios of leat to its peers:
+(run.sh), one end pinned to each, in three interleaved rounds; leat-bench must place its two ends itself. All ends spin without end. leat and
+perftest receive in place, rsocket copies to the caller's buffer, and none reads the bytes. Prints the medians and these ratios of leat to
+its peers:
 
   rxe_64B_vs_ib_send_lat, rxe_64B_vs_ib_write_lat, rxe_64B_vs_rsocket   half round trip of 64 bytes: below 1, leat is faster
   rxe_64KiB_vs_rsocket, rxe_1MiB_vs_rsocket                            throughput: above 1, leat is faster

@@ -45,10 +45,10 @@ rsocket_bandwidth() {
 }
 
 # Value of the field $1 for messages of $3 bytes that leat-bench's benchmark $2 gives after $4 of them. It starts and places its
-# own peer, so it gets both CPUs.
+# own peer, so it gets both CPUs. Its waits spin without end, as those of its peers do (rstream tries again and again).
 leat() {
   [[ -x $leat_bench ]] || { echo "not built: $leat_bench" >"$errors" && return 1; }
-  timeout "$limit_seconds" taskset -c 0,1 "$leat_bench" "$2" -d ib:rxe0 --transport ring -s "$3" -n "$4" --json 2>"$errors" |
+  timeout "$limit_seconds" taskset -c 0,1 "$leat_bench" "$2" -d ib:rxe0 --transport ring --spin-us inf -s "$3" -n "$4" --json 2>"$errors" |
     jq --arg field "$1" --argjson bytes "$3" '.results[] | select(.bytes == $bytes) | .[$field]' 2>>"$errors"
 }
 
