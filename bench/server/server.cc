@@ -255,7 +255,7 @@ Run declare_server(CLI::App& command) {
       ->capture_default_str()
       ->type_name("M");
   command.add_option("-s,--size", arguments->bytes, "Bytes of a message (K for 1024)")
-      ->transform(tools::size_between(1, kMostBytes))
+      ->transform(cli::size_between(1, kMostBytes))
       ->capture_default_str()
       ->type_name("BYTES");
   command
@@ -264,7 +264,7 @@ Run declare_server(CLI::App& command) {
           "How the server waits: epoll (on Channel::fd()), wait_any, blocking (one channel, "
           "the reference), poll (tries every channel without end); several with commas")
       ->delimiter(',')
-      ->check(tools::one_of({"epoll", "wait_any", "blocking", "poll"}))
+      ->check(cli::one_of({"epoll", "wait_any", "blocking", "poll"}))
       ->default_str("epoll,wait_any,blocking,poll")
       ->type_name("LIST");
   command.add_option("--clients", arguments->clients, "Processes that the channels come from")
