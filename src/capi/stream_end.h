@@ -104,6 +104,7 @@ class StreamEnd {
   bool room();
   bool goes_on_soon() const;
   void try_to_end();
+  void wake_at_edges();
 
   ChannelCore* const core_;  // orphaned at the end
   const std::size_t part_bytes_;

@@ -39,7 +39,15 @@ int StreamEnd::send_state(bool begun) {
 }
 
 void StreamEnd::sent_to_nobody() {
-  if (tcp_.sent_to_nobody()) changes_.fetch_add(1, std::memory_order_relaxed);
+  if (!tcp_.sent_to_nobody()) return;
+  changes_.fetch_add(1, std::memory_order_relaxed);
+  wake_at_edges();
+}
+
+// For changes of which the kernel makes no event: edge-triggered waiters look again.
+void StreamEnd::wake_at_edges() {
+  const std::lock_guard lock(receive_mutex_);
+  core_->kick();
 }
 
 std::size_t StreamEnd::put(Buffers& from) {
@@ -50,9 +58,7 @@ std::size_t StreamEnd::put(Buffers& from) {
     total = put_some(from);
     if (!full_ || was_full) return total;
   }
-  // Edge-triggered waiters look again, and again after a while, from now on.
-  const std::lock_guard lock(receive_mutex_);
-  core_->kick();
+  wake_at_edges();  // and they look again after a while from now on
   return total;
 }
 
@@ -125,9 +131,7 @@ void StreamEnd::shutdown(int how) {
     try_to_end();
   }
   if (how != SHUT_WR && !flag(kReadShut)) raise(kReadShut);
-  const std::lock_guard lock(receive_mutex_);
-  // Wakes the sleepers here.
-  core_->kick();
+  wake_at_edges();
 }
 
 void StreamEnd::dissolve() {
@@ -137,6 +141,7 @@ void StreamEnd::dissolve() {
   receive_over_ = true;
   tcp_.dissolve(false);
   changes_.fetch_add(1, std::memory_order_relaxed);
+  core_->kick();
 }
 
 // The caller holds the lock. The end has its place after what was sent: it may have to wait for
