@@ -17,10 +17,11 @@ enum class WaitFor { kMessages, kRoom };
 // `channels` at least one that takes what has arrived there (try_receive), because a sleep would
 // not end otherwise. Spins and sleeps as the calls of Channel do, with the settings of the first
 // channel; news on any channel ends a sleep.
-// If a peer goes away, calls `done` once more and, if that returns false, returns that peer's
-// channel at once; its try_receive() tells whether the peer ended in order. Throws kTimeout, naming
-// `what`, at the option `timeout`; kInvalidArgument if `channels` is empty; and whatever `done`
-// throws. Threads: the caller uses the receive side of every channel, with kRoom the send side too.
+// If a peer goes away, calls `done` a few times more, as what came before may show late, and, if
+// that returns false, returns that peer's channel; its try_receive() tells whether the peer ended
+// in order. Throws kTimeout, naming `what`, at the option `timeout`; kInvalidArgument if `channels`
+// is empty; and whatever `done` throws. Threads: the caller uses the receive side of every channel,
+// with kRoom the send side too.
 LEAT_EXPORT Channel* wait_any(std::span<Channel* const> channels, WaitFor wait_for,
                               const char* what, const std::function<bool()>& done);
 
