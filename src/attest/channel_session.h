@@ -58,9 +58,9 @@ class ChannelSession {
   void begin(std::span<const std::byte> peer_offer);
 
   // Its calls block if it is a leat-attestd's.
-  AttestationKernel& kernel() { return *attestor_.kernel; }
+  AttestationKernel& kernel() const { return *attestor_.kernel; }
   // Null: no call of kernel() blocks.
-  IsolatedKernel* isolated() { return attestor_.isolated; }
+  IsolatedKernel* isolated() const { return attestor_.isolated; }
   std::uint32_t id() const { return kChannelSession; }
   // The smaller limit of both sides' attestors.
   std::size_t max_payload_bytes() const { return max_payload_bytes_; }

@@ -38,7 +38,7 @@ class Client {
 
  private:
   bool has_request_at(std::uint32_t slot) const noexcept;
-  std::size_t serve_slot(std::uint32_t slot, std::span<std::byte> scratch) noexcept;
+  std::size_t serve_slot(std::uint32_t number, std::span<std::byte> scratch) noexcept;
   void wake_waiter(const trusted::detail::RingSlot& slot) noexcept;
 
   const leat::detail::Fd socket_;

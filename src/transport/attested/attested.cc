@@ -88,8 +88,8 @@ void AttestedTransport::start(std::span<const std::byte> peer_setup) {
   facts_.records = this;
   trusted::IsolatedKernel* const isolated = session_.isolated();
   if (isolated == nullptr) return;
-  asking_.reset(new Asking{.open = {*isolated, facts_.send_event_fd}});
-  checking_.reset(new Checking{.open = {*isolated, facts_.receive_event_fd}});
+  asking_ = std::make_unique<Asking>(*isolated, facts_.send_event_fd);
+  checking_ = std::make_unique<Checking>(*isolated, facts_.receive_event_fd);
   facts_.send_event_fd = asking_->open.event_fd();
   facts_.receive_event_fd = checking_->open.event_fd();
   facts_.events_stay = false;

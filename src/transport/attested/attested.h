@@ -103,6 +103,8 @@ class AttestedTransport final : public Transport {
   };
   // What leat-attestd is asked to attest: what the contexts from `first` on hold.
   struct Asking {
+    Asking(trusted::IsolatedKernel& kernel, int also_wakes) : open(kernel, also_wakes) {}
+
     trusted::detail::OpenQuestions open;
     std::array<trusted::Question, kContextCount> questions{};
     std::size_t count = 0;  // of questions that are not settled
@@ -116,6 +118,8 @@ class AttestedTransport final : public Transport {
   };
   // What leat-attestd is asked to verify.
   struct Checking {
+    Checking(trusted::IsolatedKernel& kernel, int also_wakes) : open(kernel, also_wakes) {}
+
     trusted::detail::OpenQuestions open;
     trusted::Question question{};
     std::optional<Incoming> record;  // not settled; the question may still have to be asked
