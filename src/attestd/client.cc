@@ -119,9 +119,11 @@ std::size_t Client::serve_slot(std::uint32_t number, std::span<std::byte> scratc
 void Client::wake_waiter(const RingSlot& slot) noexcept {
   // With the client's between its word that it sleeps and its last look.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const std::uint32_t how = slot.request->sleeping.load(std::memory_order_relaxed);
-  if (how == trusted::detail::kAwake) return;
-  slot.request->sleeping.store(trusted::detail::kAwake, std::memory_order_relaxed);
+  if (slot.request->sleeping.load(std::memory_order_relaxed) == trusted::detail::kAwake) return;
+  // The slot may have another waiter by now, which sleeps in another way: it must be woken for what
+  // is taken from it here, and looks again.
+  const std::uint32_t how =
+      slot.request->sleeping.exchange(trusted::detail::kAwake, std::memory_order_relaxed);
   if (how == trusted::detail::kOnFutex) {
     syscall(SYS_futex, &slot.reply->sequence, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   } else {

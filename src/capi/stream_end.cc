@@ -100,6 +100,9 @@ void StreamEnd::keep(Message message) {
 // What the end means besides.
 unsigned StreamEnd::hear_closing_statement() {
   const auto statement = core_->glance(kClosingContext);
+  // Relaxed: it only says whether to look again.
+  statement_due_.store(!statement && core_->connection().transport->checking(),
+                       std::memory_order_relaxed);
   if (!statement || statement->size() != sizeof(std::uint64_t)) return 0;
   if (WireReader(statement->bytes()).number<std::uint64_t>() == sent_bytes_.get()) return kPeerGone;
   tcp_.fail(EPIPE);  // as TCP that has had the end
@@ -108,8 +111,15 @@ unsigned StreamEnd::hear_closing_statement() {
 
 // Takes in what comes next. False: nothing now, or no more.
 bool StreamEnd::next() {
-  if (receive_over_) return false;
+  if (receive_over_ && !statement_due_.load(std::memory_order_relaxed)) return false;
   try {
+    if (receive_over_) {
+      if (const unsigned flags = hear_closing_statement(); flags != 0) {
+        raise(flags);
+        kick();
+      }
+      return false;
+    }
     auto message = core_->glance();
     if (!message) return false;
     keep(std::move(*message));
@@ -214,7 +224,7 @@ void StreamEnd::transport_failed(const Error& error) {
 
 void StreamEnd::look_at_lifeline() {
   if (flag(kPeerGone)) return;
-  if (core_->lifeline_ended()) return peer_gone();
+  if (core_->lifeline_ended(Side::kReceive)) return peer_gone();
   if (flag(kFailed) && passed(failure_deadline_.load(std::memory_order_relaxed))) peer_gone();
 }
 
@@ -230,8 +240,8 @@ void StreamEnd::peer_gone() {
   const bool known = getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
                      getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) == 0;
   if (core_->peer_spoke()) error = EPROTO;
-  const bool reset =
-      !known || error != 0 || info.tcpi_state == TCP_CLOSE || !core_->lifeline_ended();
+  const bool reset = !known || error != 0 || info.tcpi_state == TCP_CLOSE ||
+                     !core_->lifeline_ended(Side::kReceive);
   if (reset && error == 0)
     error = flag(kFailed) ? failure_.load(std::memory_order_relaxed) : ECONNRESET;
   // No event for an edge-triggered waiter if the end came before.

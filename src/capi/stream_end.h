@@ -124,6 +124,8 @@ class StreamEnd {
   Arrivals arrivals_;
   std::uint64_t taken_bytes_ = 0;  // by the program
   bool receive_over_ = false;      // the transport has no more
+  // The peer's closing statement may be what leat-attestd verifies. Written with the lock.
+  std::atomic<bool> statement_due_{false};
   bool prepared_ = false;
 
   std::atomic<std::int64_t> asked_{0};  // when a sender last looked at the lifeline

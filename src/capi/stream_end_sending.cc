@@ -24,7 +24,7 @@ constexpr auto kRetryInterval = std::chrono::milliseconds(1);
 int StreamEnd::send_state(bool begun) {
   // Whether the peer has ended shows where it is received.
   if (!flag(kPeerGone)) {
-    if (!flag(kEnded)) {
+    if (!flag(kEnded) || statement_due_.load(std::memory_order_relaxed)) {
       const std::unique_lock lock(receive_mutex_, std::try_to_lock);
       if (lock) next();
     }

@@ -76,7 +76,7 @@ bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context)
     return true;
   }
   if (result == SendResult::kUnderWay) unfinished_.remember(message, context);
-  if (watches_lifeline_ && lifeline_ended()) throw_gone("send");
+  if (watches_lifeline_ && lifeline_ended(Side::kSend)) throw_gone("send");
   return false;
 }
 
@@ -204,7 +204,7 @@ void ChannelCore::look_after_peer() {
   if (now.tv_nsec == looked_after_peer_) [[likely]]
     return;
   looked_after_peer_ = now.tv_nsec;
-  peer_left_ = watches_lifeline_ && lifeline_ended();
+  peer_left_ = watches_lifeline_ && lifeline_ended(Side::kSend);
 }
 
 void ChannelCore::refuse_sending(const char* what, unsigned context) const {
@@ -262,11 +262,11 @@ bool ChannelCore::may_be_gone() {
   const Deadline now = Clock::now();
   if (now < next_lifeline_look_) return false;
   next_lifeline_look_ = now + kLifelineInterval;
-  return lifeline_ended();
+  return lifeline_ended(Side::kReceive);
 }
 
 void ChannelCore::check_not_gone(const char* what) {
-  if (!lifeline_ended()) return;
+  if (!lifeline_ended(Side::kReceive)) return;
   peer_gone_.store(true, std::memory_order_relaxed);
   throw_gone(what);
 }
@@ -290,7 +290,7 @@ bool ChannelCore::receives_silently() const {
 ReceiveResult ChannelCore::prepare_poll(unsigned context, Delivery& delivery) {
   transport_.arm(Side::kReceive);
   ReceiveResult result = look(context, delivery);
-  if (result == ReceiveResult::kNothing && watches_lifeline_ && lifeline_ended())
+  if (result == ReceiveResult::kNothing && watches_lifeline_ && lifeline_ended(Side::kReceive))
     result = receive_the_rest(context, delivery);
   // Messages that were taken off the queue for other contexts give no further event, nor does room
   // for what the peer waits for.
@@ -373,8 +373,8 @@ void ChannelCore::count_received(std::size_t bytes) {
     received_last_.store(true, std::memory_order_relaxed);
 }
 
-bool ChannelCore::lifeline_ended() const noexcept {
-  if (transport_.checking()) return false;
+bool ChannelCore::lifeline_ended(Side side) const noexcept {
+  if (side == Side::kReceive && transport_.checking()) return false;
   if (transport_.facts().stream != StreamUse::kLifeline)
     return connection_.stream->peer_closed() && !transport_.resuming();
   return connection_.stream->look_as_lifeline() != Lifeline::kSilent;

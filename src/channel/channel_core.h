@@ -85,9 +85,9 @@ class ChannelCore {
 
   std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }
   // Whether the peer is gone, or broke the protocol by a byte on its lifeline. Messages sent before
-  // that may still be there: look for them after this call, and if there are none ask again,
-  // because that look may have begun to resume.
-  bool lifeline_ended() const noexcept;
+  // may still be there: look for them after this call, and if there are none ask again, as that
+  // look may have begun to resume. Of a receiver's, those that are being verified count first.
+  bool lifeline_ended(Side side) const noexcept;
   // Once lifeline_ended(): whether the peer broke the protocol.
   bool peer_spoke() const noexcept;
   static constexpr const char* kPeerSpoke =
@@ -167,7 +167,7 @@ class ChannelCore {
   Outlook::Found found_since_last_sleep();
   bool takes_nap(const Outlook::Found& found);
   void nap_briefly();
-  int lifeline_fd() const;
+  int lifeline_fd(Side side) const;
   std::string where() const;
 
   const MadeHere made_here_;

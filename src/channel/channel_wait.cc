@@ -10,8 +10,9 @@
 namespace leat::detail {
 
 // Of the stream; -1 where its end would end each sleep, and tells nothing before an answer.
-int ChannelCore::lifeline_fd() const {
-  return watches_lifeline_ && transport_.checking() ? -1 : connection_.stream->fd();
+int ChannelCore::lifeline_fd(Side side) const {
+  const bool checking = side == Side::kReceive && transport_.checking();
+  return watches_lifeline_ && checking ? -1 : connection_.stream->fd();
 }
 
 bool ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds& nap) {
@@ -20,7 +21,7 @@ bool ChannelCore::sleep(Side side, Deadline deadline, std::chrono::microseconds&
   const short on_stream = watches_lifeline_ ? POLLIN : outlook.stream_events;
   pollfd fds[] = {{transport_.event_fd(side), POLLIN, 0},
                   {closing_.get(), POLLIN, 0},
-                  {lifeline_fd(), on_stream, 0}};
+                  {lifeline_fd(side), on_stream, 0}};
   sleep_on(fds, outlook.comes, deadline, nap);
   return watches_lifeline_ && fds[2].revents != 0;
 }
@@ -46,7 +47,7 @@ bool ChannelCore::takes_nap(const Outlook::Found& found) {
 // Without the transport's events, which are not armed.
 void ChannelCore::nap_briefly() {
   receive_sleeps_.add(1);
-  pollfd fds[] = {{closing_.get(), POLLIN, 0}, {lifeline_fd(), POLLIN, 0}};
+  pollfd fds[] = {{closing_.get(), POLLIN, 0}, {lifeline_fd(Side::kReceive), POLLIN, 0}};
   std::chrono::microseconds nap = nap_;
   sleep_on(std::span(fds).first(watches_lifeline_ ? 2 : 1), Comes::kSilently, kNoDeadline, nap);
 }

@@ -117,7 +117,7 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
           begin();
           return closed() || now >= deadline;
         },
-        [this] { return watches_lifeline_ && lifeline_ended(); });
+        [this, side] { return watches_lifeline_ && lifeline_ended(side); });
   };
   if (spin()) return;
   begin();
@@ -139,9 +139,9 @@ void ChannelCore::wait(Side side, const char* what, Try&& try_once) {
     // The lifeline's end would end the sleep, so look for it only after such a sleep or at the
     // deadline.
     const bool late = passed(deadline);
-    if (watches_lifeline_ && (lifeline_news || late) && lifeline_ended()) {
+    if (watches_lifeline_ && (lifeline_news || late) && lifeline_ended(side)) {
       if (found_late(attempt)) return;
-      if (closed() || !lifeline_ended()) continue;
+      if (closed() || !lifeline_ended(side)) continue;
       peer_gone_.store(true, std::memory_order_relaxed);  // for try_receive, which does not look
       throw_gone(what);
     }

@@ -52,8 +52,7 @@ void Lingerer::free(ChannelCore* core) noexcept {
 bool Lingerer::drained(ChannelCore& core) noexcept {
   try {
     // Nobody receives any more, so a message that is being verified holds up nothing.
-    const bool gone = core.connection_.stream->peer_closed() && !core.transport_.resuming();
-    if (core.watches_lifeline_ && (gone || core.lifeline_ended())) return true;
+    if (core.watches_lifeline_ && core.lifeline_ended(Side::kSend)) return true;
     if (!core.end_said_) core.end_said_ = core.transport_.try_end();
     if (!core.end_said_ || !core.transport_.try_flush()) return false;
     const bool in_stream = core.transport_.facts().stream == StreamUse::kMessages;

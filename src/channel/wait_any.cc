@@ -81,7 +81,7 @@ AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
 bool AnyWaiter::find_gone() {
   for (Channel* channel : channels_) {
     const ChannelCore& core = ChannelCore::of(*channel);
-    if (!core.watches_lifeline_ || !core.lifeline_ended()) continue;
+    if (!core.watches_lifeline_ || !core.lifeline_ended(how_.side)) continue;
     gone_ = channel;
     return true;
   }
@@ -111,7 +111,7 @@ void AnyWaiter::poll_also(Channel* channel) {
   polled_.push_back({core.closing_.get(), POLLIN, 0});
   if (!core.watches_lifeline_) return;
   lifelines_.push_back(polled_.size());
-  polled_.push_back({core.lifeline_fd(), POLLIN, 0});
+  polled_.push_back({core.lifeline_fd(how_.side), POLLIN, 0});
 }
 
 // Without the transports' events, which are not armed.

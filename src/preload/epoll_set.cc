@@ -174,7 +174,7 @@ bool EpollSet::asked_just_now() const { return Clock::now() - asked_ < kWithoutK
 
 // Has the kernel say at the next look what it says under these data now, if it still is so. False:
 // it may be that it does not.
-bool EpollSet::tell_again(int epoll_fd, epoll_data_t data) {
+bool EpollSet::tell_again(int epoll_fd, epoll_data_t data, std::uint32_t got) {
   if (!items_.is_mark(data)) {
     if (once_outdated_.load(std::memory_order_relaxed)) return false;
     const auto arm = [epoll_fd](int fd, epoll_event& event) {
@@ -188,7 +188,7 @@ bool EpollSet::tell_again(int epoll_fd, epoll_data_t data) {
   Item* item = items_.of_mark(data);
   if (item == nullptr || item->state == Item::State::kRemoved || item->muted ||
       item->object.is(Kind::kConnection) || item->object.is(Kind::kEpoll) ||
-      item->object.awaits_offer())
+      item->object.awaits_offer() || item->ready(got) == 0)
     return false;
   return (item->events & (EPOLLET | EPOLLONESHOT)) == 0 ||
          (item->state == Item::State::kCurrent &&
@@ -213,7 +213,7 @@ bool EpollSet::look_in_kernel(int epoll_fd) {
     }
     for (int i = 0; i < got; ++i) {
       const epoll_data_t data = events[i].data;
-      const bool again = tell_again(epoll_fd, data);
+      const bool again = tell_again(epoll_fd, data, events[i].events);
       any |= again;
       if (again || from_kernel(epoll_fd, &events[i], 1) == 0) continue;
       any = true;

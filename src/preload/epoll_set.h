@@ -111,7 +111,7 @@ class EpollSet {
   int collect(epoll_event* events, int most);
   int collect_rung(epoll_event* events, int most);
   int from_kernel(int epoll_fd, epoll_event* events, int count);
-  bool tell_again(int epoll_fd, epoll_data_t data);
+  bool tell_again(int epoll_fd, epoll_data_t data, std::uint32_t got);
   bool look_in_kernel(int epoll_fd);
   void forget_number(int epoll_fd) const noexcept;
   static bool pass(Item& item, std::uint32_t got, epoll_event& to);

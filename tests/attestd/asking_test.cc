@@ -3,15 +3,19 @@
 // would end in an error, not in "would block".
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "attestd/daemon.h"
 #include "channel/channel_core.h"
+#include "leat/c.h"
 #include "leat/group.h"
 #include "leat/wait.h"
 #include "support/errors.h"
@@ -126,6 +130,49 @@ TEST_F(Asking, what_came_before_the_peers_end_is_handed_out_when_it_is_verified)
     if (sleeps) goes_on.join();
     EXPECT_FALSE(both.accepted->receive());
   }
+}
+
+// A message that is being verified keeps the peer's end from the receiver, not from a sender.
+TEST_F(Asking, a_sender_hears_that_the_peer_is_gone_while_a_message_is_verified) {
+  Connected both(options(std::chrono::microseconds(0)), daemon_.in_process_options());
+  both.connecting->send("last");
+  daemon_.stop();
+  for (int i = 0; i < kTries; ++i) ASSERT_FALSE(both.accepted->try_receive());
+  leat::detail::ChannelCore::of(*both.connecting).reset();
+  both.connecting.reset();
+  expect_error(ErrorCode::kPeerDied, [&] { both.accepted->send("to nobody"); });
+  daemon_.go_on();
+  EXPECT_EQ(both.accepted->receive().text(), "last");
+}
+
+// What the peer's close says comes last, and is verified as everything is.
+TEST_F(Asking, a_handle_hears_what_its_peers_close_says) {
+  const std::string common = "?transport=attested%2Bring&device=shm&timeout_ms=60000";
+  const int listening =
+      leat_listen_uri(("leat://127.0.0.1:0" + common + "&attest_kernel=" + daemon_.path()).c_str());
+  ASSERT_GE(listening, 0) << leat_last_error();
+  sockaddr_in address{};
+  socklen_t bytes = sizeof address;
+  ASSERT_EQ(leat_getsockname(listening, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  const std::string peer = "leat://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + common +
+                           "&attest_key_file=" + daemon_.key_file();
+  int near = -1;
+  std::thread connects([&] { near = leat_connect_uri(peer.c_str()); });
+  const int far = leat_accept(listening, nullptr, nullptr);
+  connects.join();
+  ASSERT_GE(near, 0);
+  ASSERT_GE(far, 0) << leat_last_error();
+  EXPECT_EQ(leat_close(near), 0);
+  char byte = 'x';
+  EXPECT_EQ(leat_recv(far, &byte, 1, 0), 0);
+  // The first is answered by a reset, as with TCP; without what the close said there would be room
+  // for ever.
+  const auto deadline = hang_deadline();
+  while (leat_send(far, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN)
+    ASSERT_FALSE(passed(deadline)) << "the peer's close is not heard";
+  EXPECT_EQ(errno, EPIPE);
+  leat_close(far);
+  leat_close(listening);
 }
 
 TEST_F(Asking, a_timeout_ends_calls_that_wait_for_a_stopped_daemon) {

@@ -140,7 +140,7 @@ bool GroupCore::may_send_to(Member& member) {
   const WorkerEnd* end = member.end.load(std::memory_order_acquire);
   if (end == nullptr) return true;
   // A worker that has only shut down its side still receives.
-  if (end->in_order && !member.core.lifeline_ended()) return true;
+  if (end->in_order && !member.core.lifeline_ended(Side::kSend)) return true;
   member.unsendable.store(true, std::memory_order_release);
   return false;
 }
@@ -281,7 +281,7 @@ bool GroupCore::take(Member& member, Message& message, bool closely) {
   try {
     // Checked before the look, because messages that came before the end still count.
     const bool gone = (closely || member.unsendable.load(std::memory_order_acquire)) &&
-                      member.core.lifeline_ended();
+                      member.core.lifeline_ended(Side::kReceive);
     auto taken = member.core.try_receive(0);
     if (!taken && gone)
       found_late([&] { return (taken = member.core.try_receive(0)).has_value(); });
@@ -292,7 +292,7 @@ bool GroupCore::take(Member& member, Message& message, bool closely) {
     if (taken) {
       member.exhausted = true;
       settle(member, true, ErrorCode::kPeerDied, "ended in order");
-    } else if (gone && member.core.lifeline_ended()) {
+    } else if (gone && member.core.lifeline_ended(Side::kReceive)) {
       lose_receiving(member, why_gone(member.core));
     }
   } catch (const Error& error) {

@@ -159,11 +159,16 @@ std::vector<Channel> GroupMeeting::welcome() {
     answer.rank = static_cast<std::uint32_t>(channels.size());
     answer.size = workers_;
     channels.push_back(std::move(*place));
+    // There is room, as above, unless the worker keeps it back: it holds up the others no longer
+    // than a silent one does.
+    ChannelCore& core = ChannelCore::of(channels.back());
+    core.set_send_timeout(settings_.handshake_timeout);
     try {
-      channels.back().send(encode(answer));  // there is room, as above
+      core.send(encode(answer), 0);
     } catch (const Error&) {
       // The worker has just died; the first call that uses the channel will find that.
     }
+    core.set_send_timeout(settings_.timeout);
   }
   return channels;
 }

@@ -63,7 +63,7 @@ class AttestedTransport final : public Transport {
   SendResult try_commit(std::size_t bytes) override;
   void abandon(Context context) noexcept override;
   bool try_end() override;
-  bool try_flush() override { return inner_->try_flush(); }
+  bool try_flush() override;
   ReceiveResult try_receive(Context context, Delivery& delivery) override;
   void release(Delivery& delivery) noexcept override;
   void arm(Side side) override;
@@ -137,6 +137,7 @@ class AttestedTransport final : public Transport {
   SendResult send(std::span<const std::byte> message, const trusted::Statement& statement);
   SendResult send_by_asking(std::span<const std::byte> message,
                             const trusted::Statement& statement);
+  void look_for_answer();
   bool commit_place(std::span<std::byte> record, const trusted::Statement& statement);
   bool push(Context context);
   static void check_same(std::span<const std::byte> message, const trusted::Statement& statement,

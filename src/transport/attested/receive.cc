@@ -1,5 +1,6 @@
 // The receive side: what is handed out is a copy that was verified.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -18,6 +19,16 @@ using trusted::Verdict;
   throw Error(ErrorCode::kResource, "out of memory for a message that has arrived, which is lost",
               "Lower max_message_bytes, and connect again.");
 }
+
+// Says at the end of a scope that nothing is pending. Release: see Checking.
+struct Over {
+  explicit Over(std::atomic<bool>& flag) : pending(flag) {}
+  ~Over() { pending.store(false, std::memory_order_release); }
+  Over(const Over&) = delete;
+  Over& operator=(const Over&) = delete;
+
+  std::atomic<bool>& pending;
+};
 
 [[noreturn]] void refuse_to_verify() {
   throw Error(ErrorCode::kUnavailable,
@@ -137,11 +148,11 @@ bool AttestedTransport::settle_checked() {
   }
   if (!checking.open.try_finish()) return false;
   if (checking.question.verdict == Verdict::kUnavailable) refuse_to_verify();
-  const Context context = checking.record->header.stream;
-  if (settle(*checking.record, context, checking.question.verdict))
-    checking.verified[context] = checking.record;
-  checking.record.reset();
-  checking.pending.store(false, std::memory_order_release);
+  const Incoming incoming = *checking.record;
+  checking.record.reset();  // whatever the calls below throw
+  const Over over{checking.pending};
+  const Context context = incoming.header.stream;
+  if (settle(incoming, context, checking.question.verdict)) checking.verified[context] = incoming;
   return true;
 }
 

@@ -68,7 +68,7 @@ SendResult AttestedTransport::send(std::span<const std::byte> message,
   Outgoing& out = outgoing_[context];
   if (out.begun()) [[unlikely]] {
     // First, because it tells that leat-attestd does not serve any more.
-    if (out.stage == Stage::kAsked) static_cast<void>(settle_asked());
+    look_for_answer();
     check_same(message, statement, out);
     return push(context) ? SendResult::kSent : SendResult::kUnderWay;
   }
@@ -138,7 +138,8 @@ bool AttestedTransport::commit_place(std::span<std::byte> record,
 // Goes on with what the context has begun. Returns true once that is sent.
 bool AttestedTransport::push(Context context) {
   Outgoing& out = outgoing_[context];
-  if (out.stage == Stage::kAsked && !settle_asked()) return false;
+  look_for_answer();
+  if (out.stage == Stage::kAsked) return false;
   const bool in_place = out.stage == Stage::kInPlace;
   const SendResult result =
       in_place ? inner_->try_commit(out.record.size()) : inner_->try_send(out.record, context);
@@ -203,6 +204,11 @@ bool AttestedTransport::settle_asked() {
   return true;
 }
 
+// For calls that wait for something else: an answer that lies there announces nothing more.
+void AttestedTransport::look_for_answer() {
+  if (asking_) static_cast<void>(settle_asked());
+}
+
 std::span<std::byte> AttestedTransport::try_reserve(std::size_t bytes, Context context) {
   if (bytes > max_in_place_bytes(context))
     refuse_reservation(bytes, max_in_place_bytes(context), "Use send().");
@@ -232,6 +238,7 @@ void AttestedTransport::abandon(Context context) noexcept {
 
 // An end that anyone can send proves nothing: each stream ends with a record of its own.
 bool AttestedTransport::try_end() {
+  look_for_answer();
   for (; ends_sent_ < kContextCount; ++ends_sent_) {
     const Context context = ends_sent_;
     const Outgoing& out = outgoing_[context];
@@ -245,6 +252,11 @@ bool AttestedTransport::try_end() {
     if (!ends) return false;
   }
   return inner_->try_end();
+}
+
+bool AttestedTransport::try_flush() {
+  look_for_answer();
+  return inner_->try_flush();
 }
 
 }  // namespace leat::detail
