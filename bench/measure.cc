@@ -19,6 +19,12 @@ std::uint64_t read_every_byte(std::span<const std::byte> bytes) {
   return sum;
 }
 
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
 Latency::Distribution distribution_of(std::vector<double> half_round_trips_us) {
   std::vector<double>& values = half_round_trips_us;
   std::sort(values.begin(), values.end());

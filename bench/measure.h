@@ -49,6 +49,9 @@ using Progress = std::function<void(double)>;
 // Reads every byte once, as a receiver does that uses what came, and returns a sum of them.
 std::uint64_t read_every_byte(std::span<const std::byte> bytes);
 
+// `values` is not empty.
+double median_of(std::vector<double> values);
+
 // The statistics of perftest: ascending half round trips; typical is the median.
 Latency::Distribution distribution_of(std::vector<double> half_round_trips_us);
 

@@ -1,10 +1,10 @@
 #include "channel/crowded_report.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
 #include "machine.h"
+#include "measure.h"
 
 namespace leat::bench {
 
@@ -16,17 +16,12 @@ double Blocks::average_us() const {
   return sum / static_cast<double>(averages_us.size());
 }
 
-double Blocks::median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 void CrowdedReport::add(const Place& place, std::size_t bytes, const Blocks& tcp,
                         const Blocks& leat) {
   const double ratio = leat.average_us() / tcp.average_us();
-  const double tcp_first = Blocks::median(tcp.firsts_us);
-  const double leat_first = Blocks::median(leat.firsts_us);
-  const double typical = Blocks::median(leat.averages_us) / Blocks::median(tcp.averages_us);
+  const double tcp_first = median_of(tcp.firsts_us);
+  const double leat_first = median_of(leat.firsts_us);
+  const double typical = median_of(leat.averages_us) / median_of(tcp.averages_us);
   results_.push_back({{"place", place.name},
                       {"parties", place.parties},
                       {"bytes", bytes},

@@ -43,7 +43,6 @@ struct Blocks {
     firsts_us.push_back(block.first_us);
   }
   double average_us() const;
-  static double median(std::vector<double> values);
 };
 
 class CrowdedReport {

@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "cli/allowed.h"
 #include "machine.h"
+#include "measure.h"
 
 namespace leat::bench {
 namespace {
@@ -101,12 +102,6 @@ const char* to_string(Pattern pattern) {
       return "gather";
   }
   return "?";
-}
-
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 Figures medians_of(const std::vector<Figures>& rounds) {

@@ -42,7 +42,6 @@ struct Figures {
   double receives = 0;
 };
 Figures medians_of(const std::vector<Figures>& rounds);
-double median_of(std::vector<double> values);
 
 // What a channel costs and takes when little happens, by transport.
 struct Quiet {

@@ -13,6 +13,7 @@
 #include "confirm/resnet152_model.h"
 #include "confirm/star.h"
 #include "machine.h"
+#include "measure.h"
 #include "plots.h"
 #include "steps_bar.h"
 #include "subcommand.h"

@@ -42,9 +42,7 @@ void answer_by_epoll(const detail::Fd& set, bool sleeps, std::uint64_t messages,
 }
 
 void watch(const detail::Fd& set, int fd, std::size_t number) {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = number}};
-  if (epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &event) != 0)
-    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+  detail::epoll_add(set, fd, EPOLLIN, EPOLL_CTL_ADD, number);
 }
 
 class ChannelServer {

@@ -14,7 +14,7 @@
 
 #include "arguments.h"
 #include "cli/allowed.h"
-#include "confirm/report.h"
+#include "measure.h"
 #include "server/report.h"
 #include "server/run.h"
 #include "steps_bar.h"
@@ -250,7 +250,7 @@ Run declare_server(CLI::App& command) {
         return text == "all" ||
                        (digits && !text.empty() && text.size() < 16 && std::stoull(text) > 0)
                    ? std::string()
-                   : "'" + text + "' is no number of channels. Give 1 or more, or all.";
+                   : "'" + text + "' is not a number of channels. Give 1 or more, or all.";
       })
       ->capture_default_str()
       ->type_name("M");

@@ -9,8 +9,8 @@
 
 #include "arguments.h"
 #include "cli/allowed.h"
-#include "confirm/report.h"
 #include "machine.h"
+#include "measure.h"
 
 namespace leat::bench {
 namespace {

@@ -15,9 +15,9 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "confirm/report.h"
 #include "forked_peer.h"
 #include "machine.h"
+#include "measure.h"
 #include "pattern.h"
 #include "process_usage.h"
 #include "verbs/table.h"

@@ -51,7 +51,7 @@ bool OpenQuestions::answered() const noexcept {
 void OpenQuestions::arm(OpenQuestions& other) noexcept {
   // The daemon wakes both sides by one descriptor, so what this side takes from there may have been
   // for the other. Acquire: a wake for the other comes after it has armed itself. If it arms itself
-  // anew meanwhile, its timer is set last there, and it then finds the answer when it looks.
+  // again meanwhile, its timer is set last there, and it then finds the answer when it looks.
   if (connection_.take_wakes() && other.armed_.load(std::memory_order_acquire))
     other.wake_at(Clock::now());
   // Its end stays readable, and would end every sleep; from now on questions are answered at once.

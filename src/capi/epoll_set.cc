@@ -42,10 +42,7 @@ EpollSet::EpollSet(int number)
       set_(one_more(number)),
       news_(new_event()),
       next_mark_(marks_begin_ + 1) {
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;
-  event.data.u64 = marks_begin_;
-  check(epoll_ctl(set_.get(), EPOLL_CTL_ADD, news_.get(), &event), "epoll_ctl");
+  epoll_add(set_, news_.get(), EPOLLIN | EPOLLET, EPOLL_CTL_ADD, marks_begin_);
 }
 
 int EpollSet::control(int operation, int fd, epoll_event* event,

@@ -121,7 +121,7 @@ void check_tables(const fs::path& path, const Descriptions& settings, std::set<s
     const std::vector<std::string> row = cells(line);
     ASSERT_EQ(row.size(), 5U) << path << ": " << line;
     const auto setting = settings.find(row[1].substr(1, row[1].size() - 2));  // in backticks
-    ASSERT_NE(setting, settings.end()) << path << ": " << row[1] << " is no setting";
+    ASSERT_NE(setting, settings.end()) << path << ": " << row[1] << " is not a setting";
     EXPECT_EQ(row[2], shown_default(setting->second)) << path << ": " << row[1];
     EXPECT_EQ(row[3], setting->second.allowed) << path << ": " << row[1];
     seen.insert(setting->first);
@@ -233,7 +233,7 @@ TEST(SettingsDocumented, OptionsAreTheSettingsAndTheirCommentsSayWhatTheTableSay
     ranges += allowed_ranges.size();
     defaults += said.size();
   }
-  EXPECT_TRUE(missing.empty()) << *missing.begin() << " is no option";
+  EXPECT_TRUE(missing.empty()) << *missing.begin() << " is not an option";
   // Else the expressions above find nothing.
   EXPECT_GE(ranges, 8U);
   EXPECT_GE(defaults, 8U);

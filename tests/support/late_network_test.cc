@@ -94,31 +94,27 @@ TEST(LateNetwork, LaterWriteMayBeSeenFirst) {
             kSeeds / 20);
 }
 
+// Whether the sender hears that such a request is over before all of its bytes are there.
+bool completes_before_its_bytes(Ends& ends, Opcode opcode) {
+  EXPECT_EQ(ends.receiver->post_receives(1), 1U);  // a write needs none
+  ends.post(ends.request(opcode, 0, 8));
+  bool seen = false;
+  Completion completion;
+  ends.watch([&] {
+    if (ends.sender->poll_sends({&completion, 1}) == 1) seen |= ends.arrived(8) < 8;
+  });
+  EXPECT_EQ(ends.arrived(8), 8U);
+  return seen;
+}
+
 TEST(LateNetwork, CompletionOfAWriteMayComeBeforeItsBytes) {
-  EXPECT_GT(seeds_with([](Ends& ends) {
-              ends.post(ends.request(Opcode::kWrite, 0, 8));
-              bool seen = false;
-              Completion completion;
-              ends.watch([&] {
-                if (ends.sender->poll_sends({&completion, 1}) == 1) seen |= ends.arrived(8) < 8;
-              });
-              EXPECT_EQ(ends.arrived(8), 8U);
-              return seen;
-            }),
+  EXPECT_GT(seeds_with([](Ends& ends) { return completes_before_its_bytes(ends, Opcode::kWrite); }),
             kSeeds / 20);
 }
 
 TEST(LateNetwork, CompletionOfAnImmediateMayComeBeforeItsBytes) {
   EXPECT_GT(seeds_with([](Ends& ends) {
-              EXPECT_EQ(ends.receiver->post_receives(1), 1U);
-              ends.post(ends.request(Opcode::kWriteWithImmediate, 0, 8));
-              bool seen = false;
-              Completion completion;
-              ends.watch([&] {
-                if (ends.sender->poll_sends({&completion, 1}) == 1) seen |= ends.arrived(8) < 8;
-              });
-              EXPECT_EQ(ends.arrived(8), 8U);
-              return seen;
+              return completes_before_its_bytes(ends, Opcode::kWriteWithImmediate);
             }),
             kSeeds / 20);
 }

@@ -693,7 +693,7 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"transfer", "--listen", ":0", "--connect", "127.0.0.1:7"}, "excludes"},
       {{"server", "--channels", "0"}, "not in range"},
       {{"server", "--channels", "1,many"}, "not in range"},
-      {{"server", "--active", "0"}, "'0' is no number of channels. Give 1 or more, or all."},
+      {{"server", "--active", "0"}, "'0' is not a number of channels. Give 1 or more, or all."},
       {{"server", "--active", "some"}, "Give 1 or more, or all."},
       {{"server", "--wait", "epoll,select"},
        "'select' is not allowed. Allowed: epoll, wait_any, blocking or poll."},
