@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "channel/any_wait.h"
+#include "channel/channel_core.h"
 #include "channel/group/hello.h"
 #include "leat/error.h"
 #include "leat/group.h"
