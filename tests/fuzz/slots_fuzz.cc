@@ -36,14 +36,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     switch (input.next<std::uint8_t>() % 8) {
       case 0: {  // a header that passes its check
         SlotFront front;
-        SlotHeader& header = front.header;
-        front.echo = input.next<std::uint8_t>();
+        SlotHeader& header = front.echo.header;
+        front.echo.bits = input.next<std::uint64_t>();
         const unsigned slot = input.next<std::uint8_t>() % slots;
         header.sequence = input.next<std::uint8_t>();
         header.place = input.next<std::uint8_t>();
         // Which kind, the upper bits of what a receiver does not look at say.
-        header.size = sized(input.next<std::uint16_t>(), static_cast<SlotKind>(front.echo >> 6));
-        header.check = check_of(header, kKey);
+        header.size = sized(input.next<std::uint16_t>(), static_cast<SlotKind>(front.echo.bits >> 6 & 3));
+        header.check = check_of(front.echo, kKey);
         std::memcpy(memory.data() + layout.offset(0, slot), &front, sizeof front);
         break;
       }
@@ -54,7 +54,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
       case 2: {  // a word, any bits
         const unsigned word = input.next<std::uint8_t>() % layout.words(0);
-        why = receiver.see(word, input.next<std::uint64_t>(), found);
+        Echo echo{input.next<std::uint64_t>(), {.place = input.next<std::uint8_t>()}};
+        echo.header.check = check_of(echo, kKey);
+        why = receiver.see(word, echo, found);
         break;
       }
       case 3: {

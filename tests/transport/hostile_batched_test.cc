@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -26,10 +27,10 @@ namespace {
 
 constexpr std::size_t kSlotBytes = 256;
 constexpr unsigned kSlots = 16;
-constexpr std::size_t kHeaders = 1152;
+constexpr std::size_t kHeaders = 2176;
 constexpr std::size_t kPulled = kHeaders + kMaxAllSlots * sizeof(SlotHeader);
 constexpr std::size_t kHeadBytes = (kPulled + 8 + kMostBundleBytes + 63) / 64 * 64;
-constexpr std::size_t kPosted = 0, kFilled = 8, kGiven = 264, kNotifyLimit = 512, kLanded = 576;
+constexpr std::size_t kPosted = 0, kFilled = 8, kGiven = 776, kNotifyLimit = 1024, kLanded = 1088;
 
 struct BatchedSetup {
   std::uint64_t region_address, region_bytes, slot_bytes, slot_count, max_message_bytes, header_key;
@@ -85,9 +86,17 @@ class HostileBatched {
     side_.complete(write_request({source_, 0, victim(), offset, sizeof value}));
   }
   void fill(unsigned slot, SlotHeader header) {
-    header.check = check_of(header, victim_.header_key);
-    if (layout.header_bytes() == 0) return write(kHeaders + slot * sizeof header, header);
-    write(kHeadBytes + layout.offset(0, slot), SlotFront{0, header});
+    if (layout.header_bytes() == 0) {
+      header.check = check_of(header, victim_.header_key);
+      return write(kHeaders + slot * sizeof header, header);
+    }
+    write(kHeadBytes + layout.offset(0, slot), SlotFront{whole({0, header})});
+  }
+  // The first word of our bitmap, as the victim reads it.
+  void mark(std::uint64_t bits) {
+    if (layout.header_bytes() == 0) return set(kFilled, bits);
+    const auto words = std::bit_cast<EchoWords>(whole({bits, {}}));
+    for (std::size_t i = 0; i < words.size(); ++i) set(kFilled + i * sizeof words[i], words[i]);
   }
   // What an open bundle in that slot is made of, where the victim will look for it. `units`: before
   // it.
@@ -125,6 +134,10 @@ class HostileBatched {
   const SlotLayout layout;
 
  private:
+  Echo whole(Echo echo) const {
+    echo.header.check = check_of(echo, victim_.header_key);
+    return echo;
+  }
   RemoteRegion victim() const {
     return {victim_.region_address, victim_.region_bytes, victim_.region_key};
   }
@@ -226,7 +239,7 @@ class HostileToBatched : public VerbsTest {
 TEST_P(HostileToBatched, BitWithoutAMessage) {
   expect_protocol_error(
       [](HostileBatched& hostile) {
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -235,7 +248,7 @@ TEST_P(HostileToBatched, BitWithoutAMessage) {
 TEST_P(HostileToBatched, BitOfNoSlot) {
   expect_protocol_error(
       [](HostileBatched& hostile) {
-        hostile.set(kFilled, 1ULL << 40);
+        hostile.mark(1ULL << 40);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -245,7 +258,7 @@ TEST_P(HostileToBatched, LengthBeyondTheSlots) {
   expect_protocol_error(
       [](HostileBatched& hostile) {
         hostile.fill(0, {.size = 1 << 20, .sequence = 1});
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -257,7 +270,7 @@ TEST_P(HostileToBatched, LengthAboveTheLimit) {
     expect_protocol_error(
         [most](HostileBatched& hostile) {
           hostile.fill(0, {.size = sized(most + 1, SlotKind::kMessage), .sequence = 1});
-          hostile.set(kFilled, 1);
+          hostile.mark(1);
           hostile.set(kPosted, 1);
         },
         receive_nothing);
@@ -270,7 +283,7 @@ TEST_P(HostileToBatched, LengthAboveTheLimitInABundle) {
       [](HostileBatched& hostile) {
         hostile.write(kHeadBytes + hostile.layout.header_bytes(), sealed(41));
         hostile.fill(0, {.size = sized(Bundled::taken(41), SlotKind::kBundle), .sequence = 1});
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -280,7 +293,7 @@ TEST_P(HostileToBatched, SequenceGap) {
   expect_protocol_error(
       [](HostileBatched& hostile) {
         hostile.fill(0, {.place = 1, .size = 10, .sequence = 2});
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -290,7 +303,7 @@ TEST_P(HostileToBatched, SequenceFarAhead) {
   expect_protocol_error(
       [](HostileBatched& hostile) {
         hostile.fill(0, {.place = 999, .size = 10, .sequence = 1000});
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -301,7 +314,7 @@ TEST_P(HostileToBatched, TheSamePlaceTwice) {
       [](HostileBatched& hostile) {
         hostile.fill(0, {.place = 1, .size = 10, .sequence = 2});
         hostile.fill(1, {.place = 1, .size = 10, .sequence = 2});
-        hostile.set(kFilled, 3);
+        hostile.mark(3);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -311,7 +324,7 @@ TEST_P(HostileToBatched, EndThatSaysTooLittle) {
   expect_protocol_error(
       [](HostileBatched& hostile) {
         hostile.fill(0, {.size = sized(4, SlotKind::kEnd), .sequence = 1});
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -322,7 +335,7 @@ TEST_P(HostileToBatched, AnnouncedSizeAboveTheLimit) {
       [](HostileBatched& hostile) {
         hostile.write(kHeadBytes + hostile.layout.header_bytes(), std::uint64_t{1} << 60);
         hostile.fill(0, {.size = sized(8, SlotKind::kLargeStart), .sequence = 1});
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -333,7 +346,7 @@ TEST_P(HostileToBatched, NothingToTakeBack) {
       [](HostileBatched& hostile) {
         hostile.write(kHeadBytes + hostile.layout.header_bytes(), std::uint64_t{0});
         hostile.fill(0, {.size = sized(8, SlotKind::kLargeStart), .sequence = 1});
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -344,7 +357,7 @@ TEST_P(HostileToBatched, MessageLongerThanItsBundle) {
       [](HostileBatched& hostile) {
         hostile.write(kHeadBytes + hostile.layout.header_bytes(), sealed(57));
         hostile.fill(0, {.size = sized(64, SlotKind::kBundle), .sequence = 1});
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -354,7 +367,7 @@ TEST_P(HostileToBatched, BundleBeyondItsSlot) {
   expect_protocol_error(
       [](HostileBatched& hostile) {
         hostile.fill(0, {.size = sized(2 * kSlotBytes, SlotKind::kBundle), .sequence = 1});
-        hostile.set(kFilled, 3);
+        hostile.mark(3);
         hostile.set(kPosted, 1);
       },
       receive_nothing);
@@ -375,7 +388,7 @@ TEST_P(HostileToBatched, OpenBundleWithinALargeMessage) {
       [](HostileBatched& hostile) {
         hostile.write(kHeadBytes + hostile.layout.header_bytes(), std::uint64_t{100'000});
         hostile.fill(0, {.size = sized(8, SlotKind::kLargeStart), .sequence = 1});
-        hostile.set(kFilled, 1);
+        hostile.mark(1);
         hostile.open(3, sealed(8), 16, 1);
       },
       receive_nothing);

@@ -108,7 +108,7 @@ bool ByMemory::load_filled() {
   // Acquire: the bitmap, and the slots that it shows.
   const std::uint64_t word = std::atomic_ref(peer_->posted).load(std::memory_order_acquire);
   pauses_.begin(kLongestLoadPause);
-  if (word == receiver_.posted_seen() && !receiver_.owes()) {
+  if (word == receiver_.posted_seen() && !receiver_.has_hole()) {
     receiver_.end_vain_read();
     return false;
   }
@@ -123,8 +123,9 @@ bool ByMemory::load_filled() {
   };
   // The number alone shows that a bundle has grown.
   const bool has_flips =
-      receiver_.owes() || Posted::of(word).units != Posted::of(receiver_.posted_seen()).units;
-  const bool found = receiver_.take_read({word, peer_->filled, true, has_flips}, see_more);
+      receiver_.has_hole() || Posted::of(word).units != Posted::of(receiver_.posted_seen()).units;
+  const bool found = receiver_.take_read(BatchedReceiver::Read<BitmapWords>{word, peer_->filled, true, has_flips},
+                           see_more);
 
   // How many messages a bundle has grown by is known at the next read.
   const auto batch = static_cast<std::uint32_t>(
@@ -160,7 +161,6 @@ void ByMemory::arm(Side side) {
     heavy_barrier(end_.asymmetric_barriers());  // pairs with the peer's pass_barrier()
     receiver_.fenced();
   }
-  receiver_.hurry();
 }
 
 Outlook ByMemory::outlook(Side side, Look look) const {

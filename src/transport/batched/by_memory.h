@@ -38,7 +38,7 @@ class ByMemory final {
       sender_.count_look();
       sender_.take_given(peer_->given, context);
     };
-    return sender_.find(context, count, look, [] {});
+    return sender_.find(context, count, look);
   }
   bool post_unit(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes);
   bool land();

@@ -45,14 +45,7 @@ SendRequest ByRequests::read_of(std::uint64_t id, void* to, std::size_t from,
 // --- send side
 
 SlotRun ByRequests::find_run(Context context, unsigned count) {
-  const auto look = [&] {
-    look_at_given(context);
-    if (unechoed_ != 0) post_echoes();
-  };
-  const auto in_vain = [&] {
-    if (!reading_given_) ask_for_room();
-  };
-  return sender_.find(context, count, look, in_vain);
+  return sender_.find(context, count, [&] { look_at_given(context); });
 }
 
 // Takes in what an earlier read brought, and posts another.
@@ -62,20 +55,24 @@ void ByRequests::look_at_given(Context context) {
         read_of(kGivenId, &head_.peer_given_back, offsetof(BatchedHead, given_back),
                 (1 + end_.layout().all_words()) * sizeof(std::uint64_t));
     if (!post_rest() || queue_.post({&request, 1}) == 0) return;
+    for (unsigned at = 0; at < end_.layout().all_words(); ++at) {
+      const Context owner = end_.layout().context_of_word(at);
+      settled_[at] = sender_.slots(owner).busy(at - end_.layout().first_word(owner));
+    }
     reading_given_ = true;
     sender_.count_look();
   }
   if (!queue_.is_over(kGivenId)) return;
   reading_given_ = false;
-  sender_.take_given(head_.peer_given, context);
+  sender_.take_given(head_.peer_given, context, settled_);
 }
 
 bool ByRequests::post_unit(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
   const SlotLayout& layout = end_.layout();
   const unsigned slot = layout.first_slot(context) + run.first;
   sender_.look_at_limit();
-  const SlotFront front{sender_.slots(context).flipped(run),
-                        sender_.next_header(context, kind, bytes)};
+  const SlotFront front{sender_.next_echo(context, run, kind, bytes)};
+  const std::uint32_t doorbell = doorbell_of(slot, front.echo.header.place);
   // The peer may already read what stands behind these bytes.
   std::memcpy(end_.outgoing(context, run), &front, offsetof(SlotFront, place));
 
@@ -85,7 +82,7 @@ bool ByRequests::post_unit(Context context, const SlotRun& run, SlotKind kind, s
   requests[0] = end_.write_of(context, run, sizeof front + bytes);
   if (notifies) {
     requests[0].opcode = Opcode::kWriteWithImmediate;
-    requests[0].immediate = doorbell_of(slot, front.header.place);
+    requests[0].immediate = doorbell;
   }
   const unsigned word = layout.first_word(context) + run.word();
   const unsigned before = std::exchange(last_in_word_[word], slot);
@@ -100,7 +97,6 @@ bool ByRequests::post_unit(Context context, const SlotRun& run, SlotKind kind, s
   }
 
   sender_.take(context, run);
-  last_doorbell_ = doorbell_of(slot, front.header.place);
   if (accepted < wanted) sender_.add_rest(requests[1]);
   if (notifies) {
     unechoed_ |= 1ULL << word;
@@ -114,9 +110,9 @@ bool ByRequests::post_unit(Context context, const SlotRun& run, SlotKind kind, s
   } else {
     sender_.look_at_limit();
     if (sender_.may_notify()) [[unlikely]]
-      notify(last_doorbell_);
+      notify(doorbell);
   }
-  // Once the allowance is used the receiver reads, and gives back what was announced to it.
+  // Once the allowance is used the receiver reads, and may do so before it hears what was announced.
   if (unechoed_ != 0 && !sender_.may_notify()) post_echoes();
   return true;
 }
@@ -126,23 +122,24 @@ SendRequest ByRequests::echo_of(unsigned word) {
   const unsigned slot = last_in_word_[word];
   const Context context = end_.layout().context_of(slot);
   const std::uint64_t at = end_.layout().offset(context, slot - end_.layout().first_slot(context));
-  SendRequest request = read_of(0, &head_.filled[word], 0, sizeof(std::uint64_t));
+  SendRequest request = read_of(0, &head_.echoed[word], 0, sizeof(Echo));
   request.signaled = false;
   request.remote_address = end_.peer_slots() + at + offsetof(SlotFront, echo);
   return request;
 }
 
 void ByRequests::post_echoes() {
-  for (; unechoed_ != 0; unechoed_ &= unechoed_ - 1)
-    sender_.add_rest(echo_of(static_cast<unsigned>(std::countr_zero(unechoed_))));
+  const SlotLayout& layout = end_.layout();
+  for (; unechoed_ != 0; unechoed_ &= unechoed_ - 1) {
+    const auto at = static_cast<unsigned>(std::countr_zero(unechoed_));
+    const Context context = layout.context_of_word(at);
+    const std::uint64_t bit = 1ULL << (last_in_word_[at] - layout.first_slot(context)) % kWordSlots;
+    // The receiver that has given a slot back knows its word.
+    if ((sender_.slots(context).busy(at - layout.first_word(context)) & bit) == 0) continue;
+    settled_[at] &= ~bit;
+    sender_.add_rest(echo_of(at));
+  }
   post_rest();
-}
-
-// A receiver that sleeps may have slots which it gives back only after another read: the sender
-// notifies it of what it knows already.
-void ByRequests::ask_for_room() {
-  sender_.look_at_limit();
-  if (sender_.may_notify()) notify(last_doorbell_);
 }
 
 void ByRequests::bundle_opened(Context context, const SlotRun& run) {
@@ -177,7 +174,8 @@ bool ByRequests::look_at_filled() {
   read_begun_ = Clock::now();
   if (!queue_.post_from_receiver(read_of(kFilledId, &head_.peer_posted,
                                          offsetof(BatchedHead, posted),
-                                         (1 + end_.layout().all_words()) * sizeof(std::uint64_t))))
+                                         sizeof(std::uint64_t) +
+                                             end_.layout().all_words() * sizeof(Echo))))
     return false;
   receiver_.begin_read();
   return queue_.is_over(kFilledId) && take_read(true);
@@ -196,7 +194,8 @@ bool ByRequests::take_read(bool quick) {
     return false;
   };
   const bool found =
-      receiver_.take_read({.posted = word, .filled = head_.peer_filled, .quick = quick}, see_more);
+      receiver_.take_read(BatchedReceiver::Read<BitmapEchoes>{word, head_.peer_echoed, quick},
+                          see_more);
   const std::chrono::nanoseconds took = Clock::now() - read_begun_;
   if (!flows) {
     pauses_.stop();
@@ -210,8 +209,7 @@ bool ByRequests::take_read(bool quick) {
 }
 
 // Reads the open bundle, which was open at the time of the read that showed it. Its slot is used
-// again only after we gave it back, and so after another read showed that it was closed; and no
-// other read is posted until this one is over.
+// again only after we gave it back, and so after its unit was found.
 void ByRequests::pull(const Posted& posted) {
   if (end_.peer_mirror().bytes == 0) end_.nonsense("an open bundle that cannot be read");
   receiver_.drop_pulled();
@@ -224,6 +222,7 @@ void ByRequests::pull(const Posted& posted) {
   request.remote_key = end_.peer_mirror().key;
   if (!queue_.post_from_receiver(request)) return;
   pulled_ = posted;
+  places_before_pull_ = receiver_.slots(context).found_places();
   pulling_ = true;
 }
 
@@ -232,9 +231,10 @@ bool ByRequests::take_pulled() {
   pulling_ = false;
   const Context context = end_.layout().context_of(pulled_.open_slot);
   const SlotReceiver& slots = receiver_.slots(context);
-  // Otherwise the bundle was found closed meanwhile, or the units before it were not found yet.
-  if (slots.carries(pulled_.open_slot - end_.layout().first_slot(context)) ||
-      head_.pulled_place != sealed(slots.found_places()) || slots.has_hole())
+  // Otherwise the bundle was found closed meanwhile, and its slot may have had another since; or
+  // the units before it were not found yet.
+  if (slots.found_places() != places_before_pull_ || slots.has_hole() ||
+      head_.pulled_place != sealed(places_before_pull_))
     return false;
   receiver_.open_pulled(pulled_, head_.pulled.data());
   return receiver_.open_waits();
@@ -265,7 +265,6 @@ void ByRequests::arm(Side side) {
   }
   end_.queue_pair().arm(side);
   if (receiver_.may_allow()) allow();
-  receiver_.hurry();
 }
 
 Outlook ByRequests::outlook(Side side, Look look) const {

@@ -64,7 +64,6 @@ class ByRequests final {
   void look_at_given(Context context);
   SendRequest echo_of(unsigned word);
   void post_echoes();
-  void ask_for_room();
   bool post_rest() {
     return sender_.post_rest(
         [this](std::span<const SendRequest> requests) { return queue_.post(requests); });
@@ -92,16 +91,19 @@ class ByRequests final {
   alignas(64) SharedSendQueue queue_;
 
   // --- send side
-  alignas(64) std::uint32_t last_doorbell_ = 0;  // that the last unit would have had
-  std::uint64_t unechoed_ = 0;  // bit i: no read of ours will show the flips of that word
+  alignas(64) std::uint64_t unechoed_ = 0;  // bit i: no read of ours will show that word's flips
   std::array<unsigned, kMaxSlotWords> last_in_word_{};  // slots that have its latest `echo`
   bool reading_given_ = false;
+  // Slots of which nothing was posted since the read of what was given back. Once that is over all
+  // before it is, echoes of those slots too, which a later write to a slot might overtake.
+  BitmapWords settled_{};
 
   // --- receive side
   alignas(64) ReadPauses pauses_;
   Clock::time_point read_begun_;  // the last one
   bool pulling_ = false;
   Posted pulled_;                 // what is or was pulled
+  std::uint32_t places_before_pull_ = 0;  // found in its context when the pull began
   bool limit_unwritten_ = false;  // it found no room in the send queue
 };
 

@@ -36,14 +36,15 @@ class ConfirmSender {
   // The receiver's word as it was read; anything, from a peer. Adds the slots that came back to
   // `freed`. False: it gives back what it never had, or twice.
   [[nodiscard]] bool see(unsigned word, std::uint64_t theirs, unsigned& freed) {
-    const std::uint64_t busy = pool_.all_bits(word) & ~pool_.free_bits(word);
     const std::uint64_t differ = mine_[word] ^ theirs;
-    if ((differ & ~busy) != 0) return false;
-    const std::uint64_t back = busy & ~differ;
+    if ((differ & ~busy(word)) != 0) return false;
+    const std::uint64_t back = busy(word) & ~differ;
     freed += static_cast<unsigned>(std::popcount(back));
     return pool_.give(word, back);
   }
 
+  // Slots that carry a message which is not known to have come back.
+  std::uint64_t busy(unsigned word) const { return pool_.all_bits(word) & ~pool_.free_bits(word); }
   unsigned slots() const { return pool_.slots(); }
   unsigned free() const { return pool_.free(); }
 
@@ -54,9 +55,9 @@ class ConfirmSender {
 
 // The receiver's end: finds the slots that carry messages, and gives them back.
 //
-// It may learn otherwise, before it sees the flip, that a slot carries a message: take_early. Such
-// a slot is given back only after its flip was seen; else the sender might flip it once more, and
-// two flips look like none.
+// It may learn otherwise, before a read shows the flip, that a slot carries a message. Where that
+// brings the word along, as of that message (learn), the slot can be given back at once: a read
+// that is older is known by its place, so two flips are never taken for none.
 class ConfirmReceiver {
  public:
   explicit ConfirmReceiver(unsigned slots = kMinSlots) {
@@ -68,28 +69,33 @@ class ConfirmReceiver {
   // message since. False: a bit flipped twice, or stands for no slot.
   [[nodiscard]] bool see(unsigned word, std::uint64_t theirs, std::uint64_t& fresh) {
     Word& at = words_[word];
-    const std::uint64_t flipped = theirs ^ at.seen;
-    const std::uint64_t known = flipped & at.early;
-    fresh = flipped & ~known;
+    fresh = theirs ^ at.seen;
     if ((fresh & (at.held | ~at.all)) != 0) return false;
     at.seen = theirs;
-    at.early &= ~known;
     at.held |= fresh;
-    const std::uint64_t back = at.owed & known;
-    at.owed &= ~back;
-    give_back(at, back);
     return true;
   }
-  // False: the run carries a message already, or does not belong to this set.
-  [[nodiscard]] bool take_early(const SlotRun& run) {
-    if (run.word() >= words_.size()) return false;
-    Word& at = words_[run.word()];
-    if ((run.bits() & (at.held | ~at.all)) != 0) return false;
-    at.held |= run.bits();
-    at.early |= run.bits();
-    return true;
+  // The same where each word comes with the place of the unit that flipped it last. A read may be
+  // older than what was learned otherwise, and then tells nothing. Places are compared only until a
+  // read shows what was learned, so it does not matter how long a word rests.
+  [[nodiscard]] bool see(unsigned word, std::uint64_t theirs, std::uint32_t place,
+                         std::uint64_t& fresh) {
+    Word& at = words_[word];
+    fresh = 0;
+    if (!at.shown && static_cast<std::int32_t>(place - at.place) < 0) return true;
+    at.shown = true;
+    return see(word, theirs, fresh);
   }
-  // The same where the sender flips before it announces: then that is as good as having seen it.
+  // The sender's word as of the unit with that place, which was not known until now, and so is the
+  // word's latest one; learned otherwise than by a read.
+  [[nodiscard]] bool learn(unsigned word, std::uint64_t theirs, std::uint32_t place,
+                           std::uint64_t& fresh) {
+    words_[word].place = place;
+    words_[word].shown = false;
+    return see(word, theirs, fresh);
+  }
+  // A run that is known to carry a message because its sender flips before it announces. False: it
+  // carries one already, or does not belong to this set.
   [[nodiscard]] bool take_flipped(const SlotRun& run) {
     if (run.word() >= words_.size()) return false;
     Word& at = words_[run.word()];
@@ -101,11 +107,8 @@ class ConfirmReceiver {
   // A run whose message was consumed; once. The word of our bitmap to publish.
   std::uint64_t release(const SlotRun& run) {
     Word& at = words_[run.word()];
-    const std::uint64_t early = run.bits() & at.early;
-    if (early != 0) [[unlikely]]
-      at.owed |= early;
-    give_back(at, run.bits() & ~early);
-    return at.mine;
+    at.held &= ~run.bits();
+    return at.mine ^= run.bits();
   }
 
   std::uint64_t published(unsigned word) const { return words_[word].mine; }
@@ -114,23 +117,18 @@ class ConfirmReceiver {
   bool carries(unsigned slot) const {
     return (words_[slot / kWordSlots].held >> slot % kWordSlots & 1) != 0;
   }
-  // Slots consumed that cannot be given back before the sender's bitmap is read again.
-  bool owes(unsigned word) const { return words_[word].owed != 0; }
+  // Whether a read of that word may be older than what is known.
+  bool is_ahead(unsigned word) const { return !words_[word].shown; }
 
  private:
   struct Word {
     std::uint64_t all = 0;    // set once
-    std::uint64_t seen = 0;   // the sender's, as last read
+    std::uint64_t seen = 0;   // the sender's, as last learned
     std::uint64_t mine = 0;   // ours, as published
     std::uint64_t held = 0;   // carry a message that was not given back
-    std::uint64_t early = 0;  // of those: their flip was not seen
-    std::uint64_t owed = 0;   // of those: consumed
+    std::uint32_t place = 0;  // of the unit that `seen` was learned with
+    bool shown = true;        // a read has shown `seen`, so none shows an older word any more
   };
-
-  static void give_back(Word& at, std::uint64_t bits) {
-    at.mine ^= bits;
-    at.held &= ~bits;
-  }
 
   std::vector<Word> words_;
 };

@@ -37,18 +37,13 @@ class DoorbellReceiver {
   static constexpr unsigned kOpenReadBackOff = 16;
   static constexpr unsigned kMostPollsBeforeOpenRead =
       kPollsBeforeOpenRead * kOpenReadBackOff * kOpenReadBackOff;
-  // Polls between two reads that only serve to give slots back: where a read is a look at memory,
-  // and where it is not. There the read that follows the next allowance mostly comes first.
-  static constexpr unsigned kPollsPerOwedLook = 256;
-  static constexpr unsigned kPollsPerOwedRead = 8192;
 
   // `near`: reading is a look at memory, and allowing costs next to nothing, so that it is done
   // again before the doorbells are used.
   explicit DoorbellReceiver(bool near = false) : near_(near) {}
 
-  // Nothing is left of what was found. `arrived`: messages found ever. `owes`: slots wait for a
-  // read before they can be given back.
-  Step next(std::uint32_t arrived, bool owes) {
+  // Nothing is left of what was found. `arrived`: messages found ever.
+  Step next(std::uint32_t arrived) {
     if (reading_) return Step::kNothing;
     if (!allowed()) {
       return expects(arrived) || idle_reads_ < (quick_ ? patience_ : kSlowPatience) ? Step::kRead
@@ -65,12 +60,11 @@ class DoorbellReceiver {
       open_polls_ = std::min(open_polls_ * kOpenReadBackOff, kMostPollsBeforeOpenRead);
       return Step::kRead;
     }
-    return owes && polls_ % owed_polls() == 0 ? Step::kRead : Step::kNothing;
+    return Step::kNothing;
   }
-  // Whether nothing can come without an event, and nothing of us is missing at the sender. Where
-  // reads are requests slots may be missing there: a sender that needs them notifies us.
-  bool may_sleep(std::uint32_t arrived, bool owes) const {
-    return allowed() && checked_ && !reading_ && !expects(arrived) && !(near_ && owes);
+  // Whether nothing can come without an event.
+  bool may_sleep(std::uint32_t arrived) const {
+    return allowed() && checked_ && !reading_ && !expects(arrived);
   }
 
   // A read was posted; one at a time.
@@ -113,9 +107,6 @@ class DoorbellReceiver {
   bool checked() const { return checked_; }
   // The sender's number as it was last learned.
   std::uint32_t posted() const { return posted_; }
-  // What is owed is read at the next look: its caller looks rarely from now on, or its sender needs
-  // the slots.
-  void hurry() { polls_ = owed_polls() - 1; }
   bool allowed() const { return limit_ != notices_; }
   std::uint32_t limit() const { return limit_; }
   // The sender notified us. `found`: the message that it announced was found by that, so nothing is
@@ -142,8 +133,6 @@ class DoorbellReceiver {
     return static_cast<std::int32_t>(posted - arrived) > 0;
   }
   bool expects(std::uint32_t arrived) const { return expects_more(posted_, arrived); }
-
-  unsigned owed_polls() const { return near_ ? kPollsPerOwedLook : kPollsPerOwedRead; }
 
   bool near_;
   std::uint32_t limit_ = 0;

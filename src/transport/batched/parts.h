@@ -14,12 +14,16 @@
 namespace leat::detail {
 
 using BitmapWords = std::array<std::uint64_t, kMaxSlotWords>;
+using BitmapEchoes = std::array<Echo, kMaxSlotWords>;
 
 // The start of each side's region. Every word is aligned, and read and written whole.
 struct BatchedHead {
   // The sender's half, read by the peer: Posted, and the bitmap.
   alignas(64) std::uint64_t posted;
-  BitmapWords filled;
+  union {
+    BitmapWords filled;     // where memory is shared
+    BitmapEchoes echoed{};  // where it is not: written by our device, from the peer's slots
+  };
   // The receiver's half, read by the peer: how often it gave slots back, and its bitmap.
   alignas(64) std::uint64_t given_back;
   BitmapWords given;
@@ -28,7 +32,7 @@ struct BatchedHead {
   alignas(64) std::uint64_t landed;
   // Our reads of the peer's two halves land here.
   alignas(64) std::uint64_t peer_posted;
-  BitmapWords peer_filled;
+  BitmapEchoes peer_echoed;
   alignas(64) std::uint64_t peer_given_back;
   BitmapWords peer_given;
   // Where memory is shared, the headers of our slots, side by side. Written by the peer.

@@ -84,8 +84,9 @@ bool BatchedReceiver::shows_more(const Posted& posted) {
   const Context context = end_.layout().context_of(posted.open_slot);
   if (posted.open_bytes > bundle_room_[context != 0])
     end_.nonsense("an open bundle beyond its slot");
-  // A slot that carries a unit means that the bundle was closed since.
-  if (receivers_[context].carries(posted.open_slot - end_.layout().first_slot(context)))
+  // A later unit, or one that lies in that slot, means that the bundle was closed since.
+  if (static_cast<std::int32_t>(newest_ - posted.units) > 0 ||
+      receivers_[context].carries(posted.open_slot - end_.layout().first_slot(context)))
     return false;
   return open_.end == 0 || open_.slot != posted.open_slot || open_.end < posted.open_bytes;
 }
@@ -153,8 +154,6 @@ void BatchedReceiver::take_doorbell(const Completion& completion) {
   if (!doorbell_.notified(known, answered())) end_.nonsense("more doorbells than were allowed");
   note_newest(context);
   doorbell_.learned(newest_);
-  // The sender announced nothing new, so it wants room.
-  if (arrived_ == before && owed_words_ != 0) doorbell_.hurry();
   found_end();
 }
 
@@ -167,33 +166,43 @@ bool BatchedReceiver::look_at_landed() {
   if (!is_sealed(word)) end_.nonsense("an impossible number of messages");
   landed_seen_ = word;
   const std::uint32_t before = arrived_;
-  for (SlotReceiver& receiver : receivers_)
-    check(receiver.landed(static_cast<std::uint32_t>(word >> 32), arrived_));
+  for (Context context = 0; context < kContextCount; ++context) {
+    check(receivers_[context].landed(static_cast<std::uint32_t>(word >> 32), arrived_));
+    note_newest(context);
+  }
   found_end();
   return arrived_ != before;
 }
 
-void BatchedReceiver::take_filled(BitmapWords& theirs) {
+namespace {
+
+// Acquire: the slots that are filled.
+std::uint64_t copy_of(std::uint64_t& theirs) {
+  return std::atomic_ref(theirs).load(std::memory_order_acquire);
+}
+// The completion of the read that brought it has ordered it.
+const Echo& copy_of(const Echo& theirs) { return theirs; }
+
+}  // namespace
+
+template <typename Words>
+void BatchedReceiver::take_filled(Words& theirs) {
   const SlotLayout& layout = end_.layout();
   const unsigned words = layout.all_words();
   std::uint64_t looked_at = holes_;
   // Slots are used in turn: what was sent first is found first, where the last look ended.
   unsigned at = last_word_;
   for (unsigned left = words; left != 0; --left, at = at + 1 == words ? 0 : at + 1) {
-    // Acquire: the slots that are filled.
-    const std::uint64_t filled = std::atomic_ref(theirs[at]).load(std::memory_order_acquire);
+    const auto filled = copy_of(theirs[at]);
     const Context context = layout.context_of_word(at);
     const unsigned word = at - layout.first_word(context);
     SlotReceiver& receiver = receivers_[context];
-    if (filled == receiver.seen(word)) continue;
+    if (receiver.tells_nothing(word, filled)) continue;
     looked_at |= 1ULL << context;
     last_word_ = at;
-    flips_ += static_cast<unsigned>(std::popcount(filled ^ receiver.seen(word)));
+    const std::uint64_t before = receiver.seen(word);
     check(receiver.see(word, filled, arrived_));
-    if ((owed_words_ >> at & 1) == 0) continue;
-    if (!receiver.owes(word)) owed_words_ &= ~(1ULL << at);
-    // Release: we are done with those slots' bytes.
-    std::atomic_ref(head_.given[at]).store(receiver.published(word), std::memory_order_release);
+    flips_ += static_cast<unsigned>(std::popcount(before ^ receiver.seen(word)));
   }
   holes_ = 0;
   for (; looked_at != 0; looked_at &= looked_at - 1) {
@@ -205,13 +214,16 @@ void BatchedReceiver::take_filled(BitmapWords& theirs) {
   }
 }
 
-bool BatchedReceiver::end_read(const Read& read, std::uint32_t before, bool complete) {
-  const bool grew = read.posted != posted_seen_;
+template void BatchedReceiver::take_filled(BitmapWords& theirs);
+template void BatchedReceiver::take_filled(BitmapEchoes& theirs);
+
+bool BatchedReceiver::end_read(std::uint64_t posted, bool quick, std::uint32_t before,
+                               bool complete) {
+  const bool grew = posted != posted_seen_;
   // Where the open bundle has more than we know, one unit that has not arrived stands for that.
-  doorbell_.read_done(complete ? Posted::of(read.posted).units : arrived_ + 1, arrived_, read.quick,
-                      grew);
+  doorbell_.read_done(complete ? Posted::of(posted).units : arrived_ + 1, arrived_, quick, grew);
   doorbell_.learned(newest_);
-  posted_seen_ = read.posted;
+  posted_seen_ = posted;
   confirmed_.add(arrived_ - before);
   found_end();
   return arrived_ != before || (grew && complete);
@@ -247,7 +259,6 @@ void BatchedReceiver::give_back(Context context, const SlotRun& run) noexcept {
   const unsigned at = end_.layout().first_word(context) + run.word();
   // Release: we are done with the slot's bytes.
   std::atomic_ref(head_.given[at]).store(receiver.release(run), std::memory_order_release);
-  if (receiver.owes(run.word())) owed_words_ |= 1ULL << at;
   gave_back_ = true;
 }
 

@@ -66,7 +66,7 @@ class BatchedReceiver {
   // may be time for `allow`, which tells the sender that it may notify this side.
   template <typename Allow>
   bool should_read(Allow&& allow) {
-    const DoorbellReceiver::Step next = doorbell_.next(arrived_, owes());
+    const DoorbellReceiver::Step next = doorbell_.next(arrived_);
     if (next == DoorbellReceiver::Step::kAllow) allow();
     return next == DoorbellReceiver::Step::kRead;
   }
@@ -75,21 +75,23 @@ class BatchedReceiver {
     doorbell_.read_posted();
     reads_.add(1);
   }
+  // `Words`: BitmapWords or BitmapEchoes.
+  template <typename Words>
   struct Read {
     std::uint64_t posted = 0;  // the peer's word
-    BitmapWords& filled;       // and its bitmap, not older than the word
+    Words& filled;             // and its bitmap, not older than the word
     bool quick = false;        // it was here at once
     bool has_flips = true;     // false: the bitmap is known to be as it was
   };
   // Takes in a read. `see_more(posted)` runs if more of the peer's open bundle is filled than is
   // known here, and returns whether that is all known now. True: there was something.
-  template <typename SeeMore>
-  bool take_read(const Read& read, SeeMore&& see_more) {
+  template <typename Words, typename SeeMore>
+  bool take_read(const Read<Words>& read, SeeMore&& see_more) {
     const std::uint32_t before = arrived_;
     if (read.has_flips) take_filled(read.filled);
     const Posted posted = Posted::of(read.posted);
     const bool complete = !shows_more(posted) || see_more(posted);
-    return end_read(read, before, complete);
+    return end_read(read.posted, read.quick, before, complete);
   }
   // The read showed that nothing has changed.
   void end_vain_read() { doorbell_.read_done(doorbell_.posted(), arrived_, true); }
@@ -110,10 +112,6 @@ class BatchedReceiver {
   void allow() noexcept;
   std::uint64_t limit() const { return sealed(doorbell_.limit()); }
   void fenced() { doorbell_.fenced(); }
-  // Before sleep: what is owed is read at the next look.
-  void hurry() {
-    if (owes()) doorbell_.hurry();
-  }
 
   // --- what is known
   const SlotReceiver& slots(Context context) const { return receivers_[context]; }
@@ -122,8 +120,8 @@ class BatchedReceiver {
   std::uint64_t flips() const { return flips_; }          // of slots found by reads ever
   std::uint64_t posted_seen() const { return posted_seen_; }
   bool has_end() const { return has_end_; }
-  // A read is needed anyway: for slots that can be given back only then, or a missing message.
-  bool owes() const { return (owed_words_ | holes_) != 0; }
+  // A message is missing between others.
+  bool has_hole() const { return holes_ != 0; }
   // Whether our side has sent since the last call.
   bool answered();
   // Whether slots were given back since the last call.
@@ -131,7 +129,7 @@ class BatchedReceiver {
   // Nothing can come any more.
   bool is_over() const { return has_end_ || !end_.receive_error.empty(); }
   // Nothing can come without an event.
-  bool may_sleep() const { return holes_ == 0 && doorbell_.may_sleep(arrived_, owed_words_ != 0); }
+  bool may_sleep() const { return holes_ == 0 && doorbell_.may_sleep(arrived_); }
   // `may_sleep`: nothing that the caller does forbids it either.
   Outlook outlook(Look look, bool may_sleep) const;
   void add_stats(Stats& stats) const {
@@ -147,9 +145,10 @@ class BatchedReceiver {
   bool hear();
   void take_doorbell(const Completion& completion);
   bool look_at_landed();
-  void take_filled(BitmapWords& theirs);
+  template <typename Words>
+  void take_filled(Words& theirs);
   bool shows_more(const Posted& posted);
-  bool end_read(const Read& read, std::uint32_t before, bool complete);
+  bool end_read(std::uint64_t posted, bool quick, std::uint32_t before, bool complete);
   void note_newest(Context context);
   void found_end();
   void check(const char* why) {
@@ -171,7 +170,6 @@ class BatchedReceiver {
   std::uint32_t arrived_ = 0;
   std::uint32_t taken_ = 0;        // units handed out ever
   std::uint32_t newest_ = 0;       // the highest sequence number found
-  std::uint64_t owed_words_ = 0;   // bit i: that word has slots that wait for a read
   std::uint64_t landed_seen_ = 0;  // the word
   std::uint64_t holes_ = 0;        // bit c: in context c a message is missing between others
   std::uint64_t posted_seen_ = 0;  // the sender's word, at the last read

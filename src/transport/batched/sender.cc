@@ -21,17 +21,21 @@ void BatchedSender::start(std::size_t share) {
   }
 }
 
-void BatchedSender::take_given(BitmapWords& theirs, Context context) {
+void BatchedSender::take_given(BitmapWords& theirs, Context context, const BitmapWords* among) {
   const SlotLayout& layout = end_.layout();
   for (unsigned at = 0; at < layout.all_words(); ++at) {
     // Acquire: we write into slots given back only after the receiver was done with them.
-    const std::uint64_t given = std::atomic_ref(theirs[at]).load(std::memory_order_acquire);
+    std::uint64_t given = std::atomic_ref(theirs[at]).load(std::memory_order_acquire);
     if (given == given_seen_[at]) continue;
-    given_seen_[at] = given;
     const Context owner = layout.context_of_word(at);
+    const unsigned word = at - layout.first_word(owner);
     unsigned freed = 0;
-    if (!slots_[owner].see(at - layout.first_word(owner), given, freed))
-      end_.fail_sending("slots given back that it did not have");
+    const std::uint64_t changed = given ^ given_seen_[at];
+    bool possible = (changed & ~slots_[owner].busy(word)) == 0;
+    if (among != nullptr) given = given_seen_[at] ^ (changed & (*among)[at]);
+    possible = possible && slots_[owner].see(word, given, freed);
+    if (!possible) end_.fail_sending("slots given back that it did not have");
+    given_seen_[at] = given;
     look_below_[owner] = threshold(owner);
   }
   // If little came back, the next look waits until half of what is left was used.

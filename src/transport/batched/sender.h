@@ -33,10 +33,9 @@ class BatchedSender {
 
   // --- room
   // A free run, or one without slots. `look` takes in what the receiver gave back, when it pays to
-  // look; `in_vain` runs if there is no room even then.
-  template <typename Look, typename InVain>
-  [[gnu::always_inline]] SlotRun find(Context context, unsigned count, Look&& look,
-                                      InVain&& in_vain) {
+  // look.
+  template <typename Look>
+  [[gnu::always_inline]] SlotRun find(Context context, unsigned count, Look&& look) {
     const ConfirmSender& slots = slots_[context];
     SlotRun run = run_of(slots, count);
     if (run.count != 0 && slots.free() >= look_below_[context]) [[likely]]
@@ -50,14 +49,17 @@ class BatchedSender {
     if (run.count != 0) {
       looks_in_vain_ = 0;
     } else {
-      in_vain();
       // The receiver's bitmap is a cache line that it writes: each look slows it down.
       skip_looks_ = std::min(1U << std::min(looks_in_vain_++, 5U), kMostSkippedLooks);
     }
     return run;
   }
   // Takes in the words that the peer gave back with, as they were read for `context`.
-  void take_given(BitmapWords& theirs, Context context);
+  void take_given(BitmapWords& theirs, Context context) { take_given(theirs, context, nullptr); }
+  // The same of the slots in `among` alone.
+  void take_given(BitmapWords& theirs, Context context, const BitmapWords& among) {
+    take_given(theirs, context, &among);
+  }
   // A look was begun.
   void count_look() { given_reads_.add(1); }
   // The caller sleeps between its looks, and so needs no other pause.
@@ -72,6 +74,12 @@ class BatchedSender {
     header.sequence = sequence_ + 1;
     header.check = check_of(header, end_.peer_header_key());
     return header;
+  }
+  // The same with our bitmap's word as it will be then.
+  Echo next_echo(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) const {
+    Echo echo{slots_[context].flipped(run), next_header(context, kind, bytes)};
+    echo.header.check = check_of(echo, end_.peer_header_key());
+    return echo;
   }
   // The unit of next_header() takes that run.
   void take(Context context, const SlotRun& run) {
@@ -187,6 +195,7 @@ class BatchedSender {
   unsigned threshold(Context context) const {
     return slots_[context].slots() * end_.options().confirm_threshold / 100;
   }
+  void take_given(BitmapWords& theirs, Context context, const BitmapWords* among);
   void take_limit(std::uint64_t word);
 
   SlotEnd& end_;

@@ -3,21 +3,29 @@
 #include <atomic>
 #include <bit>
 #include <cstddef>
+#include <utility>
 
 #include "base/prefetch.h"
 
 namespace leat::detail {
+namespace {
+
+constexpr const char* kImpossibleHeader = "a slot with an impossible header";
+constexpr const char* kImpossibleBits =
+    "a bitmap in which a bit flipped twice, or that has bits of no slot";
+
+}  // namespace
 
 // Copied once, word by word, as the peer may write at any time.
-inline SlotHeader SlotReceiver::header_of(unsigned slot) const {
+inline Echo SlotReceiver::front_of(unsigned slot) const {
+  EchoWords words{};
   std::byte* place = headers_ != nullptr ? reinterpret_cast<std::byte*>(headers_ + slot)
-                                         : at(slot) + offsetof(SlotFront, header);
+                                         : at(slot) + offsetof(SlotFront, echo);
   auto* source = reinterpret_cast<std::uint64_t*>(place);
-  SlotHeaderWords words;
   // Relaxed: the acquire of the read or completion that announced this slot ordered it before.
-  for (std::uint64_t& word : words)
-    word = std::atomic_ref(*source++).load(std::memory_order_relaxed);
-  return std::bit_cast<SlotHeader>(words);
+  for (std::size_t i = headers_ != nullptr ? 1 : 0; i < words.size(); ++i)
+    words[i] = std::atomic_ref(*source++).load(std::memory_order_relaxed);
+  return std::bit_cast<Echo>(words);
 }
 
 bool SlotReceiver::run_at(unsigned slot, std::size_t bytes, SlotRun& run) const {
@@ -31,9 +39,9 @@ bool SlotReceiver::run_at(unsigned slot, std::size_t bytes, SlotRun& run) const 
   return true;
 }
 
-bool SlotReceiver::run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const {
-  return header.check == check_of(header, key_) && run_at(slot, header.bytes(), run) &&
-         (header.kind() != SlotKind::kBundle || run.count == 1);
+bool SlotReceiver::run_of(unsigned slot, const Echo& front, SlotRun& run) const {
+  return is_whole(front) && run_at(slot, front.header.bytes(), run) &&
+         (front.header.kind() != SlotKind::kBundle || run.count == 1);
 }
 
 bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
@@ -50,25 +58,41 @@ bool SlotReceiver::put(const SlotRun& run, const SlotHeader& header) {
 }
 
 // The message at a fresh slot, the lowest of those whose bits flipped together.
-const char* SlotReceiver::found_at(unsigned slot, const SlotHeader& header, std::uint64_t fresh,
+const char* SlotReceiver::found_at(unsigned slot, const Echo& front, std::uint64_t fresh,
                                    SlotRun& run) {
-  if (!run_of(slot, header, run)) return "a slot with an impossible header";
+  if (!run_of(slot, front, run)) return kImpossibleHeader;
   if ((run.bits() & ~fresh) != 0) return "a message whose slots it did not all fill";
-  if (!put(run, header)) return "a slot with an impossible sequence number";
+  if (!put(run, front.header)) return "a slot with an impossible sequence number";
   return nullptr;
 }
 
 const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t& found) {
   std::uint64_t fresh = 0;
-  if (!confirm_.see(word, theirs, fresh))
-    return "a bitmap in which a bit flipped twice, or that has bits of no slot";
-  if (headers_ != nullptr && fresh != 0) fetch_headers(word, fresh);
+  if (!confirm_.see(word, theirs, fresh)) return kImpossibleBits;
+  if (fresh != 0) fetch_headers(word, fresh);
+  return take_fresh(word, fresh, found);
+}
+
+const char* SlotReceiver::see(unsigned word, const Echo& theirs, std::uint32_t& found) {
+  if (!is_whole(theirs)) {  // a later read shows it
+    saw_part_ = true;
+    return nullptr;
+  }
+  std::uint64_t fresh = 0;
+  if (!confirm_.see(word, theirs.bits, theirs.header.place, fresh)) return kImpossibleBits;
+  return take_fresh(word, fresh, found);
+}
+
+// Slots of a word whose bits flipped.
+inline const char* SlotReceiver::take_fresh(unsigned word, std::uint64_t fresh,
+                                            std::uint32_t& found) {
   while (fresh != 0) {
     const unsigned slot = word * kWordSlots + static_cast<unsigned>(std::countr_zero(fresh));
-    const SlotHeader header = header_of(slot);
+    const Echo front = front_of(slot);
+    const SlotHeader& header = front.header;
     prefetch_for_reading(at(slot));
     // The common message takes one slot and is in its turn.
-    if (header.size <= slot_bytes_ && header.check == check_of(header, key_) && !end_ &&
+    if (header.size <= slot_bytes_ && is_whole(front) && !end_ &&
         order_.append(header.place, {{slot, 1}, header.size})) [[likely]] {
       note(header);
       fresh &= fresh - 1;
@@ -76,7 +100,7 @@ const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t
       continue;
     }
     SlotRun run;
-    const char* why = found_at(slot, header, fresh, run);
+    const char* why = found_at(slot, front, fresh, run);
     if (why != nullptr) return why;
     fresh &= ~run.bits();
     ++found;
@@ -105,6 +129,7 @@ void SlotReceiver::fetch(unsigned slot, unsigned lines) const {
 }
 
 const char* SlotReceiver::read_done() {
+  if (std::exchange(saw_part_, false)) return nullptr;
   if (!order_.has_hole() || order_.edge() != hole_) {
     hole_ = order_.edge();
     hole_reads_ = 0;
@@ -121,15 +146,19 @@ const char* SlotReceiver::notified(unsigned slot, std::uint32_t place, std::size
   // distinguish.
   const std::uint32_t ahead = (place - order_.edge()) & kMask;
   known = ahead > kMask / 2;
-  if (ahead != 0) return known ? nullptr : notified_beyond(slot, place, found, known);
+  if (known) return nullptr;
+  if (headers_ == nullptr) {
+    const char* why = announced(slot, place, bytes, ahead == 0, found);
+    known = confirm_.carries(slot);
+    return why == nullptr && !known ? kImpossibleHeader : why;
+  }
+  if (ahead != 0) return nullptr;  // it is flipped: a read shows it, with those before it
   SlotHeader header;
   SlotRun run;
-  if (bytes == 0 || headers_ == nullptr) {
-    header = header_of(slot);
-    if (header.place != order_.edge() || !run_of(slot, header, run))
-      return "a slot with an impossible header";
-    if (bytes != 0 && bytes != layout_.header_bytes() + header.bytes())
-      return "a message that is not as long as it says";
+  if (bytes == 0) {
+    const Echo front = front_of(slot);
+    header = front.header;
+    if (header.place != order_.edge() || !run_of(slot, front, run)) return kImpossibleHeader;
   } else {
     if (!run_at(slot, bytes, run)) return "a message beyond the slots";
     header.place = order_.edge();
@@ -138,42 +167,52 @@ const char* SlotReceiver::notified(unsigned slot, std::uint32_t place, std::size
   }
   known = true;
   ++found;
-  return take_early(run, header);
+  return take_flipped(run, header);
 }
 
-// Others before it were not found yet.
-const char* SlotReceiver::notified_beyond(unsigned slot, std::uint32_t place, std::uint32_t& found,
-                                          bool& known) {
-  if (headers_ != nullptr) return nullptr;  // it is flipped: a read shows it, with those before it
-  // Its sender shows this flip only with that of a later message, which may never come. But as it
-  // has landed all before it have.
-  const SlotHeader header = header_of(slot);
+// The unit brings the bitmap's word along. Its sender shows the flips of others before it only with
+// those of later ones, which may never come; but as it has landed, all before it have.
+const char* SlotReceiver::announced(unsigned slot, std::uint32_t place, std::size_t bytes,
+                                    bool is_next, std::uint32_t& found) {
+  const Echo front = front_of(slot);
   SlotRun run;
-  if (doorbell_of(0, header.place ^ place) != 0 || !run_of(slot, header, run))
-    return "a slot with an impossible header";
-  known = true;
-  return landed(header.sequence, found);
+  if (doorbell_of(0, front.header.place ^ place) != 0 || !run_of(slot, front, run))
+    return kImpossibleHeader;
+  if (bytes != 0 && bytes != layout_.header_bytes() + front.header.bytes())
+    return "a message that is not as long as it says";
+  return is_next ? learn(slot, front, found) : landed(front.header.sequence, found);
+}
+
+const char* SlotReceiver::learn(unsigned slot, const Echo& front, std::uint32_t& found) {
+  const unsigned word = slot / kWordSlots;
+  std::uint64_t fresh = 0;
+  if (!confirm_.learn(word, front.bits, front.header.place, fresh)) return kImpossibleBits;
+  return take_fresh(word, fresh, found);
 }
 
 const char* SlotReceiver::landed(std::uint32_t sequence, std::uint32_t& found) {
   for (unsigned slot = 0; slot < layout_.slots(context_); ++slot) {
     if (confirm_.carries(slot)) continue;
-    const SlotHeader header = header_of(slot);
+    const Echo front = front_of(slot);
     SlotRun run;
     // What lies here is old, or on its way and perhaps half written, or what we look for.
-    if (!run_of(slot, header, run) || !order_.misses(header.place) ||
-        static_cast<std::int32_t>(sequence - header.sequence) < 0)
+    if (!run_of(slot, front, run) || !order_.misses(front.header.place) ||
+        static_cast<std::int32_t>(sequence - front.header.sequence) < 0)
       continue;
-    const char* why = take_early(run, header);
+    const char* why = nullptr;
+    if (headers_ == nullptr) {
+      why = learn(slot, front, found);
+    } else {
+      why = take_flipped(run, front.header);
+      ++found;
+    }
     if (why != nullptr) return why;
-    ++found;
   }
   return nullptr;
 }
 
-const char* SlotReceiver::take_early(const SlotRun& run, const SlotHeader& header) {
-  if (!(headers_ != nullptr ? confirm_.take_flipped(run) : confirm_.take_early(run)))
-    return "a message in slots that are in use";
+const char* SlotReceiver::take_flipped(const SlotRun& run, const SlotHeader& header) {
+  if (!confirm_.take_flipped(run)) return "a message in slots that are in use";
   if (!put(run, header)) return "a slot with an impossible sequence number";
   return nullptr;
 }

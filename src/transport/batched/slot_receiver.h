@@ -43,8 +43,17 @@ class SlotReceiver {
         newest_(first) {}
 
   // --- what was learned; null, or why it cannot be. What was found is added to `found`.
-  // A word of the sender's bitmap was read.
+  // A word of the sender's bitmap was read, which tells something new.
   const char* see(unsigned word, std::uint64_t theirs, std::uint32_t& found);
+  // The same where headers stand in their slots. Words of which only a part had landed, or that are
+  // older than what is known, tell nothing.
+  const char* see(unsigned word, const Echo& theirs, std::uint32_t& found);
+  bool tells_nothing(unsigned word, std::uint64_t theirs) const {
+    return theirs == confirm_.seen(word);
+  }
+  bool tells_nothing(unsigned word, const Echo& theirs) const {
+    return theirs.bits == confirm_.seen(word) && !confirm_.is_ahead(word);
+  }
   // All words of one read were seen. Slots are flipped in the order of their messages, so a later
   // read shows what an earlier one missed.
   const char* read_done();
@@ -83,7 +92,6 @@ class SlotReceiver {
   std::uint64_t release(const SlotRun& run) { return confirm_.release(run); }
   std::uint64_t published(unsigned word) const { return confirm_.published(word); }
   std::uint64_t seen(unsigned word) const { return confirm_.seen(word); }
-  bool owes(unsigned word) const { return confirm_.owes(word); }
 
  private:
   // A read that began after another was done shows at least as much, but its words are taken one by
@@ -91,15 +99,22 @@ class SlotReceiver {
   static constexpr unsigned kReadsPerHole = 16;
 
   std::byte* at(unsigned slot) const { return memory_ + layout_.offset(context_, slot); }
-  SlotHeader header_of(unsigned slot) const;
+  // What stands at the start of a slot; where headers are apart, without bits.
+  Echo front_of(unsigned slot) const;
+  bool is_whole(const Echo& front) const {
+    return front.header.check ==
+           (headers_ != nullptr ? check_of(front.header, key_) : check_of(front, key_));
+  }
   // The run of a message of `bytes` at `slot`. False: there is none.
   bool run_at(unsigned slot, std::size_t bytes, SlotRun& run) const;
-  // The run that a header at `slot` describes. False: none.
-  bool run_of(unsigned slot, const SlotHeader& header, SlotRun& run) const;
-  const char* found_at(unsigned slot, const SlotHeader& header, std::uint64_t fresh, SlotRun& run);
-  const char* notified_beyond(unsigned slot, std::uint32_t place, std::uint32_t& found,
-                              bool& known);
-  const char* take_early(const SlotRun& run, const SlotHeader& header);
+  // The run that the header at `slot` describes. False: none.
+  bool run_of(unsigned slot, const Echo& front, SlotRun& run) const;
+  const char* take_fresh(unsigned word, std::uint64_t fresh, std::uint32_t& found);
+  const char* found_at(unsigned slot, const Echo& front, std::uint64_t fresh, SlotRun& run);
+  const char* announced(unsigned slot, std::uint32_t place, std::size_t bytes, bool is_next,
+                        std::uint32_t& found);
+  const char* learn(unsigned slot, const Echo& front, std::uint32_t& found);
+  const char* take_flipped(const SlotRun& run, const SlotHeader& header);
   bool put(const SlotRun& run, const SlotHeader& header);
   void note(const SlotHeader& header) {
     if (static_cast<std::int32_t>(header.sequence - newest_) > 0) newest_ = header.sequence;
@@ -121,6 +136,7 @@ class SlotReceiver {
   std::uint32_t newest_ = 0;
   std::uint32_t hole_ = 0;
   unsigned hole_reads_ = 0;
+  bool saw_part_ = false;  // this read showed a word of which a part had not landed
 };
 
 }  // namespace leat::detail

@@ -38,10 +38,18 @@ static_assert(std::endian::native == std::endian::little);
 // As words: a header is written and read by two stores and two loads.
 using SlotHeaderWords = std::array<std::uint64_t, 2>;
 
+// A word of the sender's bitmap as of a unit, and the header of that unit. Of two such words the
+// header tells which is the newer one, and its check whether all of one belongs together.
+struct Echo {
+  std::uint64_t bits = 0;
+  SlotHeader header;
+};
+using EchoWords = std::array<std::uint64_t, 3>;
+static_assert(sizeof(Echo) == sizeof(EchoWords));
+
 // Where memory is not shared this stands at the start of a slot.
 struct alignas(32) SlotFront {
-  std::uint64_t echo = 0;  // the sender's bitmap word, once it knows that this slot is filled
-  SlotHeader header;
+  Echo echo;  // what the sender's bitmap is to show once this slot is filled
   // Sealed; only a bundle has it, and from before its first message is published.
   std::uint64_t place = 0;
 };
@@ -54,6 +62,11 @@ inline std::uint32_t check_of(const SlotHeader& header, std::uint64_t key) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
   const std::uint64_t word = std::bit_cast<SlotHeaderWords>(header)[0];
   return static_cast<std::uint32_t>((word ^ key) * kOdd >> 32) ^ header.sequence;
+}
+
+inline std::uint32_t check_of(const Echo& echo, std::uint64_t key) {
+  constexpr std::uint64_t kOther = 0xc2b2ae3d27d4eb4f;  // so that bits do not weigh up a place
+  return check_of(echo.header, key ^ echo.bits * kOther);
 }
 
 // A number in one word that a flipped bit makes unbelievable.

@@ -2,7 +2,9 @@
 // show each word as it was at some moment of theirs, answers and completions come late.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <deque>
 #include <random>
@@ -37,6 +39,7 @@ class Exchange {
         headers_(layout_.all_slots()),
         sender_(layout_.slots(0)),
         flags_(layout_.words(0)),
+        echoes_(layout_.words(0)),
         sequence_(schedule.first),
         receiver_(layout_, 0, memory_.data(), kKey, schedule.shared ? headers_.data() : nullptr,
                   schedule.first),
@@ -91,12 +94,12 @@ class Exchange {
   };
   struct Answer {
     unsigned word;
-    std::uint64_t value;
+    Echo value;
   };
-  // A read in flight: words are sampled one by one, in any order, and land one by one.
+  // A read in flight: words are sampled one by one, in any order.
   struct Read {
     bool active = false;
-    std::vector<unsigned> unsampled, unlanded;
+    std::vector<unsigned> unsampled;
     std::vector<std::uint64_t> values;
   };
 
@@ -104,49 +107,38 @@ class Exchange {
   std::byte* at(unsigned slot) { return memory_.data() + layout_.offset(0, slot); }
 
   void send() {
-    if (sent_ == schedule_.messages) {
-      // Until then nobody needs slots, and so the last flips may be missing.
-      if (delivered_ == sent_) echo_the_rest();
-      return;
-    }
+    if (sent_ == schedule_.messages) return;
     const auto run = sender_.find(static_cast<unsigned>(1 + random_() % schedule_.longest));
-    if (!run) return echo_the_rest();
+    if (!run) return;
     Write write{*run, {}, chance(schedule_.bells), chance(schedule_.landings)};
-    write.front.echo = sender_.flipped(*run);
+    Echo& echo = write.front.echo;
+    echo.bits = sender_.flipped(*run);
     sender_.take(*run);
-    SlotHeader& header = write.front.header;
+    SlotHeader& header = echo.header;
     header.sequence = ++sequence_;
     header.place = schedule_.first + sent_++;
     header.size = sized(layout_.run_bytes(0, run->count), SlotKind::kMessage);
-    header.check = check_of(header, kKey);
+    header.check = schedule_.shared ? check_of(header, kKey) : check_of(echo, kKey);
     if (schedule_.shared) return store(write);
     wire_.push_back({Request::kWrite, write});
-    last_in_word_[run->word()] = run->first;
-    // After a doorbell for it, the receiver sees its flip together with the flip of a later one.
-    unechoed_[run->word()] = write.bell;
+    // After a doorbell for it, a read shows its flip together with the flip of a later one, if
+    // ever.
     if (!write.bell) wire_.push_back({Request::kEcho, {}, run->first});
-  }
-
-  void echo_the_rest() {
-    for (unsigned word = 0; word < unechoed_.size(); ++word) {
-      if (!unechoed_[word]) continue;
-      wire_.push_back({Request::kEcho, {}, last_in_word_[word]});
-      unechoed_[word] = false;
-    }
   }
 
   // Where memory is shared: the message, the flip, and what tells of it, visible in that order.
   void store(const Write& write) {
-    const SlotHeader& header = write.front.header;
+    const SlotHeader& header = write.front.echo.header;
     const std::vector<std::uint32_t> body(header.bytes() / sizeof(std::uint32_t), header.place);
     std::memcpy(at(write.run.first), body.data(), body.size() * sizeof(std::uint32_t));
     headers_[write.run.first] = header;
-    flags_[write.run.word()] = write.front.echo;
+    flags_[write.run.word()] = write.front.echo.bits;
     tell(write);
   }
   void tell(const Write& write) {
-    if (write.bell) events_.push_back({write.run.first, write.front.header.place});
-    if (write.landed) events_.push_back({~0u, write.front.header.sequence});
+    const SlotHeader& header = write.front.echo.header;
+    if (write.bell) events_.push_back({write.run.first, header.place});
+    if (write.landed) events_.push_back({~0u, header.sequence});
   }
 
   // The receiver's device executes the sender's requests in order; a write takes a while.
@@ -154,7 +146,7 @@ class Exchange {
     if (wire_.empty()) return;
     Request& request = wire_.front();
     if (request.what == Request::kEcho) {
-      std::uint64_t echo = 0;
+      Echo echo;
       std::memcpy(&echo, at(request.slot), sizeof echo);
       answers_.push_back({request.slot / kWordSlots, echo});
       wire_.pop_front();
@@ -162,7 +154,7 @@ class Exchange {
     }
     const Write& write = request.write;
     const std::size_t bytes = layout_.run_bytes(0, write.run.count) / sizeof(std::uint32_t);
-    const std::vector<std::uint32_t> body(bytes, write.front.header.place);
+    const std::vector<std::uint32_t> body(bytes, write.front.echo.header.place);
     std::byte* const slot = at(write.run.first);
     if (!request.half) {  // the header comes first, the end of the body is missing
       std::memcpy(slot, &write.front, sizeof write.front);
@@ -175,20 +167,25 @@ class Exchange {
     wire_.pop_front();
   }
 
-  // An answer flips the sender's bit.
+  // An answer flips the sender's bit. It lands word by word, in any order.
   void answer() {
     if (answers_.empty()) return;
-    flags_[answers_.front().word] = answers_.front().value;
-    answers_.pop_front();
+    if (unlanded_.empty()) {
+      unlanded_ = {0, 1, 2};
+      std::shuffle(unlanded_.begin(), unlanded_.end(), random_);
+    }
+    const auto& [word, value] = answers_.front();
+    echoes_[word][unlanded_.back()] = std::bit_cast<EchoWords>(value)[unlanded_.back()];
+    unlanded_.pop_back();
+    if (unlanded_.empty()) answers_.pop_front();
   }
 
   // One step of a read. True: it is done.
   bool advance(Read& read, const std::vector<std::uint64_t>& words) {
     if (!read.active) {
-      read = {true, {}, {}, std::vector<std::uint64_t>(words.size())};
+      read = {true, {}, std::vector<std::uint64_t>(words.size())};
       for (unsigned i = 0; i < words.size(); ++i) read.unsampled.push_back(i);
       std::shuffle(read.unsampled.begin(), read.unsampled.end(), random_);
-      read.unlanded = read.unsampled;
     }
     if (!read.unsampled.empty()) {
       read.values[read.unsampled.back()] = words[read.unsampled.back()];
@@ -198,12 +195,13 @@ class Exchange {
     return true;
   }
 
-  void see_flag(unsigned word, std::uint64_t value) {
+  template <typename Word>
+  void see_flag(unsigned word, const Word& value) {
+    if (receiver_.tells_nothing(word, value)) return;
     std::uint32_t found = 0;
     const char* why = receiver_.see(word, value, found);
     ASSERT_EQ(why, nullptr) << why;
     found_ += found;
-    given_[word] = receiver_.published(word);
   }
 
   void read_flags() {
@@ -214,9 +212,13 @@ class Exchange {
       ASSERT_EQ(why, nullptr) << why;
       return;
     }
-    if (!advance(flags_read_, flags_)) return;
-    for (const unsigned word : flags_read_.unlanded) {
-      ASSERT_NO_FATAL_FAILURE(see_flag(word, flags_read_.values[word]));
+    std::vector<std::uint64_t> words;
+    for (const EchoWords& echo : echoes_) words.insert(words.end(), echo.begin(), echo.end());
+    if (!advance(flags_read_, words)) return;
+    for (unsigned word = 0; word < echoes_.size(); ++word) {
+      EchoWords echo;
+      std::copy_n(flags_read_.values.begin() + word * std::ptrdiff_t{3}, 3, echo.begin());
+      ASSERT_NO_FATAL_FAILURE(see_flag(word, std::bit_cast<Echo>(echo)));
     }
     const char* why = receiver_.read_done();
     ASSERT_EQ(why, nullptr) << why;
@@ -226,7 +228,7 @@ class Exchange {
   void read_given() {
     if (!advance(given_read_, given_)) return;
     unsigned freed = 0;
-    for (const unsigned word : given_read_.unlanded)
+    for (unsigned word = 0; word < given_.size(); ++word)
       ASSERT_TRUE(sender_.see(word, given_read_.values[word], freed));
     given_read_.active = false;
   }
@@ -271,9 +273,9 @@ class Exchange {
   std::vector<SlotHeader> headers_;
 
   ConfirmSender sender_;
-  std::vector<std::uint64_t> flags_;  // the sender's bitmap
-  std::vector<bool> unechoed_ = std::vector<bool>(layout_.words(0));
-  std::vector<unsigned> last_in_word_ = std::vector<unsigned>(layout_.words(0));
+  std::vector<std::uint64_t> flags_;  // the sender's bitmap, where memory is shared
+  std::vector<EchoWords> echoes_;     // and where it is not
+  std::vector<unsigned> unlanded_;    // of the next answer
   std::uint32_t sequence_;
   std::uint32_t sent_ = 0;
   std::deque<Request> wire_;
@@ -369,19 +371,27 @@ TEST(ConfirmReceiver, RefusesABitThatFlipsTwice) {
   EXPECT_EQ(fresh, 1u);
 }
 
-TEST(ConfirmReceiver, GivesBackWhatItTookEarlyOnlyAfterItsFlip) {
+TEST(ConfirmReceiver, GivesBackAtOnceWhatNoReadHasShown) {
   ConfirmReceiver receiver(20);
   std::uint64_t fresh = 0;
-  ASSERT_TRUE(receiver.take_early({2, 2}));
-  EXPECT_FALSE(receiver.take_early({3, 1}));
-  EXPECT_FALSE(receiver.take_early({19, 2})) << "no slot";
+  ASSERT_TRUE(receiver.learn(0, 12, 7, fresh));
+  EXPECT_EQ(fresh, 12u);
+  EXPECT_EQ(receiver.release({2, 2}), 12u);
+  ASSERT_TRUE(receiver.learn(0, 0, 8, fresh)) << "another message took both slots";
+  EXPECT_EQ(fresh, 12u);
   EXPECT_EQ(receiver.release({2, 2}), 0u);
-  EXPECT_TRUE(receiver.owes(0));
-  EXPECT_TRUE(receiver.see(0, 0, fresh));
-  EXPECT_TRUE(receiver.see(0, 12, fresh));
+  for (const std::uint32_t place : {6u, 7u}) {
+    EXPECT_TRUE(receiver.see(0, place == 7 ? 12 : 0, place, fresh)) << "reads that are older";
+    EXPECT_EQ(fresh, 0u);
+    EXPECT_TRUE(receiver.is_ahead(0));
+  }
+  EXPECT_TRUE(receiver.see(0, 0, 8, fresh));
   EXPECT_EQ(fresh, 0u);
-  EXPECT_EQ(receiver.published(0), 12u);
-  EXPECT_FALSE(receiver.owes(0));
+  EXPECT_FALSE(receiver.is_ahead(0));
+  EXPECT_TRUE(receiver.see(0, 1, 8 + (1u << 31), fresh)) << "after any number of other messages";
+  EXPECT_EQ(fresh, 1u);
+  EXPECT_FALSE(receiver.learn(0, 0, 9, fresh)) << "it flipped twice";
+  EXPECT_FALSE(receiver.learn(0, 1 | 1u << 20, 9, fresh)) << "no slot";
 }
 
 TEST(SlotHeader, AnyFlippedBitChangesTheCheck) {
@@ -395,6 +405,14 @@ TEST(SlotHeader, AnyFlippedBitChangesTheCheck) {
     std::memcpy(&damaged, bytes.data(), sizeof damaged);
     EXPECT_NE(damaged.check, check_of(damaged, kKey)) << bit;
   }
+  Echo echo{5, header};
+  echo.header.check = check_of(echo, kKey);
+  for (std::size_t bit = 0; bit < sizeof echo * 8; ++bit) {
+    auto words = std::bit_cast<EchoWords>(echo);
+    words[bit / 64] ^= 1ULL << bit % 64;
+    const auto damaged = std::bit_cast<Echo>(words);
+    EXPECT_NE(damaged.header.check, check_of(damaged, kKey)) << bit;
+  }
   for (const std::uint32_t number : {0u, 1u, 77u, ~0u}) {
     EXPECT_TRUE(is_sealed(sealed(number)));
     for (unsigned bit = 0; bit < 64; ++bit) EXPECT_FALSE(is_sealed(sealed(number) ^ 1ULL << bit));
@@ -404,11 +422,21 @@ TEST(SlotHeader, AnyFlippedBitChangesTheCheck) {
 
 class HostileSlots : public testing::Test {
  protected:
-  // `key`: of another connection, if it is to be a forgery.
-  void write(unsigned slot, SlotHeader header, std::uint64_t key = kKey) {
-    header.check = check_of(header, key);
-    const SlotFront front{0, header};
+  // `bits`: of the sender's bitmap as of that unit. `key`: of another connection, if it is to be a
+  // forgery.
+  void write(unsigned slot, SlotHeader header, std::uint64_t bits = 0, std::uint64_t key = kKey) {
+    SlotFront front{{bits, header}};
+    front.echo.header.check = check_of(front.echo, key);
     std::memcpy(memory_.data() + layout_.offset(0, slot), &front, sizeof front);
+  }
+  // As a read would show it.
+  const char* see(std::uint64_t bits, std::uint32_t place = 0) {
+    return see(receiver_, bits, place);
+  }
+  const char* see(SlotReceiver& receiver, std::uint64_t bits, std::uint32_t place = 0) {
+    Echo echo{bits, {.place = place}};
+    echo.header.check = check_of(echo, kKey);
+    return receiver.see(0, echo, found_);
   }
   std::uint32_t bytes_of(unsigned slots) const {
     return sized(layout_.run_bytes(0, slots), SlotKind::kMessage);
@@ -424,7 +452,7 @@ TEST_F(HostileSlots, LengthBeyondTheSlotsIsRefused) {
     SlotReceiver receiver(layout_, 0, memory_.data(), kKey);
     bool known = false;
     write(0, {.size = bytes, .sequence = 1});
-    EXPECT_NE(receiver.see(0, 0xffff, found_), nullptr) << bytes;
+    EXPECT_NE(see(receiver, 0xffff), nullptr) << bytes;
     EXPECT_FALSE(receiver.waiting());
     EXPECT_NE(receiver_.notified(0, 0, 0, found_, known), nullptr);
     EXPECT_EQ(receiver_.landed(1, found_), nullptr) << "may be on its way";
@@ -432,37 +460,37 @@ TEST_F(HostileSlots, LengthBeyondTheSlotsIsRefused) {
   }
   // Within a word, but beyond the set.
   write(14, {.size = bytes_of(4), .sequence = 1});
-  EXPECT_NE(receiver_.see(0, 3u << 14, found_), nullptr);
+  EXPECT_NE(see(3u << 14), nullptr);
   EXPECT_FALSE(receiver_.waiting());
 }
 
 TEST_F(HostileSlots, MoreSlotsThanFlippedIsRefused) {
   write(0, {.size = bytes_of(2), .sequence = 1});
-  EXPECT_NE(receiver_.see(0, 1, found_), nullptr);
+  EXPECT_NE(see(1), nullptr);
 }
 
 TEST_F(HostileSlots, DamagedHeaderIsRefused) {
-  EXPECT_NE(receiver_.see(0, 1, found_), nullptr) << "zeros are not a header";
+  EXPECT_NE(see(1), nullptr) << "zeros are not a header";
   SlotReceiver receiver(layout_, 0, memory_.data(), kKey);
   write(0, {.size = sized(layout_.run_bytes(0, 2), SlotKind::kBundle), .sequence = 1});
-  EXPECT_NE(receiver.see(0, 3, found_), nullptr) << "bundles have one slot";
+  EXPECT_NE(see(receiver, 3), nullptr) << "bundles have one slot";
 }
 
 TEST_F(HostileSlots, RepeatedPlaceIsRefused) {
   write(0, {.place = 0, .size = 1, .sequence = 1});
-  ASSERT_EQ(receiver_.see(0, 1, found_), nullptr);
+  ASSERT_EQ(see(1), nullptr);
   write(1, {.place = 16, .size = 1, .sequence = 1});
-  EXPECT_NE(receiver_.see(0, 3, found_), nullptr);
+  EXPECT_NE(see(3, 16), nullptr);
 }
 
 TEST_F(HostileSlots, PlaceBeyondWhatSlotsHoldIsRefused) {
   write(0, {.place = 16, .size = 1, .sequence = 1});
-  EXPECT_NE(receiver_.see(0, 1, found_), nullptr);
+  EXPECT_NE(see(1, 16), nullptr);
 }
 
 TEST_F(HostileSlots, GapThatStaysIsRefused) {
   write(0, {.place = 1, .size = 1, .sequence = 1});
-  ASSERT_EQ(receiver_.see(0, 1, found_), nullptr) << "the other one may come";
+  ASSERT_EQ(see(1, 1), nullptr) << "the other one may come";
   int reads = 0;
   while (receiver_.read_done() == nullptr) ASSERT_LT(++reads, 100);
   EXPECT_FALSE(receiver_.waiting());
@@ -470,8 +498,8 @@ TEST_F(HostileSlots, GapThatStaysIsRefused) {
 
 // A doorbell says that all messages before its own have landed, though no bit shows them.
 TEST_F(HostileSlots, DoorbellShowsThoseBeforeIt) {
-  write(3, {.place = 0, .size = 8, .sequence = 1});
-  write(1, {.place = 1, .size = 8, .sequence = 2});
+  write(3, {.place = 0, .size = 8, .sequence = 1}, 8);
+  write(1, {.place = 1, .size = 8, .sequence = 2}, 10);
   bool known = false;
   ASSERT_EQ(receiver_.notified(1, 1, sizeof(SlotFront) + 8, found_, known), nullptr);
   EXPECT_TRUE(known);
@@ -482,21 +510,35 @@ TEST_F(HostileSlots, DoorbellShowsThoseBeforeIt) {
 }
 
 TEST_F(HostileSlots, DoorbellForASlotThatHasAnotherMessageIsRefused) {
-  write(1, {.place = 2, .size = 8, .sequence = 3});
+  write(1, {.place = 2, .size = 8, .sequence = 3}, 2);
   bool known = false;
   EXPECT_NE(receiver_.notified(1, 1, sizeof(SlotFront) + 8, found_, known), nullptr);
-  write(0, {.place = 0, .size = 8, .sequence = 1});
+  write(0, {.place = 0, .size = 8, .sequence = 1}, 1);
   EXPECT_NE(receiver_.notified(0, 0, sizeof(SlotFront) + 9, found_, known), nullptr)
       << "not as long as it says";
   EXPECT_EQ(found_, 0U);
+  write(0, {.place = 0, .size = 8, .sequence = 1}, 0);
+  EXPECT_NE(receiver_.notified(0, 0, sizeof(SlotFront) + 8, found_, known), nullptr)
+      << "its own bit is not set";
+}
+
+// Words of which a part had not landed, and words of no unit at all, are no reason to hang up.
+TEST_F(HostileSlots, WordThatIsNotWholeTellsNothing) {
+  write(0, {.place = 0, .size = 8, .sequence = 1}, 1);
+  Echo echo{1, {.place = 0}};
+  EXPECT_EQ(receiver_.see(0, Echo{}, found_), nullptr);
+  EXPECT_EQ(receiver_.see(0, echo, found_), nullptr) << "another one's check";
+  EXPECT_EQ(found_, 0U);
+  ASSERT_EQ(see(1), nullptr);
+  EXPECT_EQ(found_, 1U);
 }
 
 TEST_F(HostileSlots, BytesOfAMessageAreNeverTakenForAHeader) {
   // A message of two slots was consumed; its second slot looks like the start of the next one, but
   // its writer did not know the key.
   write(0, {.size = bytes_of(2), .sequence = 1});
-  write(1, {.place = 1, .size = 1, .sequence = 2}, kKey + 1);
-  ASSERT_EQ(receiver_.see(0, 3, found_), nullptr);
+  write(1, {.place = 1, .size = 1, .sequence = 2}, 1, kKey + 1);
+  ASSERT_EQ(see(3), nullptr);
   receiver_.release(receiver_.take().run);
   ASSERT_EQ(receiver_.landed(5, found_), nullptr);
   EXPECT_FALSE(receiver_.waiting());

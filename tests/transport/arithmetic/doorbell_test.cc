@@ -114,7 +114,7 @@ class World {
       receiver_.read_done(read_->posted, arrived_, quick_);
       read_.reset();
     }
-    const Step step = receiver_.next(arrived_, false);
+    const Step step = receiver_.next(arrived_);
     if (step == Step::kRead) {
       to_execute_.push_back(std::nullopt);
       receiver_.read_posted();
@@ -126,7 +126,7 @@ class World {
                random_() % 4 == 0) {
       visible_ = posted_;  // it wants to sleep: all processors pass a barrier
       receiver_.fenced();
-    } else if (receiver_.may_sleep(arrived_, false) && random_() % 2 == 0) {
+    } else if (receiver_.may_sleep(arrived_) && random_() % 2 == 0) {
       asleep_ = true;
     }
   }
@@ -170,7 +170,7 @@ TEST(Doorbell, QuietReceiverReadsNoMore) {
   int reads = 0;
   int allowances = 0;
   for (int poll = 0; poll < 100'000; ++poll) {
-    const Step step = receiver.next(0, false);
+    const Step step = receiver.next(0);
     if (step == Step::kRead) {
       ++reads;
       receiver.read_posted();
@@ -183,49 +183,23 @@ TEST(Doorbell, QuietReceiverReadsNoMore) {
   }
   EXPECT_LE(reads, 3);
   EXPECT_EQ(allowances, 1);
-  EXPECT_TRUE(receiver.may_sleep(0, false));
-  EXPECT_TRUE(receiver.may_sleep(0, true)) << "a sender that needs the slots notifies us";
-  receiver.hurry();
-  ASSERT_EQ(receiver.next(0, true), Step::kRead);
-  receiver.read_posted();
-  EXPECT_FALSE(receiver.may_sleep(0, true)) << "nothing tells when the read is done";
-  receiver.read_done(0, 0, false);
-  EXPECT_TRUE(receiver.may_sleep(0, true));
-}
-
-TEST(Doorbell, ReadsOnWhileSlotsWaitForIt) {
-  DoorbellReceiver receiver(true);
-  int reads = 0;
-  for (int poll = 0; poll < 10'000; ++poll) {
-    const Step step = receiver.next(0, true);
-    if (step == Step::kAllow) {
-      receiver.allow();
-      receiver.fenced();
-    }
-    EXPECT_FALSE(receiver.may_sleep(0, true)) << "slots are missing at the sender";
-    if (step != Step::kRead) continue;
-    ++reads;
-    receiver.read_posted();
-    receiver.read_done(0, 0, true);
-  }
-  EXPECT_GT(reads, 10);
-  EXPECT_LT(reads, 100);
+  EXPECT_TRUE(receiver.may_sleep(0));
 }
 
 TEST(Doorbell, SleepsOnlyAfterABarrier) {
   DoorbellReceiver receiver(true);
   receiver.allow();
   for (int poll = 0; poll < 1000; ++poll) {
-    if (receiver.next(0, false) != Step::kRead) continue;
+    if (receiver.next(0) != Step::kRead) continue;
     receiver.read_posted();
     receiver.read_done(0, 0, true);
   }
-  EXPECT_FALSE(receiver.may_sleep(0, false));
+  EXPECT_FALSE(receiver.may_sleep(0));
   receiver.fenced();
-  ASSERT_EQ(receiver.next(0, false), Step::kRead);
+  ASSERT_EQ(receiver.next(0), Step::kRead);
   receiver.read_posted();
   receiver.read_done(0, 0, true);
-  EXPECT_TRUE(receiver.may_sleep(0, false));
+  EXPECT_TRUE(receiver.may_sleep(0));
 }
 
 // Two were posted, the second one had a doorbell and the first one, of another context, had none;
@@ -238,11 +212,11 @@ TEST(Doorbell, DoesNotSleepWhileOneBeforeWhatItFoundIsMissing) {
   ASSERT_TRUE(receiver.notified(true, false));
   receiver.learned(2);
   receiver.read_done(2, 1, false);  // what was found tells more than an older number
-  EXPECT_FALSE(receiver.may_sleep(1, false));
-  ASSERT_EQ(receiver.next(1, false), Step::kRead);
+  EXPECT_FALSE(receiver.may_sleep(1));
+  ASSERT_EQ(receiver.next(1), Step::kRead);
   receiver.read_posted();
   receiver.read_done(2, 2, false);
-  EXPECT_TRUE(receiver.may_sleep(2, false));
+  EXPECT_TRUE(receiver.may_sleep(2));
   receiver.learned(1);
   EXPECT_EQ(receiver.posted(), 2U) << "an older number tells nothing";
 }
@@ -252,7 +226,7 @@ TEST(Doorbell, RenewsInAConversationBeforeTheLastRing) {
   std::uint32_t limit = receiver.allow();
   for (std::uint32_t count = 1; count <= 100; ++count) {
     for (int poll = 0; poll < 20; ++poll)
-      if (receiver.next(count, false) == Step::kAllow) limit = receiver.allow();
+      if (receiver.next(count) == Step::kAllow) limit = receiver.allow();
     ASSERT_TRUE(receiver.notified(true, true));
     ASSERT_GT(limit, count) << "the sender may not notify any more";
   }
