@@ -42,7 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         header.sequence = input.next<std::uint8_t>();
         header.place = input.next<std::uint8_t>();
         // Which kind, the upper bits of what a receiver does not look at say.
-        header.size = sized(input.next<std::uint16_t>(), static_cast<SlotKind>(front.echo.bits >> 6 & 3));
+        header.size =
+            sized(input.next<std::uint16_t>(), static_cast<SlotKind>(front.echo.bits >> 6 & 3));
         header.check = check_of(front.echo, kKey);
         std::memcpy(memory.data() + layout.offset(0, slot), &front, sizeof front);
         break;

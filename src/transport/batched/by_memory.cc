@@ -124,8 +124,8 @@ bool ByMemory::load_filled() {
   // The number alone shows that a bundle has grown.
   const bool has_flips =
       receiver_.has_hole() || Posted::of(word).units != Posted::of(receiver_.posted_seen()).units;
-  const bool found = receiver_.take_read(BatchedReceiver::Read<BitmapWords>{word, peer_->filled, true, has_flips},
-                           see_more);
+  const bool found = receiver_.take_read(
+      BatchedReceiver::Read<BitmapWords>{word, peer_->filled, true, has_flips}, see_more);
 
   // How many messages a bundle has grown by is known at the next read.
   const auto batch = static_cast<std::uint32_t>(

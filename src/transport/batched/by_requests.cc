@@ -64,7 +64,7 @@ void ByRequests::look_at_given(Context context) {
   }
   if (!queue_.is_over(kGivenId)) return;
   reading_given_ = false;
-  sender_.take_given(head_.peer_given, context, settled_);
+  sender_.take_given(head_.peer_given, context, &settled_);
 }
 
 bool ByRequests::post_unit(Context context, const SlotRun& run, SlotKind kind, std::size_t bytes) {
@@ -112,7 +112,8 @@ bool ByRequests::post_unit(Context context, const SlotRun& run, SlotKind kind, s
     if (sender_.may_notify()) [[unlikely]]
       notify(doorbell);
   }
-  // Once the allowance is used the receiver reads, and may do so before it hears what was announced.
+  // Once the allowance is used the receiver reads, and may do so before it hears what was
+  // announced.
   if (unechoed_ != 0 && !sender_.may_notify()) post_echoes();
   return true;
 }
@@ -172,10 +173,9 @@ bool ByRequests::look_at_filled() {
   if (!receiver_.should_read([this] { allow(); })) return false;
   if (!receiver_.doorbell().allowed() && pauses_.is_early()) return false;
   read_begun_ = Clock::now();
-  if (!queue_.post_from_receiver(read_of(kFilledId, &head_.peer_posted,
-                                         offsetof(BatchedHead, posted),
-                                         sizeof(std::uint64_t) +
-                                             end_.layout().all_words() * sizeof(Echo))))
+  if (!queue_.post_from_receiver(
+          read_of(kFilledId, &head_.peer_posted, offsetof(BatchedHead, posted),
+                  sizeof(std::uint64_t) + end_.layout().all_words() * sizeof(Echo))))
     return false;
   receiver_.begin_read();
   return queue_.is_over(kFilledId) && take_read(true);
@@ -193,9 +193,8 @@ bool ByRequests::take_read(bool quick) {
     if (!flows) pull(posted);  // a sender that goes on will write the bundle itself
     return false;
   };
-  const bool found =
-      receiver_.take_read(BatchedReceiver::Read<BitmapEchoes>{word, head_.peer_echoed, quick},
-                          see_more);
+  const bool found = receiver_.take_read(
+      BatchedReceiver::Read<BitmapEchoes>{word, head_.peer_echoed, quick}, see_more);
   const std::chrono::nanoseconds took = Clock::now() - read_begun_;
   if (!flows) {
     pauses_.stop();

@@ -102,9 +102,9 @@ class ByRequests final {
   alignas(64) ReadPauses pauses_;
   Clock::time_point read_begun_;  // the last one
   bool pulling_ = false;
-  Posted pulled_;                 // what is or was pulled
+  Posted pulled_;                         // what is or was pulled
   std::uint32_t places_before_pull_ = 0;  // found in its context when the pull began
-  bool limit_unwritten_ = false;  // it found no room in the send queue
+  bool limit_unwritten_ = false;          // it found no room in the send queue
 };
 
 }  // namespace leat::detail

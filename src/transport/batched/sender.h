@@ -54,12 +54,9 @@ class BatchedSender {
     }
     return run;
   }
-  // Takes in the words that the peer gave back with, as they were read for `context`.
-  void take_given(BitmapWords& theirs, Context context) { take_given(theirs, context, nullptr); }
-  // The same of the slots in `among` alone.
-  void take_given(BitmapWords& theirs, Context context, const BitmapWords& among) {
-    take_given(theirs, context, &among);
-  }
+  // Takes in the words that the peer gave back with, as they were read for `context`; if `among` is
+  // given, of those slots alone.
+  void take_given(BitmapWords& theirs, Context context, const BitmapWords* among = nullptr);
   // A look was begun.
   void count_look() { given_reads_.add(1); }
   // The caller sleeps between its looks, and so needs no other pause.
@@ -195,7 +192,6 @@ class BatchedSender {
   unsigned threshold(Context context) const {
     return slots_[context].slots() * end_.options().confirm_threshold / 100;
   }
-  void take_given(BitmapWords& theirs, Context context, const BitmapWords* among);
   void take_limit(std::uint64_t word);
 
   SlotEnd& end_;
