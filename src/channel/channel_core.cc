@@ -59,10 +59,13 @@ void ChannelCore::send(std::span<const std::byte> message, unsigned context) {
   check_sending("send", context);
   if (unfinished_.has(context)) [[unlikely]]
     abandon_send(context);
-  const auto try_once = [&] { return sent(transport_.try_send(message, context)); };
-  if (!ask("send", try_once)) [[unlikely]]
-    wait_to_send("send", context, try_once);
+  if (!ask("send", [&] { return sent(transport_.try_send(message, context)); })) [[unlikely]]
+    wait_to_send(message, context);
   count_sent(message.size());
+}
+
+void ChannelCore::wait_to_send(std::span<const std::byte> message, unsigned context) {
+  wait_to_send("send", context, [&] { return sent(transport_.try_send(message, context)); });
 }
 
 bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context) {
@@ -184,7 +187,7 @@ bool ChannelCore::try_shutdown() {
   return end_said_;
 }
 
-void ChannelCore::count_sent(std::size_t bytes) {
+inline void ChannelCore::count_sent(std::size_t bytes) {
   sent_messages_.add(1);
   sent_bytes_.add(bytes);
   look_after_peer();
@@ -218,14 +221,20 @@ Message ChannelCore::receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable("receive", context);
   check_alone(Side::kReceive);
   Delivery delivery;
-  ReceiveResult result = ReceiveResult::kNothing;
-  const auto try_once = [&] {
-    result = transport_.try_receive(context, delivery);
-    return result != ReceiveResult::kNothing;
-  };
-  if (!ask("receive", try_once)) wait(Side::kReceive, "receive", try_once);
+  ReceiveResult result = look(context, delivery);
+  if (result == ReceiveResult::kNothing) [[unlikely]]
+    result = wait_to_receive(context, delivery);
   if (result == ReceiveResult::kEnd) return {};
   return adopt(delivery);
+}
+
+ReceiveResult ChannelCore::wait_to_receive(unsigned context, Delivery& delivery) {
+  ReceiveResult result = ReceiveResult::kNothing;
+  wait(Side::kReceive, "receive", [&] {
+    result = transport_.try_receive(context, delivery);
+    return result != ReceiveResult::kNothing;
+  });
+  return result;
 }
 
 std::optional<Message> ChannelCore::try_receive(unsigned context) {
@@ -251,7 +260,7 @@ std::optional<Message> ChannelCore::glance(unsigned context) {
   return adopt(delivery);
 }
 
-ReceiveResult ChannelCore::look(unsigned context, Delivery& delivery) {
+inline ReceiveResult ChannelCore::look(unsigned context, Delivery& delivery) {
   return ask("receive", [&] { return transport_.try_receive(context, delivery); });
 }
 
@@ -316,7 +325,7 @@ ReceiveResult ChannelCore::receive_the_rest(unsigned context, Delivery& delivery
   return result;
 }
 
-Message ChannelCore::adopt(Delivery& delivery) {
+inline Message ChannelCore::adopt(Delivery& delivery) {
   count_received(delivery.bytes);
   Message message;
   message.core_ = this;
@@ -366,7 +375,7 @@ void ChannelCore::orphan(ChannelCore* core) noexcept {
   if (core->messages_out_ == 0) Lingerer::free(core);
 }
 
-void ChannelCore::count_received(std::size_t bytes) {
+inline void ChannelCore::count_received(std::size_t bytes) {
   received_messages_.add(1);
   received_bytes_.add(bytes);
   if (!received_last_.load(std::memory_order_relaxed))

@@ -21,8 +21,7 @@
 
 namespace leat::detail {
 
-// Threads as for Channel. Lives until the channel and all its messages are gone, because the
-// messages point into the transport's memory.
+// Threads as for Channel. Lives until the channel and all its messages, which point here, are gone.
 class ChannelCore {
   using Comes = Outlook::Comes;
 
@@ -49,8 +48,8 @@ class ChannelCore {
   void commit(std::size_t bytes);
   void abandon();
   void flush();
-  void arm_for_room();  // for waiters for room on several channels
   bool try_flush();
+  void arm_for_room();  // for waiters for room on several channels
   void shutdown();
   // The first step of shutdown(); try_flush() is the second. Returns true once the end is accepted.
   bool try_shutdown();
@@ -79,8 +78,7 @@ class ChannelCore {
   // The limit of one blocking call from now on; each side's thread sets its own. Negative: none.
   void set_send_timeout(std::chrono::milliseconds timeout) { send_timeout_ = timeout; }
   void set_receive_timeout(std::chrono::milliseconds timeout) { receive_timeout_ = timeout; }
-  // Ends the connection at once without an orderly end: the peer gets an error, and the lifeline
-  // ends with a reset.
+  // Ends the connection at once: the peer gets an error, and the lifeline ends with a reset.
   void reset() noexcept;
 
   std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }
@@ -107,7 +105,7 @@ class ChannelCore {
   // Calls `call`, and adds the peer and advice to an error that ends the connection; the transport
   // does not know its peer.
   template <typename Call>
-  auto ask(const char* what, Call&& call) const;
+  [[gnu::always_inline]] auto ask(const char* what, Call&& call) const;
 
   // For other views than Channel, in their call `what`. Throws kClosed, kInvalidArgument.
   void check_usable(const char* what, unsigned context) const;
@@ -158,6 +156,8 @@ class ChannelCore {
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult look(unsigned context, Delivery& delivery);
+  [[gnu::noinline]] ReceiveResult wait_to_receive(unsigned context, Delivery& delivery);
+  [[gnu::noinline]] void wait_to_send(std::span<const std::byte> message, unsigned context);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
   void poll_on_stream(short events);
   ReceiveResult receive_the_rest(unsigned context, Delivery& delivery);

@@ -77,7 +77,7 @@ void sleep_on(std::span<pollfd> fds, Outlook::Comes comes, Deadline deadline,
 // To the transport, another thread's close() looks like the peer's death; it is reported as
 // kClosed.
 template <typename Call>
-auto ChannelCore::ask(const char* what, Call&& call) const {
+inline auto ChannelCore::ask(const char* what, Call&& call) const {
   try {
     return call();
   } catch (const Error& error) {

@@ -13,6 +13,7 @@
 
 #include "leat/stats.h"
 #include "transport/context.h"
+#include "transport/delivery.h"
 #include "verbs/device.h"
 
 namespace leat::detail {
@@ -23,20 +24,6 @@ class RemoteReads;
 
 // The longest Transport::setup().
 inline constexpr std::size_t kMaxSetupBytes = 1024;
-
-// A message handed out by Transport::try_receive. Its bytes are where the device put them, in
-// `small` (a copy of a few dozen bytes), or in `heap`, which `data` then points to.
-struct Delivery {
-  static constexpr std::size_t kSmallBytes = 48;
-
-  const std::byte* data = nullptr;  // null: the bytes are in `small`
-  std::size_t bytes = 0;
-  std::uint64_t ticket = 0;  // the transport's own, for release
-  Context context = 0;
-  bool must_release = false;  // else nothing of the transport is held
-  std::unique_ptr<std::byte[]> heap;
-  alignas(16) std::array<std::byte, kSmallBytes> small;
-};
 
 enum class SendResult {
   kSent,    // accepted: the caller may reuse its memory

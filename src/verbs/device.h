@@ -17,6 +17,8 @@
 
 namespace leat::detail {
 
+class Arrivals;
+
 struct Limits {
   std::size_t max_inline_bytes = 0;      // at least 8
   std::size_t max_send_requests = 0;     // outstanding on one queue pair
@@ -109,6 +111,11 @@ class QueuePair {
   // access is not allowed. A write whose `local` is that address moves no byte: fill in place, then
   // post. Valid while the peer's region and this queue pair exist.
   virtual std::byte* peer_memory(const RemoteRegion& part) = 0;
+
+  // Where arrivals are memory that both processes share: their two ends, with which a caller may do
+  // what post_send and poll_receives do, without a request each; null elsewhere. Each end has the
+  // threads of its side, and calls of both kinds may alternate.
+  virtual Arrivals* arrivals() { return nullptr; }
 
   // How often a request had to wait because the peer had no receive posted. On ib this is the
   // port's count for all its connections since this one was made; 0 if the device does not count.

@@ -14,7 +14,7 @@
 
 #include "support/device_event.h"
 #include "support/late_order.h"
-#include "verbs/shm/copy.h"
+#include "verbs/shared_copy.h"
 
 namespace leat::detail {
 namespace {
@@ -307,7 +307,7 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
   void land(const LateWork& work, const LateWork::Piece& piece) {
     std::byte* target = at_peer(work.request);
     if (target != nullptr)  // else the region has gone
-      shm::copy_bytes(target + piece.at, work.source() + piece.at, piece.bytes);
+      copy_bytes(target + piece.at, work.source() + piece.at, piece.bytes);
   }
 
   bool use_local(const LateWork& work, const std::function<void()>& copy) override {

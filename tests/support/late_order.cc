@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "verbs/shm/copy.h"
+#include "verbs/shared_copy.h"
 
 namespace leat::detail {
 namespace {
@@ -39,7 +39,7 @@ bool any_on(std::uint64_t address, const std::vector<LateWork::Piece>& pieces, c
 void land_piece(LateWork& work, const LateWork::Piece& piece) {
   if (!work.in_pieces) return;
   auto* local = static_cast<std::byte*>(work.request.local);
-  shm::copy_bytes(local + piece.at, work.bytes.data() + piece.at, piece.bytes);  // words whole
+  copy_bytes(local + piece.at, work.bytes.data() + piece.at, piece.bytes);  // words whole
 }
 
 std::vector<LateWork::Piece> pieces_of(const SendRequest& request, std::size_t most) {

@@ -25,7 +25,7 @@ inline void BatchedReceiver::hand_out_bundled(Context context, Delivery& deliver
   if (message.size() <= Delivery::kSmallBytes) {
     // Senders leave room for that behind a short one.
     if (from.messages.at() + Delivery::kSmallBytes <= bundle_room_[context != 0]) [[likely]] {
-      std::memcpy(delivery.small.data(), message.data(), Delivery::kSmallBytes);
+      delivery.take_small(message.data());
     } else {
       std::copy(message.begin(), message.end(), delivery.small.begin());
     }

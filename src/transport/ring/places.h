@@ -43,12 +43,21 @@ class RingReceiver {
     return at + units <= units_ ? at : 0;
   }
 
+  // Whether no further arrival can be remembered; then grow(), which may throw std::bad_alloc.
+  bool full() const { return tail_ - head_ > mask_; }
+  // Doubles; bounded by the ring's units, since each arrival takes one at least.
+  void grow() {
+    std::vector<Arrival> larger(entries_.size() * 2);
+    const std::uint64_t mask = larger.size() - 1;
+    for (std::uint64_t i = head_; i != tail_; ++i) larger[i & mask] = entries_[i & mask_];
+    entries_.swap(larger);
+    mask_ = mask;
+  }
   // A message arrived. False: it cannot have, by its place, its size, or because the ring is full.
+  // Requires !full().
   [[nodiscard]] bool arrive(std::uint64_t unit, std::size_t bytes, bool announces) {
     std::uint64_t end = 0;
     if (!fits(unit, bytes, end)) return false;
-    if (tail_ - head_ > mask_) [[unlikely]]
-      grow();
     entries_[tail_++ & mask_] = {end, static_cast<std::uint32_t>(unit),
                                  static_cast<std::uint32_t>(bytes), announces, false};
     used_ = end;
@@ -90,15 +99,6 @@ class RingReceiver {
     const bool wraps = at + units > units_;
     end = used_ + (wraps ? units_ - at : 0) + units;
     return unit == (wraps ? 0 : at) && end - free_before_ <= units_;
-  }
-
-  // Doubles; bounded by the ring's units, since each arrival takes one at least.
-  void grow() {
-    std::vector<Arrival> larger(entries_.size() * 2);
-    const std::uint64_t mask = larger.size() - 1;
-    for (std::uint64_t i = head_; i != tail_; ++i) larger[i & mask] = entries_[i & mask_];
-    entries_.swap(larger);
-    mask_ = mask;
   }
 
   std::uint64_t units_;

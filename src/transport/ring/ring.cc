@@ -20,12 +20,39 @@ constexpr std::uint64_t kMessagesPerErrorPoll = 64;
 // --- send side
 
 SendResult RingTransport::try_send(std::span<const std::byte> message, Context context) {
+  if (message.size() < too_long_for_short_way_[context != 0] && send_shortly(message, context))
+    return SendResult::kSent;
+  return send_at_length(message, context);
+}
+
+SendResult RingTransport::send_at_length(std::span<const std::byte> message, Context context) {
   if (message.size() > max_in_place_bytes(context) || pieces_[context].under_way())
     return send_large(message, context);
   reservation_.check_send(context);
   RingSender::Place place;
   return whole_or_not(find_place(message.size(), context, place) &&
                       post(message, context, place, false));
+}
+
+// A small message where nothing is in its way, by stores of ours. False: it goes the long way,
+// which tells what was in the way.
+inline bool RingTransport::send_shortly(std::span<const std::byte> message, Context context) {
+  if (pieces_[context].under_way() || reservation_.is_open() || !send_error_.empty() ||
+      arrivals_->ended() || !credits_.has_receive() || !arrivals_->sender.has_receive())
+    return false;
+  RingSender& sender = senders_[context];
+  const auto place = sender.place(units_of(message.size()));
+  // Now and then the long way looks for failed sends.
+  if (!place || (credits_.sent() + 1) % kMessagesPerErrorPoll == 0) return false;
+  const std::uint64_t unit = layout_.first_unit(context) + place->unit;
+  copy_bytes(peer_memory_ + unit * kPlaceUnitBytes, message.data(), message.size());
+  arrivals_->sender.publish(message.data(), message.size(),
+                            encode({context, static_cast<std::uint32_t>(unit)}));
+  sender.take(*place);
+  credits_.add_sent();
+  inline_sends_.add(1);
+  arrivals_->sender.announce();
+  return true;
 }
 
 // A place in the ring and a receive at the peer. Counts, and looks for trouble, if there is none.
@@ -215,6 +242,11 @@ std::span<std::byte> RingTransport::staging(Context context, const RingSender::P
 // --- receive side
 
 ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
+  if (arrivals_ != nullptr && receive_shortly(context, delivery)) return ReceiveResult::kMessage;
+  return receive_at_length(context, delivery);
+}
+
+ReceiveResult RingTransport::receive_at_length(Context context, Delivery& delivery) {
   if (receivers_[context].waiting() && !receive_error_.is_protocol()) {
     const ReceiveResult result = hand_out(context, delivery, nullptr);
     if (result != ReceiveResult::kNothing) return result;
@@ -222,8 +254,10 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
   while (receive_error_.empty()) {
     const std::size_t count = queue_pair_->poll_receives(polled_);
     if (count == 0) break;
-    // The usual case, in few steps: one whole message, of this context, and no other before it.
-    if (count == 1 && pass(polled_[0], context, delivery)) return ReceiveResult::kMessage;
+    if (count == 1 && pass(polled_[0], context, delivery)) {
+      took_one();
+      return ReceiveResult::kMessage;
+    }
     for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
     if (returns_.due()) returns_.replace(*queue_pair_);
     if (!receivers_[context].waiting()) continue;
@@ -239,6 +273,12 @@ ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
   return ReceiveResult::kEnd;
 }
 
+inline void RingTransport::took_one() {
+  returns_.add_used();
+  if (returns_.due()) [[unlikely]]
+    returns_.replace(*queue_pair_);
+}
+
 // After a look that found nothing.
 void RingTransport::check_receiving() {
   receive_error_.check();
@@ -246,8 +286,20 @@ void RingTransport::check_receiving() {
     returns_.retry(queue_pair_.get(), [&](Context context) { return_space(context); });
 }
 
-// Hands out a message as it comes, without queueing it. False: it is not that simple.
-bool RingTransport::pass(const Completion& completion, Context context, Delivery& delivery) {
+// The next arrival, if it can be passed on at once. False: the long way, which polls.
+inline bool RingTransport::receive_shortly(Context context, Delivery& delivery) {
+  Completion completion;
+  if (receivers_[context].waiting() || !receive_error_.empty() ||
+      !arrivals_->receiver.peek(completion) || !pass(completion, context, delivery))
+    return false;
+  arrivals_->receiver.take();
+  took_one();
+  return true;
+}
+
+// Hands out a message as it comes, without queueing it: the usual case, one whole message of this
+// context, and no other before it. False: it is not that simple.
+inline bool RingTransport::pass(const Completion& completion, Context context, Delivery& delivery) {
   const auto [arrived_context, place] = decode_immediate(completion.immediate);
   RingReceiver& receiver = receivers_[context];
   if (completion.status != CompletionStatus::kSuccess ||
@@ -255,23 +307,22 @@ bool RingTransport::pass(const Completion& completion, Context context, Delivery
       place > kMaxPlace || ended_ || large_[context].active())
     return false;
   const std::uint64_t unit = place - layout_.first_unit(context);  // wraps if before it
-  const std::byte* memory = region_->memory().data() + std::size_t{place} * kPlaceUnitBytes;
+  const std::byte* memory = rings_ + std::size_t{place} * kPlaceUnitBytes;
   if (completion.bytes <= Delivery::kSmallBytes) {
     if (!receiver.idle() || !receiver.pass(unit, completion.bytes)) return false;
-    std::memcpy(delivery.small.data(), completion.payload != nullptr ? completion.payload : memory,
-                Delivery::kSmallBytes);
-    delivery.data = nullptr;
+    delivery.take_small(completion.payload != nullptr ? completion.payload : memory);
     return_space(context);
   } else {
-    if (receiver.waiting() || !take_arrival(receiver, unit, completion.bytes, false)) return false;
+    if (receiver.waiting()) return false;
+    if (receiver.full()) [[unlikely]]
+      make_room(receiver);
+    if (!receiver.arrive(unit, completion.bytes, false)) return false;
     static_cast<void>(receiver.hand_out(delivery.ticket));
     delivery.data = memory;
     delivery.must_release = true;
   }
   delivery.bytes = completion.bytes;
   delivery.context = context;
-  returns_.add_used();
-  if (returns_.due()) returns_.replace(*queue_pair_);
   return true;
 }
 
@@ -296,15 +347,15 @@ void RingTransport::arrived(const Completion& completion) {
   if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");
   const std::uint64_t unit =
       announces ? receiver.due(1) : place - layout_.first_unit(context);  // wraps if before it
-  if (!take_arrival(receiver, unit, completion.bytes, announces))
+  if (receiver.full()) make_room(receiver);
+  if (!receiver.arrive(unit, completion.bytes, announces))
     nonsense("a message of " + std::to_string(completion.bytes) + " bytes at place " +
              std::to_string(place) + " of context " + std::to_string(context));
 }
 
 // What cannot be remembered is lost, and all that comes after it.
-bool RingTransport::take_arrival(RingReceiver& receiver, std::uint64_t unit, std::size_t bytes,
-                                 bool announces) try {
-  return receiver.arrive(unit, bytes, announces);
+void RingTransport::make_room(RingReceiver& receiver) try {
+  receiver.grow();
 } catch (const std::bad_alloc&) {
   receive_error_.set(ErrorCode::kResource, "out of memory");  // short enough to need none
   throw Error(ErrorCode::kResource, "out of memory for what has arrived", "Connect again.");
@@ -319,7 +370,7 @@ ReceiveResult RingTransport::hand_out(Context context, Delivery& delivery,
     std::uint64_t ticket = 0;
     const RingReceiver::Arrival arrival = receiver.hand_out(ticket);
     const std::size_t offset = (layout_.first_unit(context) + arrival.unit) * kPlaceUnitBytes;
-    const std::byte* memory = region_->memory().data() + offset;
+    const std::byte* memory = rings_ + offset;
     if (!arrival.announces && !large.active()) [[likely]] {
       delivery.context = context;
       delivery.ticket = ticket;
@@ -328,9 +379,7 @@ ReceiveResult RingTransport::hand_out(Context context, Delivery& delivery,
       delivery.must_release = arrival.bytes > Delivery::kSmallBytes;
       if (!delivery.must_release) {
         // Copied, a cache line at most, so its place is free at once, however long it is kept.
-        std::memcpy(delivery.small.data(), payload != nullptr ? payload : memory,
-                    Delivery::kSmallBytes);
-        delivery.data = nullptr;
+        delivery.take_small(payload != nullptr ? payload : memory);
         receiver.release(ticket);
         return_space(context);
       }

@@ -20,6 +20,7 @@
 #include "transport/parts/reservation.h"
 #include "transport/parts/sends.h"
 #include "transport/ring/places.h"
+#include "verbs/arrivals.h"
 
 namespace leat::detail {
 
@@ -103,6 +104,9 @@ class RingTransport : public Transport, private RemoteReads {
 
   // send side
   bool find_place(std::size_t bytes, Context context, RingSender::Place& place);
+  bool send_shortly(std::span<const std::byte> message, Context context);
+  // Not compiled into the short way.
+  [[gnu::noinline]] SendResult send_at_length(std::span<const std::byte> message, Context context);
   bool post(std::span<const std::byte> message, Context context, const RingSender::Place& place,
             bool announces);
   bool announce(std::uint64_t bytes, Context context);
@@ -113,9 +117,12 @@ class RingTransport : public Transport, private RemoteReads {
   std::span<std::byte> staging(Context context, const RingSender::Place& place, std::size_t bytes);
 
   // receive side
+  bool receive_shortly(Context context, Delivery& delivery);
+  [[gnu::noinline]] ReceiveResult receive_at_length(Context context, Delivery& delivery);
+  void took_one();
   bool pass(const Completion& completion, Context context, Delivery& delivery);
   void arrived(const Completion& completion);
-  bool take_arrival(RingReceiver& receiver, std::uint64_t unit, std::size_t bytes, bool announces);
+  void make_room(RingReceiver& receiver);
   ReceiveResult hand_out(Context context, Delivery& delivery, const std::byte* payload);
   void return_space(Context context) noexcept;
   void check_receiving();
@@ -126,9 +133,12 @@ class RingTransport : public Transport, private RemoteReads {
   const Limits limits_;
   Layout layout_;                          // of our rings; after start(), of both sides'
   std::unique_ptr<MemoryRegion> region_;   // our rings, then the CreditWords of the peer
+  const std::byte* rings_ = nullptr;       // where that begins
   std::unique_ptr<MemoryRegion> staging_;  // mirrors the peer's rings; null: all is inlined
   RemoteRegion peer_region_;
   std::byte* peer_memory_ = nullptr;  // the peer's rings, where the device can store into them
+  Arrivals* arrivals_ = nullptr;      // then, the short way; else null
+  std::array<std::size_t, 2> too_long_for_short_way_{};  // in context 0, and in each other one
 
   // --- send side
   alignas(64) std::array<RingSender, kContextCount> senders_;

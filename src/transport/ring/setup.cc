@@ -16,6 +16,8 @@ constexpr std::size_t kPinnedContextRingBytes = std::size_t{64} << 10;
 constexpr std::size_t kRingBytes = std::size_t{4} << 20;
 constexpr std::size_t kContextRingBytes = std::size_t{1} << 20;
 constexpr std::size_t kMinRingBytes = 4096;
+// Where calls cost more than the copy.
+constexpr std::size_t kMostBytesOfShortWay = 1024;
 
 // So a place never has the bit of an index.
 static_assert(std::bit_floor(kMaxPlace / kContextCount) * kContextCount <= kIndexBit);
@@ -65,6 +67,7 @@ RingTransport::RingTransport(std::unique_ptr<Device> device, std::unique_ptr<Que
   layout_.other_units =
       ring_units(options.context_ring_bytes, pinned ? kPinnedContextRingBytes : kContextRingBytes);
   region_ = device_->allocate(layout_.ring_bytes() + sizeof(CreditWords), kRemoteWrite);
+  rings_ = region_->memory().data();
   const std::size_t largest = layout_.context0_units / kPieceShare * kPlaceUnitBytes;
   if (limits_.max_inline_bytes < largest)
     staging_ = device_->allocate(layout_.ring_bytes(), kLocalOnly);
@@ -115,6 +118,11 @@ void RingTransport::start(std::span<const std::byte> peer_setup) {
     return layout_.units(context) / kPieceShare * kPlaceUnitBytes;
   };
   set_in_place(in_place(0), in_place(1));
+  if (peer_memory_ != nullptr) arrivals_ = queue_pair_->arrivals();
+  if (arrivals_ != nullptr)
+    for (const Context context : {0U, 1U})
+      too_long_for_short_way_[context] =
+          std::min(kMostBytesOfShortWay, max_in_place_bytes(context)) + 1;
   set_event_fds(*queue_pair_);
   facts_.reserves_room = true;
   facts_.leaves_by_itself = true;

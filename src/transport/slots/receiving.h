@@ -55,10 +55,8 @@ bool SlotTransport<Way>::hand_out(Context context, Delivery& delivery) {
     delivery.ticket = std::uint64_t{entry.run.first} << 32 | entry.run.count;
   } else {
     // Copied, so its slot is free at once, however long it is kept.
-    if (entry.bytes != 0)
-      std::memcpy(delivery.small.data(), rode_along != nullptr ? rode_along : bytes,
-                  Delivery::kSmallBytes);
     delivery.data = nullptr;
+    if (entry.bytes != 0) delivery.take_small(rode_along != nullptr ? rode_along : bytes);
     way_.give_back(context, entry.run);
   }
   return true;

@@ -11,7 +11,7 @@
 #include "base/epoll.h"
 #include "base/log.h"
 #include "base/system_error.h"
-#include "verbs/shm/copy.h"
+#include "verbs/shared_copy.h"
 
 namespace leat::detail::shm {
 namespace {
@@ -40,7 +40,8 @@ ShmQueuePair::ShmQueuePair(Endpoint endpoint, std::shared_ptr<OwnRegions> own_re
       peer_events_{std::move(endpoint.peer_events[0]), std::move(endpoint.peer_events[1])},
       asymmetric_(endpoint.asymmetric_barriers),
       own_regions_(std::move(own_regions)),
-      done_(std::bit_ceil(endpoint.send_depth)) {
+      done_(std::bit_ceil(endpoint.send_depth)),
+      arrivals_(outgoing_, incoming_, peer_events_[index(Side::kReceive)].get(), asymmetric_) {
   for (const Side side : {Side::kSend, Side::kReceive})
     waits_[index(side)] = wait_on(own_events_[index(side)].get(), socket_.get());
   own_regions_->add_observer(this);
@@ -60,19 +61,15 @@ std::size_t ShmQueuePair::post_send(std::span<const SendRequest> requests) {
     ++accepted;
     arrived |= request.opcode == Opcode::kWriteWithImmediate;
   }
-  if (arrived) {
-    // One look for all requests: a receiver that armed itself either sees our entries or is seen
-    // here.
-    light_barrier(asymmetric_);
-    wake(outgoing_.flow->receiver_armed, Side::kReceive);
-  }
+  if (arrived) arrivals_.sender.announce();
   return accepted;
 }
 
 ShmQueuePair::Ran ShmQueuePair::run(const SendRequest& request) {
   // The receiving thread may be here too, with unsignaled inlined writes: they touch no state of
   // the send side.
-  if (error_.load(std::memory_order_relaxed)) return fail(request, CompletionStatus::kFlushed);
+  if (arrivals_.failed.load(std::memory_order_relaxed))
+    return fail(request, CompletionStatus::kFlushed);
   if (request.signaled) {
     look_at_peer();
     if (!room_for_completion()) return Ran::kNoRoom;
@@ -140,7 +137,7 @@ ShmQueuePair::Ran ShmQueuePair::run_arrival(const SendRequest& request) {
         copy_bytes(target, local, request.bytes);
     }
   }
-  publish(request);
+  arrivals_.sender.publish(local, request.bytes, request.immediate);
   return Ran::kDone;
 }
 
@@ -152,30 +149,8 @@ void ShmQueuePair::look_at_peer() {
   service_socket();
 }
 
-// Fills the entry and makes it visible. The bytes are in the target already; a small message is
-// copied into the entry too, so that the receiver finds it in the line that it waits on. The
-// receiver cannot tell the difference: reads and later writes meet the bytes in memory.
-void ShmQueuePair::publish(const SendRequest& request) {
-  CompletionEntry& entry = outgoing_.completions[arrivals_sent_ & outgoing_.mask];
-  std::uint32_t payload = 0;
-  if (request.bytes <= CompletionEntry::kPayloadBytes) {
-    payload = static_cast<std::uint32_t>(request.bytes);
-    copy_small(entry.payload, static_cast<const std::byte*>(request.local), request.bytes);
-  }
-  entry.immediate.store(request.immediate, std::memory_order_relaxed);
-  entry.bytes.store(static_cast<std::uint32_t>(request.bytes), std::memory_order_relaxed);
-  entry.payload_bytes.store(payload, std::memory_order_relaxed);
-  ++arrivals_sent_;
-  // Release: a receiver that sees the sequence number sees the entry and all earlier bytes.
-  entry.sequence.store(static_cast<std::uint32_t>(arrivals_sent_), std::memory_order_release);
-}
-
 bool ShmQueuePair::receive_is_posted() {
-  if (arrivals_sent_ < receives_seen_) return true;
-  // Acquire: the receiver is done with the completion entries that it gives back.
-  receives_seen_ = outgoing_.flow->posted.load(std::memory_order_acquire);
-  // A count beyond the ring is invalid, but harms only the peer that wrote it.
-  if (arrivals_sent_ < receives_seen_) return true;
+  if (arrivals_.sender.has_receive()) return true;
   rnr_retries_.add(1);
   return false;
 }
@@ -204,11 +179,9 @@ std::byte* ShmQueuePair::peer_memory(const RemoteRegion& part) {
 }
 
 std::size_t ShmQueuePair::post_receives(std::size_t count) {
-  count = std::min<std::size_t>(count, incoming_.mask + 1 - (receives_posted_ - arrivals_taken_));
+  count = std::min(count, arrivals_.receiver.room());
   if (count == 0) return 0;
-  receives_posted_ += count;
-  // Release: this side is done with the completion entries that it gives back.
-  incoming_.flow->posted.store(receives_posted_, std::memory_order_release);
+  arrivals_.receiver.post(count);
   wake_sender();
   return count;
 }
@@ -217,7 +190,7 @@ std::size_t ShmQueuePair::post_receives(std::size_t count) {
 // armed.
 void ShmQueuePair::wake_sender() {
   light_barrier(asymmetric_);
-  wake(incoming_.flow->sender_armed, Side::kSend);
+  wake_if_armed(incoming_.flow->sender_armed, peer_events_[index(Side::kSend)].get());
 }
 
 std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
@@ -242,48 +215,24 @@ std::size_t ShmQueuePair::poll_sends(std::span<Completion> completions) {
 // unless the peer is ahead, is still being written.
 std::size_t ShmQueuePair::poll_receives(std::span<Completion> completions) {
   if (completions.empty()) return 0;
-  const CompletionEntry& entry = incoming_.completions[arrivals_taken_ & incoming_.mask];
-  const auto due = static_cast<std::uint32_t>(arrivals_taken_ + 1);
-  // Acquire pairs with publish: the entry and the bytes of the message.
-  if (entry.sequence.load(std::memory_order_acquire) != due) {
-    if (++empty_polls_ >= kPollsPerService) {
-      empty_polls_ = 0;
-      service_socket();
-    }
-    if (error_.load(std::memory_order_relaxed) || peer_closed()) [[unlikely]]
-      return flush_receives(completions);
-    return 0;
+  if (arrivals_.receiver.peek(completions[0])) {
+    arrivals_.receiver.take();
+    return 1;
   }
-  if (arrivals_taken_ == receives_posted_) return 0;  // invalid: no receive is posted
-  empty_polls_ = 0;
-  const std::uint32_t payload = entry.payload_bytes.load(std::memory_order_relaxed);
-  Completion& completion = completions[0];
-  completion.id = 0;
-  completion.status = CompletionStatus::kSuccess;
-  completion.kind = CompletionKind::kImmediate;
-  completion.immediate = entry.immediate.load(std::memory_order_relaxed);
-  completion.bytes = entry.bytes.load(std::memory_order_relaxed);
-  const bool rides_along =
-      payload == completion.bytes && payload != 0 && payload <= CompletionEntry::kPayloadBytes;
-  completion.payload = rides_along ? entry.payload : nullptr;
-  ++arrivals_taken_;
-  return 1;
+  if (arrivals_.receiver.in_vain(kPollsPerService)) service_socket();
+  return arrivals_.ended() ? flush_receives(completions) : 0;
 }
 
 // Everything that arrived was taken; the receives that are still posted will not be used any more.
 std::size_t ShmQueuePair::flush_receives(std::span<Completion> completions) {
-  const CompletionEntry& entry = incoming_.completions[arrivals_taken_ & incoming_.mask];
   // Looks once more after having seen the end: what the peer published before it went still counts.
-  if (entry.sequence.load(std::memory_order_acquire) ==
-      static_cast<std::uint32_t>(arrivals_taken_ + 1))
-    return 0;
-  error_.store(true, std::memory_order_relaxed);
+  if (arrivals_.receiver.waits()) return 0;
+  arrivals_.failed.store(true, std::memory_order_relaxed);
   std::size_t count = 0;
-  while (count < completions.size() && arrivals_taken_ != receives_posted_) {
+  for (; count < completions.size() && arrivals_.receiver.receives() != 0;
+       arrivals_.receiver.take())
     completions[count++] = {0,      CompletionStatus::kFlushed, CompletionKind::kImmediate, 0, 0,
                             nullptr};
-    ++arrivals_taken_;
-  }
   return count;
 }
 
@@ -299,13 +248,6 @@ void ShmQueuePair::arm(Side side) {
   if (armed.load(std::memory_order_relaxed) != 0) return;
   armed.store(1, std::memory_order_relaxed);
   heavy_barrier(asymmetric_);  // pairs with light_barrier of the peer's post_send, wake_sender
-}
-
-void ShmQueuePair::wake(std::atomic<std::uint32_t>& armed, Side side) {
-  if (armed.load(std::memory_order_relaxed) == 0) [[likely]]
-    return;
-  armed.store(0, std::memory_order_relaxed);
-  eventfd_write(peer_events_[index(side)].get(), 1);
 }
 
 ShmQueuePair::Ran ShmQueuePair::fail(const SendRequest& request, CompletionStatus status) {
@@ -330,7 +272,7 @@ bool ShmQueuePair::peer_closed() const {
 }
 
 void ShmQueuePair::enter_error() noexcept {
-  error_.store(true, std::memory_order_relaxed);
+  arrivals_.failed.store(true, std::memory_order_relaxed);
   outgoing_.flow->closed.store(1, std::memory_order_release);
   // A sleeping peer must see it too.
   eventfd_write(peer_events_[0].get(), 1);

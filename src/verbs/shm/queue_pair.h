@@ -14,8 +14,8 @@
 #include "base/fd.h"
 #include "base/large_copy.h"
 #include "base/mapped_memory.h"
+#include "verbs/arrivals.h"
 #include "verbs/device.h"
-#include "verbs/shm/layout.h"
 #include "verbs/shm/region.h"
 #include "verbs/shm/socket.h"
 
@@ -46,6 +46,7 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
   void wake_sender() override;
   int event_fd(Side side) const override { return waits_[index(side)].get(); }
   std::byte* peer_memory(const RemoteRegion& part) override;
+  Arrivals* arrivals() override { return &arrivals_; }
   std::uint64_t rnr_retries() const override { return rnr_retries_.get(); }
   std::string describe() const override;
 
@@ -60,8 +61,6 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
   bool local_access(const SendRequest& request) const;
   bool receive_is_posted();
   void look_at_peer();
-  void publish(const SendRequest& request);
-  void wake(std::atomic<std::uint32_t>& armed, Side side);
   Ran fail(const SendRequest& request, CompletionStatus status);
   void push_failure(const Completion& completion);
   bool room_for_completion() const;
@@ -83,23 +82,15 @@ class ShmQueuePair final : public QueuePair, private RegionObserver {
   const std::shared_ptr<OwnRegions> own_regions_;
 
   // --- send side
-  alignas(kCacheLine) std::uint64_t arrivals_sent_ = 0;  // entries published
-  std::uint64_t receives_seen_ = 0;                      // cached outgoing posted count
-  std::vector<Completion> done_;                         // ring of successful signaled requests
+  alignas(kCacheLine) std::vector<Completion> done_;  // ring of successful signaled requests
   std::uint64_t done_head_ = 0;
   std::uint64_t done_tail_ = 0;
   std::uint32_t sends_since_service_ = 0;
   LargeCopy large_copy_;
   Counter rnr_retries_;
 
-  // --- receive side
-  alignas(kCacheLine) std::uint64_t arrivals_taken_ = 0;
-  std::uint64_t receives_posted_ = 0;
-  std::uint32_t empty_polls_ = 0;
-
   // --- both
-  // Relaxed throughout: it only says that requests fail from now on; the details are under mutex_.
-  alignas(kCacheLine) std::atomic<bool> error_{false};
+  Arrivals arrivals_;
   // The peer's regions by slot. Stored with release and loaded with acquire, so that a region is
   // complete.
   std::array<std::atomic<const PeerRegion*>, kMaxRegions> peer_regions_{};

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace leat::detail::shm {
+namespace leat::detail {
 
 // Copies at most 64 bytes in few instructions: two overlapping moves of the largest size that fits.
 inline void copy_small(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -56,4 +56,4 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
   }
 }
 
-}  // namespace leat::detail::shm
+}  // namespace leat::detail
