@@ -2,10 +2,13 @@
 // immediates and receives.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "support/devices.h"
+#include "support/pattern.h"
 #include "support/verbs_side.h"
+#include "verbs/arrivals.h"
 
 namespace leat::detail {
 namespace {
@@ -49,6 +52,61 @@ TEST_P(VerbsReceives, ImmediateArrivesAsItIs) {
         side.post_receives(values.size());
         for (const std::uint32_t value : values) {
           EXPECT_EQ(side.receive_completion().immediate, value);
+        }
+      });
+}
+
+// Where arrivals are shared memory, either side may go by their ends or by requests, in any turn.
+TEST_P(VerbsReceives, ArrivalsAndRequestsMayAlternate) {
+  static constexpr std::uint32_t kCount = 300;
+  const auto bytes_of = [](std::uint32_t i) -> std::size_t { return i % 80; };
+  const auto shortly = [](const VerbsSide& side, std::uint32_t turn) {
+    return turn != 0 && side.queue_pair->arrivals() != nullptr;
+  };
+  run(
+      [&](VerbsSide& side) {
+        const MemoryRegion& source = side.allocate(4096, kLocalOnly);
+        const RemoteRegion target = side.exchange({});
+        for (std::uint32_t i = 0; i < kCount; ++i) {
+          const std::size_t at = i % 32 * 128;
+          const std::vector<std::byte> message(bytes_of(i), static_cast<std::byte>(i));
+          std::copy(message.begin(), message.end(), source.memory().begin());
+          if (shortly(side, i / 3 % 2)) {
+            Arrivals& arrivals = *side.queue_pair->arrivals();
+            std::byte* memory = side.queue_pair->peer_memory(target);
+            ASSERT_NE(memory, nullptr);
+            while (!arrivals.sender.has_receive()) ASSERT_FALSE(arrivals.ended());
+            copy_bytes(memory + at, message.data(), message.size());
+            arrivals.sender.publish(message.data(), message.size(), i);
+            arrivals.sender.announce();
+          } else {
+            SendRequest request = write_request({source, 0, target, at, message.size()}, i);
+            request.opcode = Opcode::kWriteWithImmediate;
+            request.immediate = i;
+            side.complete(request);
+          }
+        }
+      },
+      [&](VerbsSide& side) {
+        const MemoryRegion& target = side.allocate(4096, kRemoteWrite);
+        side.post_receives(20);
+        side.exchange(target.remote());
+        for (std::uint32_t i = 0; i < kCount; ++i) {
+          Completion completion;
+          if (shortly(side, i / 5 % 2)) {
+            Arrivals& arrivals = *side.queue_pair->arrivals();
+            while (!arrivals.receiver.peek(completion)) ASSERT_FALSE(arrivals.ended());
+            arrivals.receiver.take();
+          } else {
+            completion = side.receive_completion();
+          }
+          ASSERT_EQ(completion.immediate, i);
+          ASSERT_EQ(completion.bytes, bytes_of(i));
+          expect_filled(target.memory().subspan(i % 32 * 128, bytes_of(i)),
+                        static_cast<std::byte>(i));
+          if (completion.payload != nullptr)
+            expect_filled({completion.payload, completion.bytes}, static_cast<std::byte>(i));
+          side.post_receives(1);
         }
       });
 }
