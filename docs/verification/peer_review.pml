@@ -5,6 +5,9 @@
    correct one follows the protocol, but its answers may be late; a Byzantine witness shows the third party whatever
    that node ever signed, in any order and part, and forgeries.
 
+   Time goes on in steps of the witness's patience: without progress it suspects the node at the next one, and with progress after DEADLINE
+   of them. A Byzantine node also signs pieces that were replayed long ago, with any tail: those are no progress.
+
    A piece has one record. A response is 16 * (contents received) + output + 1, where the reference gives number modulo 2;
    a mark is MARK + nonce. Perfect MAC and signature: what is shown as attested is what has that counter, what is signed the node
    has signed. Bounds: CONTENTS of the parent, LOG records of the node, AUDITS.
@@ -21,6 +24,9 @@ run  mutant   -DOMISSION_ACCEPTED   complete_means_right
 run  mutant   -DUNANSWERED_ACCEPTED complete_means_right
 run  mutant   -DNO_MAC              complete_means_all_was_seen
 run  mutant   -DPATIENT             wrong_is_exposed_or_suspected
+run  mutant   -DOLD_IS_PROGRESS     patience_is_for_progress
+run  mutant   -DNO_DEADLINE         audit_ends_in_time
+run  mutant   -DOLD_COMPLETES       complete_means_all_was_seen
 run  mutant   -DNO_SIGNATURE              correct_is_never_exposed
 run  mutant   -DGAPS_ACCEPTED             correct_is_never_exposed
 run  mutant   -DOLD_IS_A_FAULT            correct_is_never_exposed
@@ -34,6 +40,7 @@ run  mutant   -DOLD_IS_A_FAULT            correct_is_never_exposed
 #ifndef AUDITS
 #define AUDITS 2
 #endif
+#define DEADLINE 2
 #define MARK 100
 #define RESPONSE(received, output) (16 * (received) + (output) + 1)
 #define IS_MARK(r) ((r) >= MARK)
@@ -41,7 +48,7 @@ run  mutant   -DOLD_IS_A_FAULT            correct_is_never_exposed
 #define OUTPUT(r) (((r) % 16) - 1)
 #define RIGHT(r, received) (RECEIVED(r) == (received) + 1 && OUTPUT(r) == (received) % 2)
 
-bit complete_means_all_was_seen, complete_means_right, wrong_is_exposed_or_suspected, correct_is_never_exposed, audited_twice,
+bit audit_ends_in_time, patience_is_for_progress, complete_means_all_was_seen, complete_means_right, wrong_is_exposed_or_suspected, correct_is_never_exposed, audited_twice,
     exposed_after_a_right_audit, suspicion_is_cleared, third_party_replays_all;
 #define HOLDS(name, condition) assert(name || (condition))
 #define goal_audited_twice (completed == 2 && received > 1)
@@ -70,6 +77,8 @@ byte logged_then; /* the node's counter when it was given */
 byte audited, received; /* records, and contents by them, that were replayed */
 byte completed;
 bit exposed, suspected, cleared;
+bit progress, led; /* since time went on, as the witness thinks, and a new record was replayed */
+byte waited;      /* how often it went on in this audit, before a suspicion */
 
 /* The third party. */
 byte third, third_received;
@@ -144,6 +153,8 @@ inline take() {
         :: else -> received = RECEIVED(r)
         fi;
         audited++;
+        progress = 1;
+        led = 1;
         if
         :: audited < t -> skip
         :: else ->
@@ -155,6 +166,9 @@ inline take() {
               HOLDS(complete_means_all_was_seen, audited > logged_then);
               HOLDS(complete_means_right, wrong >= audited);
               outstanding = 0;
+              progress = 0;
+              led = 0;
+              waited = 0;
               completed++;
               if
               :: suspected -> suspected = 0; cleared = 1
@@ -197,8 +211,33 @@ init {
        outstanding = 1;
        logged_then = logged }
 #ifndef PATIENT
-  :: outstanding && !suspected && !exposed -> atomic { suspected = 1 }
+  :: outstanding && !suspected && !exposed -> atomic {
+       if
+#ifdef NO_DEADLINE
+       :: progress ->
+#else
+       :: progress && waited < DEADLINE - 1 ->
 #endif
+          HOLDS(patience_is_for_progress, led);
+          progress = 0;
+          waited++
+       :: else ->
+          suspected = 1;
+          progress = 0;
+          waited = 0
+       fi;
+       led = 0;
+       HOLDS(audit_ends_in_time, waited < DEADLINE) }
+#endif
+  /* the node signs again, with the present nonce, what was replayed */
+  :: bad && outstanding && !exposed && audited > 0 && !progress -> atomic {
+#ifdef OLD_IS_PROGRESS
+       progress = 1
+#endif
+#ifdef OLD_COMPLETES
+       HOLDS(complete_means_all_was_seen, audited > logged_then)
+#endif
+       skip }
 
   /* the node answers */
   :: outstanding && !exposed && audited < LOG && (bad || t > 0) -> atomic {

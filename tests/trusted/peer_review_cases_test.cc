@@ -453,6 +453,27 @@ TEST(PeerReviewProcesses, case88_an_answer_to_an_older_nonce_is_none) {
   expect_fault(nodes, 3, FaultKind::kSilent);
 }
 
+// Right entries, signed, with the present nonce: but the same again and again, as if much came yet.
+TEST(PeerReviewProcesses, case88_old_entries_with_a_made_up_tail_are_no_answer) {
+  Nodes nodes(kTreeParties);
+  const auto options = case_options(1500ms);
+  start_tree(nodes, 3,
+             forger(
+                 nodes.directory(),
+                 [kept = std::vector<Entry>()](Piece& piece, std::vector<Entry>& entries) mutable {
+                   if (kept.empty()) {
+                     kept = entries;
+                     return;
+                   }
+                   entries = kept;
+                   piece.from = 0;
+                   piece.tail = 1'000'000;
+                 },
+                 options),
+             options);
+  expect_fault(nodes, 3, FaultKind::kSilent);
+}
+
 // LEAT_TEST_KILLS, such as 200; by default a few, because each needs a system of its own.
 TEST(PeerReviewProcesses, killing_any_party_at_any_point_exposes_nobody) {
   const std::size_t rounds = kills(10);

@@ -218,6 +218,142 @@ TEST(PeerReview, case81_who_does_not_log_what_its_parent_sent_is_suspected) {
   EXPECT_GT(tree.witness->audited(2), 0U);
 }
 
+// Answers audits by pieces of its own making.
+class Answering final : public Participant {
+ public:
+  using Answer = std::function<void(Answering&, const Audit&, Outbox&)>;
+  Answering(Tree& tree, PartyId id, Answer answer)
+      : id_(id), kernel_(tree.kernel(id)), key_(tree.key(id)), answer_(std::move(answer)) {}
+  void receive(PartyId, View message, Time, Outbox& outbox) override {
+    if (const auto audit = read_audit(message)) answer_(*this, *audit, outbox);
+  }
+  void idle(Time, Outbox&) override {}
+
+  void attest(EntryType type, View body) {
+    log.push_back(detail::attest(
+        kernel_, {.session = kFirstSession + id_ - 1, .kind = Kind::kSend},
+        write_log_entry({.type = type, .received = {}, .digest = {}, .body = body})));
+  }
+  // Its records from there on, with that tail.
+  void send(PartyId to, const Audit& audit, std::uint64_t from, std::uint64_t end,
+            std::uint64_t tail, Outbox& outbox) const {
+    Bytes entries;
+    for (std::uint64_t i = from; i < end; ++i) append_entry(entries, log[i], {});
+    outbox.send(to, write_piece(key_,
+                                {.sender = id_,
+                                 .epoch = kSystemEpoch,
+                                 .from = from,
+                                 .tail = tail,
+                                 .nonce = audit.nonce,
+                                 .entries = {}},
+                                entries));
+  }
+
+  std::vector<Bytes> log;
+
+ private:
+  const PartyId id_;
+  AttestationKernel& kernel_;
+  const SigningKey& key_;
+  const Answer answer_;
+};
+
+// How often the witness asks that node.
+std::function<void(PartyId, PartyId, View)> counting_audits(PartyId node, unsigned& audits) {
+  return [node, &audits](PartyId, PartyId to, View message) {
+    if (to == node && peer_message(message) == PeerMessage::kAudit) ++audits;
+  };
+}
+
+TEST(PeerReview, who_answers_audits_with_old_entries_and_a_made_up_tail_is_suspected) {
+  Tree tree;
+  std::mt19937 random(7);
+  tree.replace(2, std::make_unique<Answering>(tree, 2, [](auto& self, auto& audit, auto& outbox) {
+                 if (self.log.empty()) self.attest(EntryType::kMark, audit.nonce);
+                 // The first is right. Later ones say that the log is long, and show its beginning.
+                 self.send(kWitness, audit, 0, 1, audit.from == 0 ? 1 : 1'000'000, outbox);
+               }));
+  unsigned audits = 0;
+  tree.tap = counting_audits(2, audits);
+  tree.run(60s, random);
+  EXPECT_EQ(tree.witness->audited(2), 1U);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+  EXPECT_LT(audits, 310U) << "what leads no further is not asked for at once again";
+}
+
+// It makes up what was replayed long ago, so that it ends as the audit wants.
+TEST(PeerReview, a_forged_old_entry_with_the_nonce_completes_no_audit) {
+  Tree tree;
+  std::mt19937 random(8);
+  tree.replace(2, std::make_unique<Answering>(tree, 2, [](auto& self, auto& audit, auto& outbox) {
+                 if (self.log.empty()) return self.attest(EntryType::kMark, audit.nonce);
+                 if (audit.from > 0)
+                   std::ranges::copy(audit.nonce, self.log[0].begin() + kHeaderBytes + 4);
+                 self.send(kWitness, audit, 0, 1, 1, outbox);
+               }));
+  tree.run(5s, random);
+  EXPECT_EQ(tree.witness->audited(2), 1U);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+}
+
+TEST(PeerReview, the_tail_of_a_log_is_said_once_for_each_nonce) {
+  Tree tree;
+  std::mt19937 random(9);
+  tree.replace(2, std::make_unique<Answering>(tree, 2, [](auto& self, auto& audit, auto& outbox) {
+                 self.attest(EntryType::kMark, audit.nonce);
+                 self.send(kWitness, audit, audit.from, audit.from + 1, audit.from + 2, outbox);
+               }));
+  tree.run(5s, random);
+  EXPECT_EQ(tree.witness->audited(2), 1U);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+}
+
+// Each piece leads further, in time, and there is no end to them.
+TEST(PeerReview, an_audit_that_does_not_end_is_a_suspicion) {
+  auto options = tree_options();
+  options.checkpoint_records = 1U << 20;  // marks have no digest
+  Tree tree(options);
+  std::mt19937 random(10);
+  Participant::Time asked{};
+  tree.replace(2, std::make_unique<Answering>(tree, 2, [&](auto& self, auto& audit, auto& outbox) {
+                 if (std::exchange(asked, tree.now) == tree.now) return;  // the slowest that it can
+                 self.attest(EntryType::kMark, audit.nonce);
+                 self.send(kWitness, audit, audit.from, audit.from + 1, 1'000'000, outbox);
+               }));
+  tree.run(options.audit_patience - 1s, random);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kTrusted);
+  tree.run(2s, random);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+  EXPECT_GT(tree.witness->audited(2), 10U);
+}
+
+// What a witness keeps of a node, in case that it lies, has a limit in bytes.
+TEST(PeerReview, a_witness_keeps_no_more_of_a_node_than_it_may) {
+  auto options = tree_options();
+  options.checkpoint_records = 1U << 20;
+  options.max_evidence_bytes = std::size_t{64} << 10;
+  Tree tree(options);
+  std::mt19937 random(11);
+  std::size_t bytes = 0;
+  tree.tap = [&](PartyId from, PartyId, View message) {
+    if (from == 2 && peer_message(message) == PeerMessage::kPiece) bytes += message.size();
+  };
+  for (int i = 0; i < 400; ++i) {
+    tree.ask(1);
+    tree.run(40ms, random);
+  }
+  tree.run(3s, random);
+  EXPECT_GT(bytes, options.max_evidence_bytes);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+  const std::uint64_t audited = tree.witness->audited(2);
+  EXPECT_GT(audited, 50U);
+  tree.run(3s, random);
+  EXPECT_EQ(tree.witness->audited(2), audited);
+  EXPECT_TRUE(std::ranges::none_of(tree.changes, [](const auto& change) {
+    return change.second.standing == Standing::kExposed;
+  }));
+}
+
 TEST(PeerReview, a_child_whose_messages_were_lost_catches_up_by_way_of_its_witness) {
   Tree tree;
   std::mt19937 random(4);

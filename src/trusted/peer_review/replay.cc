@@ -132,17 +132,28 @@ bool PeerAudit::start(View snapshot, View base) {
 PeerAudit::Outcome PeerAudit::take(View message, const Nonce* nonce) {
   const auto piece = read_piece(message);
   const PartyId node = options_.nodes[index_].id;
-  if (!piece || piece->sender != node || piece->epoch != kernel_.epoch() || piece->from > next_ ||
-      (nonce != nullptr && piece->nonce != *nonce) || !verify_piece(directory_, message, node))
+  if (!piece || piece->sender != node || piece->epoch != kernel_.epoch() || piece->from > next_)
     return Outcome::kNothing;
+  if (nonce != nullptr) {
+    if (tail_ && tail_->first != *nonce) tail_.reset();
+    if (piece->nonce != *nonce || (tail_ && piece->tail != tail_->second) ||
+        pieces_bytes_ + message.size() > options_.max_evidence_bytes)
+      return Outcome::kNothing;
+  }
+  const std::uint64_t end = piece->from + piece->entries.size();
+  const bool leads_further = end > next_ && (nonce == nullptr || piece->from == next_);
+  const bool well_formed = !piece->entries.empty() && end <= piece->tail;
+  if ((well_formed && !leads_further) || !verify_piece(directory_, message, node))
+    return Outcome::kNothing;
+  // From here on it is the node's word, whatever it is.
+  if (nonce != nullptr) tail_ = {*nonce, piece->tail};
   pieces_.emplace_back(message.begin(), message.end());
+  pieces_bytes_ += message.size();
   const auto found = [this](FaultKind kind) {
     fault_ = kind;
     return Outcome::kFault;
   };
-  // From here on it is the node's word, whatever it is.
-  const std::uint64_t end = piece->from + piece->entries.size();
-  if (piece->entries.empty() || end > piece->tail) return found(FaultKind::kLog);
+  if (!well_formed) return found(FaultKind::kLog);
   const Authentic verified = authentic(*piece);
   for (std::size_t i = 0; i < piece->entries.size(); ++i) {
     const auto& [record, received] = piece->entries[i];
@@ -150,9 +161,7 @@ PeerAudit::Outcome PeerAudit::take(View message, const Nonce* nonce) {
     if (const auto fault = replay(record, received, verified)) return found(*fault);
   }
   if (end < piece->tail) return Outcome::kProgress;
-  const View last = piece->entries.back().first;
-  const auto entry =
-      last.size() < kRecordOverheadBytes ? std::nullopt : read_log_entry(payload_of(last));
+  const auto entry = read_log_entry(payload_of(piece->entries.back().first));
   if (!entry || entry->type != EntryType::kMark || !std::ranges::equal(entry->body, piece->nonce))
     return found(FaultKind::kLog);
   return Outcome::kComplete;
@@ -234,6 +243,7 @@ std::optional<FaultKind> PeerAudit::replay(View record, const std::vector<View>&
     snapshot_ = std::move(snapshot);
     base_.assign(record.begin(), record.end());
     pieces_.erase(pieces_.begin(), pieces_.end() - 1);
+    pieces_bytes_ = pieces_.front().size();
   }
   ++next_;
   return std::nullopt;

@@ -63,12 +63,13 @@ class PeerAudit {
   [[nodiscard]] bool start(View snapshot, View base);
 
   enum class Outcome {
-    kNothing,   // not signed by this node, or not the next piece
+    kNothing,   // not signed by this node, or leads no further; nothing is kept of it
     kProgress,  // right so far
     kComplete,  // right, up to the mark with the given nonce
     kFault,     // what no correct node signs: see fault() and evidence()
   };
-  // `nonce`: that of the auditor's own audit, if any.
+  // `nonce`: that of the auditor's own audit, if any. Then a piece must be what was asked for, with
+  // the tail of the first piece for this nonce, and fit into what may be kept.
   Outcome take(View message, const Nonce* nonce = nullptr);
 
   std::uint64_t next() const { return next_; }
@@ -99,6 +100,8 @@ class PeerAudit {
   // Where the evidence begins, and what it needs from there on.
   Bytes snapshot_, base_;
   std::deque<Bytes> pieces_;
+  std::size_t pieces_bytes_ = 0;
+  std::optional<std::pair<Nonce, std::uint64_t>> tail_;  // of the auditor's last nonce
 };
 
 }  // namespace leat::trusted::detail

@@ -38,7 +38,8 @@ struct PeerWitness::State {
     Nonce nonce{};
     bool outstanding = false;
     Time asked{};  // of what is outstanding
-    Time until{};  // when it must have come
+    Time until{};  // when it must have come,
+    Time end{};    // and all of the audit
     Time begin{};  // of the next audit
     // What its parent says it has not answered: records of the root below `offered` were given to
     // it, and it owes an answer to those below `owed`.
@@ -79,9 +80,10 @@ struct PeerWitness::State {
       node.nonce = fresh_nonce();
       node.outstanding = true;
       node.until = now + options.patience;
+      node.end = now + options.audit_patience;
       return ask(node, now, outbox);
     }
-    if (now >= node.until) suspect(node);
+    if (now >= std::min(node.until, node.end)) suspect(node);
     if (now - node.asked >= kAskAgainAfter) ask(node, now, outbox);
   }
 
