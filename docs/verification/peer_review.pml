@@ -8,6 +8,9 @@
    Time goes on in steps of the witness's patience: without progress it suspects the node at the next one, and with progress after DEADLINE
    of them. A Byzantine node also signs pieces that were replayed long ago, with any tail: those are no progress.
 
+   A client got one answer that the node signed, about any content; a correct node answers what it has logged. The client shows it to the
+   witness at any time; the nonces after that are made of it. It must be right, and in the log up to such a nonce.
+
    A piece has one record. A response is 16 * (contents received) + output + 1, where the reference gives number modulo 2;
    a mark is MARK + nonce. Perfect MAC and signature: what is shown as attested is what has that counter, what is signed the node
    has signed. Bounds: CONTENTS of the parent, LOG records of the node, AUDITS.
@@ -17,6 +20,7 @@ run  sanity   -DREACH=audited_twice                          audited_twice
 run  sanity   -DREACH=exposed_after_a_right_audit      exposed_after_a_right_audit
 run  sanity   -DREACH=suspicion_is_cleared                   suspicion_is_cleared
 run  sanity   -DREACH=third_party_replays_all                third_party_replays_all
+run  sanity   -DREACH=right_answer_was_compared              right_answer_was_compared
 run  mutant   -DNO_NONCE            complete_means_all_was_seen
 run  mutant   -DTAIL_UNCHECKED      complete_means_all_was_seen
 run  mutant   -DNO_REPLAY           complete_means_right
@@ -27,6 +31,9 @@ run  mutant   -DPATIENT             wrong_is_exposed_or_suspected
 run  mutant   -DOLD_IS_PROGRESS     patience_is_for_progress
 run  mutant   -DNO_DEADLINE         audit_ends_in_time
 run  mutant   -DOLD_COMPLETES       complete_means_all_was_seen
+run  mutant   -DANSWERS_UNSEEN            complete_means_answer_is_right
+run  mutant   -DONLY_OUTPUTS_COMPARED     complete_means_answer_is_right
+run  mutant   -DEARLIER_NONCES            correct_is_never_exposed
 run  mutant   -DNO_SIGNATURE              correct_is_never_exposed
 run  mutant   -DGAPS_ACCEPTED             correct_is_never_exposed
 run  mutant   -DOLD_IS_A_FAULT            correct_is_never_exposed
@@ -49,12 +56,13 @@ run  mutant   -DOLD_IS_A_FAULT            correct_is_never_exposed
 #define RIGHT(r, received) (RECEIVED(r) == (received) + 1 && OUTPUT(r) == (received) % 2)
 
 bit audit_ends_in_time, patience_is_for_progress, complete_means_all_was_seen, complete_means_right, wrong_is_exposed_or_suspected, correct_is_never_exposed, audited_twice,
-    exposed_after_a_right_audit, suspicion_is_cleared, third_party_replays_all;
+    exposed_after_a_right_audit, suspicion_is_cleared, third_party_replays_all, complete_means_answer_is_right, right_answer_was_compared;
 #define HOLDS(name, condition) assert(name || (condition))
 #define goal_audited_twice (completed == 2 && received > 1)
 #define goal_exposed_after_a_right_audit (exposed && completed > 0)
 #define goal_suspicion_is_cleared cleared
 #define goal_third_party_replays_all (third == LOG)
+#define goal_right_answer_was_compared (!bad && shown && completed > 0 && audits > shown_in && !outstanding)
 #define GOAL(name) goal_##name
 #define REACHED(name) GOAL(name)
 #ifdef REACH
@@ -79,6 +87,16 @@ byte completed;
 bit exposed, suspected, cleared;
 bit progress, led; /* since time went on, as the witness thinks, and a new record was replayed */
 byte waited;      /* how often it went on in this audit, before a suspicion */
+
+/* The client. */
+byte shown;       /* the answer that it has shown: as a response; */
+byte shown_in;    /* and when: after so many nonces */
+#ifdef EARLIER_NONCES
+#define COVERED (shown && audits >= shown_in)
+#else
+#define COVERED (shown && audits > shown_in)
+#endif
+#define ANSWER_IS_RIGHT (RECEIVED(shown) <= received && OUTPUT(shown) == (RECEIVED(shown) - 1) % 2)
 
 /* The third party. */
 byte third, third_received;
@@ -162,9 +180,15 @@ inline take() {
 #ifndef TAIL_UNCHECKED
            :: r % MARK != z || !IS_MARK(r) -> exposed = 1
 #endif
+#ifdef ONLY_OUTPUTS_COMPARED
+           :: COVERED && RECEIVED(shown) <= received && !ANSWER_IS_RIGHT -> exposed = 1
+#elif !defined(ANSWERS_UNSEEN)
+           :: COVERED && !ANSWER_IS_RIGHT -> exposed = 1
+#endif
            :: else ->
               HOLDS(complete_means_all_was_seen, audited > logged_then);
               HOLDS(complete_means_right, wrong >= audited);
+              HOLDS(complete_means_answer_is_right, !(shown && audits > shown_in) || ANSWER_IS_RIGHT);
               outstanding = 0;
               progress = 0;
               led = 0;
@@ -238,6 +262,15 @@ init {
        HOLDS(complete_means_all_was_seen, audited > logged_then)
 #endif
        skip }
+
+  /* the client shows an answer of the node */
+  :: !shown && !exposed && audits > 0 && (bad || said > 0) -> atomic {
+       if
+       :: bad -> select(k : 1 .. CONTENTS); select(v : 0 .. 1); shown = RESPONSE(k, v)
+       :: else -> select(k : 1 .. said); shown = RESPONSE(k, (k - 1) % 2)
+       fi;
+       shown_in = audits;
+       k = 0; v = 0 }
 
   /* the node answers */
   :: outstanding && !exposed && audited < LOG && (bad || t > 0) -> atomic {

@@ -29,6 +29,9 @@ struct ClientOptions {
   // The chain's configuration service (configuration.h), 0 for none. The service names the nodes,
   // all of which must answer; `nodes` and `quorum` are then ignored.
   PartyId service = 0;
+  // Witnesses of PeerReview, to which the client passes on every answer that it gets, so that they
+  // compare it with the node's log. One that cannot be reached is left out.
+  std::vector<PartyId> witnesses;
   leat::Options channel;  // for each connection; `timeout` is overridden
 };
 

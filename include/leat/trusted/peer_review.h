@@ -65,8 +65,9 @@ struct StandingChange {
 using StandingHook = std::function<void(const StandingChange&)>;
 
 // A node of the tree. Every node answers clients, so a client that does not trust the root alone
-// can ask for equal answers of several nodes. A node has no further dealings with one that is
-// exposed to it.
+// can ask for equal answers of several nodes; and it can pass answers on to witnesses
+// (ClientOptions::witnesses), which compare them with the node's log. A node has no further
+// dealings with one that is exposed to it.
 //
 // It keeps the part of its log that some witness has not audited; a witness that never asks makes
 // that grow. Owner: the caller; attestor, directory and key outlive it. Otherwise as for

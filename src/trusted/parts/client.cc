@@ -56,12 +56,14 @@ struct Client::State {
       return;
     }
     for (const PartyId node : options.nodes) connect(node);
-    if (links.size() < options.quorum)
+    const std::size_t reached = links.size();
+    if (reached < options.quorum)
       throw Error(ErrorCode::kUnavailable,
-                  "only " + std::to_string(links.size()) + " of " +
+                  "only " + std::to_string(reached) + " of " +
                       std::to_string(options.nodes.size()) + " nodes can be reached, and " +
                       std::to_string(options.quorum) + " must answer",
                   "See whether the nodes run, at the addresses of the directory.");
+    for (const PartyId witness : options.witnesses) connect(witness);
     wait_until_known();
   }
 
@@ -135,7 +137,7 @@ struct Client::State {
   void send_again() {
     for (const View request : quorum.unanswered())
       for (Link& link : links)
-        if (link.party() != options.service) link.send(request);
+        if (std::ranges::count(quorum.nodes(), link.party()) > 0) link.send(request);
   }
 
   // To the service: of what stays unanswered, or was answered in two ways.
@@ -160,6 +162,9 @@ struct Client::State {
       } else if (configuration_message(message)) {
         on_configuration(message);
       } else {
+        // Also one that comes too late to count may be a lie.
+        if (type_of(message) == MessageType::kReply)
+          for (const PartyId witness : options.witnesses) send_to(witness, message);
         quorum.receive(message);
       }
     });

@@ -77,7 +77,7 @@ struct PeerWitness::State {
     if (node.standing == Standing::kExposed) return;
     if (!node.outstanding) {
       if (now < node.begin) return;
-      node.nonce = fresh_nonce();
+      node.nonce = node.audit.begin(fresh_nonce());
       node.outstanding = true;
       node.until = now + options.patience;
       node.end = now + options.audit_patience;
@@ -108,6 +108,14 @@ struct PeerWitness::State {
       case PeerAudit::Outcome::kFault:
         return expose({id(*node), node->audit.fault(), node->audit.evidence()}, outbox);
     }
+  }
+
+  void on_answer(View answer, Outbox& outbox) {
+    const auto content = read_signed(answer, MessageType::kReply);
+    Audited* node = content ? find(content->sender) : nullptr;
+    if (node == nullptr || node->standing == Standing::kExposed) return;
+    if (node->audit.take_answer(answer) == PeerAudit::Outcome::kFault)
+      expose({id(*node), node->audit.fault(), node->audit.evidence()}, outbox);
   }
 
   void complete(Audited& node, Time now) {
@@ -195,6 +203,7 @@ PeerWitness::~PeerWitness() = default;
 
 void PeerWitness::receive(PartyId from, std::span<const std::byte> message, Time now,
                           Outbox& outbox) {
+  if (type_of(message) == MessageType::kReply) return state_->on_answer(message, outbox);
   const auto type = peer_message(message);
   if (!type) return;
   switch (*type) {
