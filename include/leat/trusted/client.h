@@ -41,7 +41,8 @@ struct Answer {
   std::vector<Bytes> outputs;
 };
 
-// Owner: the caller; directory and key outlive it. Threads: one at a time.
+// Owner: the caller; directory and key outlive it. Threads: one at a time. In a child of fork()
+// calls throw leat::Error kClosed.
 class LEAT_EXPORT Client {
  public:
   // Connects to all nodes. It leaves out those that cannot be reached, and tries them again only

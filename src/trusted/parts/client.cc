@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "leat/wait.h"
 #include "trusted/parts/configuration_messages.h"
@@ -222,6 +223,16 @@ struct Client::State {
     }
   }
 
+  // A child of fork() would give the numbers of this process to other requests.
+  void check_here() const {
+    if (!made_here)
+      throw Error(ErrorCode::kClosed,
+                  "client " + std::to_string(options.self) +
+                      " belongs to the process that this one was forked from",
+                  "Make clients after fork().");
+  }
+
+  const leat::detail::MadeHere made_here;
   const ClientOptions options;
   const Directory& directory;
   const SigningKey& key;
@@ -241,6 +252,7 @@ Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
 std::uint64_t Client::submit(std::span<const Bytes> commands) {
+  state_->check_here();
   while (state_->quorum.under_way() >= state_->options.window)
     state_->early.push_back(state_->receive());
   const Bytes& request = state_->quorum.submit(commands);
@@ -249,6 +261,7 @@ std::uint64_t Client::submit(std::span<const Bytes> commands) {
 }
 
 Answer Client::receive() {
+  state_->check_here();
   if (state_->early.empty()) return state_->receive();
   Answer answer = std::move(state_->early.front());
   state_->early.pop_front();
