@@ -50,6 +50,10 @@ struct ServeOptions {
   leat::Options channel;       // for each connection; `timeout` is overridden
   std::size_t max_backlog_bytes = std::size_t{64}
                                   << 20;  // a peer with more unsent bytes is cut off
+  // How long a newcomer may be connected without saying who it is. Beside that at most so many such
+  // newcomers stay: another one replaces the oldest.
+  std::chrono::milliseconds attach_timeout{5000};
+  static constexpr std::size_t kMostStrangers = 64;
 };
 
 // Runs a participant: listens at its address in the directory, connects to the nodes before it in

@@ -1,6 +1,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <deque>
 #include <list>
 #include <map>
 #include <set>
@@ -20,8 +21,8 @@ using namespace detail;
 
 // From one peer before it is the next one's turn.
 constexpr std::size_t kMostAtOnce = 64;
-// Newcomers that have not said who they are.
-constexpr std::size_t kMostStrangers = 64;
+// Rounds of messages before newcomers are looked at.
+constexpr int kMostRounds = 64;
 constexpr std::chrono::milliseconds kReconnectAfter{250};
 
 const std::string& address_of(const Directory& directory, PartyId id) {
@@ -99,6 +100,7 @@ class Server final : public Outbox {
     for (const Link& link : links_)
       if (!link.alive() && reached_.erase(link.party()) > 0)
         connector_.want(link.party(), address_of(directory_, link.party()), kReconnectAfter);
+    std::erase_if(strangers_, [](const Stranger& one) { return !one.link->alive(); });
     links_.remove_if([](const Link& link) { return !link.alive(); });
   }
 
@@ -108,17 +110,25 @@ class Server final : public Outbox {
     for (const Bytes& kept : early.mapped().messages) link.send(kept);
   }
 
+  // Newcomers that do not say who they are stay for a while only; where too many do not, the oldest
+  // goes, so that a client that speaks as soon as it is connected gets in.
   void accept() {
+    const auto now = std::chrono::steady_clock::now();
     while (auto channel = listener_.try_accept()) {
-      if (std::ranges::count(links_, PartyId{0}, &Link::party) ==
-          static_cast<std::ptrdiff_t>(kMostStrangers))
-        continue;  // closes it
-      links_.emplace_back(std::move(*channel), PartyId{0}, options_.max_backlog_bytes);
+      if (strangers_.size() == ServeOptions::kMostStrangers) {
+        strangers_.front().link->end();
+        strangers_.pop_front();
+      }
+      Link& link = links_.emplace_back(std::move(*channel), PartyId{0}, options_.max_backlog_bytes);
+      strangers_.push_back({&link, now + options_.attach_timeout});
     }
+    for (; !strangers_.empty() && strangers_.front().until <= now; strangers_.pop_front())
+      strangers_.front().link->end();
   }
 
   // The first message of a newcomer. A party that connects again replaces its older connection.
   void attach(Link& link, View message) {
+    std::erase_if(strangers_, [&](const Stranger& one) { return one.link == &link; });
     const auto content = read_signed(message, MessageType::kAttach);
     if (!content || content->target != options_.self || content->epoch != options_.epoch ||
         content->sender == options_.self || !verify_signed(directory_, message, *content))
@@ -165,10 +175,11 @@ class Server final : public Outbox {
       return receive() > 0 || !std::ranges::all_of(links_, &Link::alive);
     };
     try {
-      // While there are messages nobody waits.
-      while (done() && !stop() && std::ranges::all_of(links_, &Link::alive)) {
-      }
-      if (!stop() && std::ranges::all_of(links_, &Link::alive))
+      // While there are messages nobody waits; but newcomers do not wait for their end.
+      int rounds = 0;
+      while (rounds < kMostRounds && done() && !stop() && std::ranges::all_of(links_, &Link::alive))
+        ++rounds;
+      if (rounds < kMostRounds && !stop() && std::ranges::all_of(links_, &Link::alive))
         if (Channel* gone = wait_any(channels, wait_for, "messages of nodes and clients", done))
           for (Link& link : links_)
             if (&link.channel() == gone) link.end();
@@ -186,6 +197,12 @@ class Server final : public Outbox {
   Connector connector_;
   std::set<PartyId> reached_;  // connected to by this node
   std::list<Link> links_;
+  // Links whose party is not known, in the order of arrival.
+  struct Stranger {
+    Link* link = nullptr;
+    Participant::Time until;
+  };
+  std::deque<Stranger> strangers_;
   // What was sent to nodes that have not connected yet: correct nodes lose nothing of each other.
   struct Early {
     std::vector<Bytes> messages;

@@ -1,0 +1,48 @@
+// The process around a node: who connects, and who gets in.
+#include <gtest/gtest.h>
+
+#include <list>
+
+#include "leat/error.h"
+#include "trusted/doubles.h"
+
+namespace leat::trusted {
+namespace {
+
+Nodes::Make correct_replica(const Directory& directory) {
+  return [&directory](PartyId, AttestationKernel& kernel, const SigningKey& key, FaultHook hook) {
+    return std::make_unique<BftReplica>(kernel, directory, key, make_counter, bft_options(3),
+                                        std::move(hook));
+  };
+}
+
+leat::Channel connected_to(const Nodes& nodes, PartyId node) {
+  leat::Options options = nodes.client_options(1).channel;
+  options.ring_bytes = 64 << 10;
+  options.timeout = kLong;
+  return leat::Channel::connect("leat://" + nodes.directory().find(node)->address, options);
+}
+
+TEST(Serve, silent_connections_lock_no_client_out) {
+  Nodes nodes(3);
+  for (const PartyId id : nodes.ids()) nodes.start(id, correct_replica(nodes.directory()));
+  Client early = nodes.connect(2);
+  early.call(additions(1));
+  std::list<leat::Channel> silent;
+  for (std::size_t i = 0; i < ServeOptions::kMostStrangers + 6; ++i)
+    for (const PartyId node : {1U, 2U}) silent.push_back(connected_to(nodes, node));
+  Client client = nodes.connect(2, kOtherClient);
+  EXPECT_EQ(CounterMachine::value_of(client.call(additions(1)).back()), 2U);
+  EXPECT_EQ(CounterMachine::value_of(early.call(additions(1)).back()), 3U);
+  EXPECT_FALSE(silent.front().receive()) << "the oldest have gone";
+}
+
+TEST(Serve, a_newcomer_that_says_nothing_goes) {
+  Nodes nodes(3);
+  for (const PartyId id : nodes.ids()) nodes.start(id, correct_replica(nodes.directory()));
+  leat::Channel silent = connected_to(nodes, 1);
+  EXPECT_FALSE(silent.receive()) << "its end, in order";
+}
+
+}  // namespace
+}  // namespace leat::trusted
