@@ -71,7 +71,7 @@ struct LocalKernel::Keystore {
   // child, also in those of clone(2), of which pthread_atfork() does not hear.
   bool is_here() const { return made_here && here.span().front() != std::byte{0}; }
 
-  const leat::detail::MadeHere made_here;
+  const leat::detail::MadeHere made_here{};
   const leat::detail::SecretMemory here = [] {
     leat::detail::SecretMemory memory(1);
     memory.span().front() = std::byte{1};

@@ -1,10 +1,14 @@
 // The process around a node: who connects, and who gets in.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <list>
+#include <random>
+#include <thread>
 
 #include "leat/error.h"
 #include "trusted/doubles.h"
+#include "trusted/relay.h"
 
 namespace leat::trusted {
 namespace {
@@ -35,6 +39,36 @@ TEST(Serve, silent_connections_lock_no_client_out) {
   EXPECT_EQ(CounterMachine::value_of(client.call(additions(1)).back()), 2U);
   EXPECT_EQ(CounterMachine::value_of(early.call(additions(1)).back()), 3U);
   EXPECT_FALSE(silent.front().receive()) << "the oldest have gone";
+}
+
+// The leader's links are cut while it has a command to order, again and again, and with whatever is
+// under way then.
+TEST(Serve, what_a_lost_connection_had_under_way_arrives_over_the_next) {
+  Nodes nodes(3);
+  Relay relay(nodes.directory().find(1)->address);
+  nodes.put_in_front(1, relay.address());
+  for (const PartyId id : nodes.ids()) nodes.start(id, correct_replica(nodes.directory()));
+  relay.start();
+  ClientOptions options = nodes.client_options(2);
+  options.channel.device.reset();
+  options.channel.transport = "tcp";
+  options.timeout = kLong;
+  const SigningKey key = key_of(kClient);
+  Client client(nodes.directory(), key, options);
+  std::uint64_t expected = 0;
+  std::mt19937 random(3);
+  for (int i = 0; i < 3; ++i) {
+    const auto outputs = client.call(additions(5));
+    EXPECT_EQ(CounterMachine::value_of(outputs.back()), expected += 5);
+    relay.cut();
+    const std::jthread mend([&, pause = std::chrono::milliseconds(random() % 400)] {
+      std::this_thread::sleep_for(pause);
+      relay.mend();
+    });
+    const auto later = client.call(additions(5));
+    EXPECT_EQ(CounterMachine::value_of(later.back()), expected += 5);
+  }
+  EXPECT_FALSE(nodes.report(std::chrono::milliseconds(0)));
 }
 
 TEST(Serve, a_newcomer_that_says_nothing_goes) {

@@ -276,6 +276,8 @@ void BftReplica::receive(PartyId from, std::span<const std::byte> message, Time 
     case MessageType::kAttach:
     case MessageType::kReply:
     case MessageType::kRefused:
+    case MessageType::kResume:
+    case MessageType::kReceived:
       return;
   }
 }
