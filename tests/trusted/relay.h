@@ -57,8 +57,12 @@ class Relay {
     for (ssize_t sent = 0; sent < got;) {
       const ssize_t more =
           send(to.get(), bytes.data() + sent, static_cast<std::size_t>(got - sent), MSG_NOSIGNAL);
-      if (more <= 0) return false;
-      sent += more;
+      if (more < 0 && errno != EAGAIN && errno != EINTR) return false;
+      pollfd room{to.get(), POLLOUT, 0};
+      if (more < 0)
+        poll(&room, 1, 10);
+      else
+        sent += more;
     }
     return got > 0;
   }
@@ -84,7 +88,7 @@ class Relay {
     try {
       pairs.push_back(
           {std::move(client), leat::detail::connect_tcp(leat::detail::parse_uri(target_),
-                                                        leat::detail::hang_deadline(), false)});
+                                                        leat::detail::hang_deadline(), true)});
     } catch (const Error&) {
       // Its target is not there.
     }

@@ -71,6 +71,37 @@ TEST(Serve, what_a_lost_connection_had_under_way_arrives_over_the_next) {
   EXPECT_FALSE(nodes.report(std::chrono::milliseconds(0)));
 }
 
+// All connections are cut, of the nodes and of the client, with a request under way.
+TEST(Serve, a_client_whose_connections_are_lost_connects_again) {
+  Nodes nodes(3);
+  auto seen =
+      std::vector<Party>{{.id = kClient, .key = key_of(kClient).public_key(), .address = {}}};
+  std::list<Relay> relays;
+  for (const PartyId id : nodes.ids()) {
+    seen.push_back(*nodes.directory().find(id));
+    seen.back().address = relays.emplace_back(seen.back().address).address();
+    nodes.put_in_front(id, seen.back().address);
+  }
+  for (const PartyId id : nodes.ids()) nodes.start(id, correct_replica(nodes.directory()));
+  for (Relay& relay : relays) relay.start();
+  const Directory directory(seen);
+  const SigningKey key = key_of(kClient);
+  ClientOptions options = nodes.client_options(3);  // every node is needed
+  options.channel.device.reset();
+  options.channel.transport = "tcp";
+  options.retry_after = std::chrono::milliseconds(100);
+  options.timeout = kLong;
+  Client client(directory, key, options);
+  std::uint64_t expected = 0;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(CounterMachine::value_of(client.call(additions(5)).back()), expected += 5);
+    for (Relay& relay : relays) relay.cut();
+    client.submit(additions(1));
+    for (Relay& relay : relays) relay.mend();
+    EXPECT_EQ(CounterMachine::value_of(client.receive().outputs.back()), expected += 1);
+  }
+}
+
 TEST(Serve, a_newcomer_that_says_nothing_goes) {
   Nodes nodes(3);
   for (const PartyId id : nodes.ids()) nodes.start(id, correct_replica(nodes.directory()));

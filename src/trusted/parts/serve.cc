@@ -25,7 +25,6 @@ using namespace detail;
 constexpr std::size_t kMostAtOnce = 64;
 // Rounds of messages before newcomers are looked at.
 constexpr int kMostRounds = 64;
-constexpr std::chrono::milliseconds kReconnectAfter{250};
 
 const std::string& address_of(const Directory& directory, PartyId id) {
   const Party* party = directory.find(id);
@@ -109,7 +108,8 @@ class Server final : public Outbox {
   void drop_dead() {
     for (const Link& link : links_)
       if (!link.alive() && reached_.erase(link.party()) > 0)
-        connector_.want(link.party(), address_of(directory_, link.party()), kReconnectAfter);
+        connector_.want(link.party(), address_of(directory_, link.party()),
+                        Connector::kReconnectAfter);
     std::erase_if(strangers_, [](const Stranger& one) { return !one.link->alive(); });
     links_.remove_if([](const Link& link) { return !link.alive(); });
   }
