@@ -4,16 +4,23 @@
    output that it says is wrong. The head attests what it orders, the others what they executed, each on its one group session. A liar
    attests records of anything, also of a request that nobody made, as often as it likes, shows them to whom it likes, answers the
    client whatever it likes, and accuses anybody with any record. The network delivers what was attested to anyone at any time,
-   also again. The client believes what all nodes said. At some time the configuration service seals the epoch: correct nodes stop and tell what
-   they executed, liars tell any beginning of the head's records that is right; what the next epoch begins with is the longest.
+   also again. The client believes what all nodes said.
+
+   At some time the configuration service seals the epoch. That comes late, to each correct node at a time of its own: until then it goes on,
+   then it stops, and reports what it executed. A correct node may fail; started again, it has lost what it executed, and says so. A
+   liar says that too, or reports any beginning of the head's records that is right, or lies and is exposed, or never reports. LIARS
+   nodes lie, and fewer than all lie or fail. The service takes the longest of the histories that it has when all nodes have reported, are
+   exposed or have lost theirs, or when more nodes have reported than can still lie; how long that takes it does not count.
 
    Perfect MAC and signatures: what is delivered as attested is what the kernel attested under that counter; a request that the client
    did not sign is known as such. Bounds: R records.
 
 run  positive -DR=2
+run  positive -DR=2 -DLIARS=1
 run  sanity   -DREACH=both_believed                both_believed
 run  sanity   -DREACH=liar_exposed                 liar_exposed
 run  sanity   -DREACH=sealed_with_all              sealed_with_all
+run  sanity   -DREACH=one_lies_and_one_is_silent -DLIARS=1   one_lies_and_one_is_silent
 run  mutant   -DPREDECESSOR_ONLY    replicas_agree
 run  mutant   -DNO_COUNTER          replicas_agree
 run  mutant   -DTAIL_IS_BELIEVED    believed_was_executed
@@ -24,9 +31,15 @@ run  mutant   -DOUTPUT_UNCHECKED    wrong_output_is_not_executed
 run  mutant   -DEVIDENCE_BELIEVED   correct_is_not_exposed
 run  mutant   -DGOES_ON             believed_is_kept
 run  mutant   -DANY_HISTORY         believed_is_kept
+run  mutant   -DPATIENCE_ENDS       believed_is_kept
+run  mutant   -DLIARS=1 -DAS_MANY_AS_LIE            believed_is_kept
+run  mutant   -DLIARS=1 -DLOST_IS_NOTHING_EXECUTED  believed_is_kept
 */
 #ifndef R
 #define R 2
+#endif
+#ifndef LIARS
+#define LIARS 2 /* at most */
 #endif
 #define N 3
 #define FORGED 3 /* requests 1 and 2 are the client's */
@@ -34,11 +47,12 @@ run  mutant   -DANY_HISTORY         believed_is_kept
 #define LIES(node) ((liars >> (node)) & 1)
 
 bit replicas_agree, believed_was_executed, answers_agree, executed_once, executed_was_signed, wrong_output_is_not_executed,
-    correct_is_not_exposed, believed_is_kept, both_believed, liar_exposed, sealed_with_all;
+    correct_is_not_exposed, believed_is_kept, both_believed, liar_exposed, sealed_with_all, one_lies_and_one_is_silent;
 #define HOLDS(name, condition) assert(name || (condition))
 #define goal_both_believed (believed[1] > 0 && believed[2] > 0)
 #define goal_liar_exposed exposed
-#define goal_sealed_with_all (sealed && goal_both_believed && start == R)
+#define goal_sealed_with_all (settled && goal_both_believed && start == R)
+#define goal_one_lies_and_one_is_silent (settled && quiet && liars && goal_both_believed)
 #define GOAL(name) goal_##name
 #define REACHED(name) GOAL(name)
 #ifdef REACH
@@ -55,8 +69,13 @@ byte length[N];
 bit stopped[N];     /* and whether it does so no more, because it has seen a lie */
 bit told[N * R];    /* whether it has answered the client */
 byte believed[3];   /* by the client, of a request: the output */
-bit sealed, exposed;
-byte start;         /* how many records the next epoch begins with */
+bit exposed;
+/* The end of the epoch. */
+bit sealed;
+bit reported[N];    /* the correct node has stopped, and its report has come */
+bit failed[N];      /* the correct node has failed */
+bit settled, quiet;  /* the next epoch begins; and a node had said nothing until then */
+byte start;         /* how many records it begins with */
 
 #ifdef NO_COUNTER
 #define NEXT true
@@ -79,15 +98,25 @@ byte start;         /* how many records the next epoch begins with */
 #define RIGHT (!wrong)
 #endif
 #ifdef GOES_ON
-#define OPEN true
+#define OPEN (!failed[i])
 #else
-#define OPEN (!sealed)
+#define OPEN (!failed[i] && !reported[i])
+#endif
+/* m nodes have reported, k are exposed, o have lost what they executed, the others are silent. */
+#ifdef PATIENCE_ENDS
+#define ENOUGH (m > 0)
+#elif defined(AS_MANY_AS_LIE)
+#define ENOUGH (m > 0 && (m + k + o == N || m + k >= LIARS))
+#elif defined(LOST_IS_NOTHING_EXECUTED)
+#define ENOUGH (m + o > 0 && (m + k + o == N || m + o + k > LIARS))
+#else
+#define ENOUGH (m > 0 && (m + k + o == N || m + k > LIARS))
 #endif
 
-byte i, c, j, q, o, v;
+byte i, c, j, q, o, v, m, k;
 bit wrong, again, good;
 
-inline clear() { i = 0; c = 0; j = 0; q = 0; o = 0; v = 0; wrong = 0; again = 0; good = 0 }
+inline clear() { i = 0; c = 0; j = 0; q = 0; o = 0; v = 0; m = 0; k = 0; wrong = 0; again = 0; good = 0 }
 
 /* What record v is after the first `count` that node `who` executed, or that the head attested: sets wrong, again, q. */
 #define THE_HEADS N
@@ -123,7 +152,15 @@ active proctype World() {
 #ifdef EXCEPT
   EXCEPT = 1; /* a property that is not checked, for a mutant that violates two */
 #endif
+#if LIARS == 2
   select(liars : 1 .. 6);
+#else
+  if
+  :: liars = 1
+  :: liars = 2
+  :: liars = 4
+  fi;
+#endif
   do
   :: atomic { /* a liar has its kernel attest something as its next record */
        select(i : 0 .. 2);
@@ -239,39 +276,82 @@ active proctype World() {
           HOLDS(believed_was_executed, again);
           HOLDS(answers_agree, believed[q] == 0 || believed[q] == o);
           believed[q] = o;
-          HOLDS(believed_is_kept, !sealed || (o <= start && stream[o - 1] == q));
+          HOLDS(believed_is_kept, !settled || (o <= start && stream[o - 1] == q));
           reach()
        :: else
        fi;
        clear()
      }
-  :: atomic { /* the epoch is over: the service takes one of the histories that are right */
+  :: atomic { !sealed -> sealed = 1 }
+  :: atomic { /* the seal comes to the correct node i, and its report to the service */
+       select(i : 0 .. 2);
        if
-       :: !sealed ->
-          select(c : 0 .. R);
-          good = c <= next[0];
+       :: sealed && !settled && !LIES(i) && !failed[i] -> reported[i] = 1
+       :: else
+       fi;
+       clear()
+     }
+  :: atomic { /* the correct node i fails, before it has reported; a correct one is left */
+       select(i : 0 .. 2);
+       do
+       :: j < N ->
+          if
+          :: LIES(j) || failed[j] || j == i -> m++
+          :: else
+          fi;
+          j++
+       :: else -> break
+       od;
+       if
+       :: m < N && !LIES(i) && !reported[i] && !settled -> failed[i] = 1
+       :: else
+       fi;
+       clear()
+     }
+  :: atomic { /* the service has heard enough: what the liars did is chosen now */
+       if
+       :: sealed && !settled ->
           do
-          :: i < c && good -> /* right records only */
-             v = stream[i];
-             look_at(THE_HEADS, i);
-             good = q < FORGED && !again && !wrong;
+          :: i < N ->
+             if
+             :: LIES(i) -> m++; v = 1 /* reports */
+             :: LIES(i) -> k++        /* lies, and is exposed */
+             :: LIES(i) || failed[i] -> o++
+             :: LIES(i) || failed[i] -> quiet = 1
+             :: reported[i] -> m++; c = (c > length[i] -> c : length[i])
+             :: !LIES(i) && !failed[i] && !reported[i] -> quiet = 1
+             fi;
              i++
           :: else -> break
           od;
-#ifndef ANY_HISTORY
           i = 0;
-          do
-          :: i < N -> good = good && (LIES(i) || c >= length[i]); i++
-          :: else -> break
-          od;
+          if
+          :: v -> /* any right beginning of the head's records */
+             select(q : 0 .. R);
+             good = q <= next[0];
+             o = o + 16 * q;
+             do
+             :: i < o / 16 && good ->
+                v = stream[i];
+                look_at(THE_HEADS, i);
+                good = q < FORGED && !again && !wrong;
+                i++
+             :: else -> break
+             od;
+             c = (good && o / 16 > c -> o / 16 : c);
+             o = o % 16
+          :: else -> good = 1
+          fi;
+#ifdef ANY_HISTORY
+          select(c : 0 .. R);
 #endif
           if
-          :: good ->
-             sealed = 1;
+          :: good && ENOUGH ->
+             settled = 1;
              start = c;
              HOLDS(believed_is_kept, believed[1] <= start && believed[2] <= start);
              reach()
-          :: else
+          :: else -> quiet = 0
           fi
        :: else
        fi;

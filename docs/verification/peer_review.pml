@@ -5,6 +5,12 @@
    correct one follows the protocol, but its answers may be late; a Byzantine witness shows the third party whatever
    that node ever signed, in any order and part, and forgeries.
 
+   Time goes on in steps of the witness's patience: without progress it suspects the node at the next one, and with progress after DEADLINE
+   of them. A Byzantine node also signs pieces that were replayed long ago, with any tail: those are no progress.
+
+   A client got one answer that the node signed, about any content; a correct node answers what it has logged. The client shows it to the
+   witness at any time; the nonces after that are made of it. It must be right, and in the log up to such a nonce.
+
    A piece has one record. A response is 16 * (contents received) + output + 1, where the reference gives number modulo 2;
    a mark is MARK + nonce. Perfect MAC and signature: what is shown as attested is what has that counter, what is signed the node
    has signed. Bounds: CONTENTS of the parent, LOG records of the node, AUDITS.
@@ -14,6 +20,7 @@ run  sanity   -DREACH=audited_twice                          audited_twice
 run  sanity   -DREACH=exposed_after_a_right_audit      exposed_after_a_right_audit
 run  sanity   -DREACH=suspicion_is_cleared                   suspicion_is_cleared
 run  sanity   -DREACH=third_party_replays_all                third_party_replays_all
+run  sanity   -DREACH=right_answer_was_compared              right_answer_was_compared
 run  mutant   -DNO_NONCE            complete_means_all_was_seen
 run  mutant   -DTAIL_UNCHECKED      complete_means_all_was_seen
 run  mutant   -DNO_REPLAY           complete_means_right
@@ -21,6 +28,12 @@ run  mutant   -DOMISSION_ACCEPTED   complete_means_right
 run  mutant   -DUNANSWERED_ACCEPTED complete_means_right
 run  mutant   -DNO_MAC              complete_means_all_was_seen
 run  mutant   -DPATIENT             wrong_is_exposed_or_suspected
+run  mutant   -DOLD_IS_PROGRESS     patience_is_for_progress
+run  mutant   -DNO_DEADLINE         audit_ends_in_time
+run  mutant   -DOLD_COMPLETES       complete_means_all_was_seen
+run  mutant   -DANSWERS_UNSEEN            complete_means_answer_is_right
+run  mutant   -DONLY_OUTPUTS_COMPARED     complete_means_answer_is_right
+run  mutant   -DEARLIER_NONCES            correct_is_never_exposed
 run  mutant   -DNO_SIGNATURE              correct_is_never_exposed
 run  mutant   -DGAPS_ACCEPTED             correct_is_never_exposed
 run  mutant   -DOLD_IS_A_FAULT            correct_is_never_exposed
@@ -34,6 +47,7 @@ run  mutant   -DOLD_IS_A_FAULT            correct_is_never_exposed
 #ifndef AUDITS
 #define AUDITS 2
 #endif
+#define DEADLINE 2
 #define MARK 100
 #define RESPONSE(received, output) (16 * (received) + (output) + 1)
 #define IS_MARK(r) ((r) >= MARK)
@@ -41,13 +55,14 @@ run  mutant   -DOLD_IS_A_FAULT            correct_is_never_exposed
 #define OUTPUT(r) (((r) % 16) - 1)
 #define RIGHT(r, received) (RECEIVED(r) == (received) + 1 && OUTPUT(r) == (received) % 2)
 
-bit complete_means_all_was_seen, complete_means_right, wrong_is_exposed_or_suspected, correct_is_never_exposed, audited_twice,
-    exposed_after_a_right_audit, suspicion_is_cleared, third_party_replays_all;
+bit audit_ends_in_time, patience_is_for_progress, complete_means_all_was_seen, complete_means_right, wrong_is_exposed_or_suspected, correct_is_never_exposed, audited_twice,
+    exposed_after_a_right_audit, suspicion_is_cleared, third_party_replays_all, complete_means_answer_is_right, right_answer_was_compared;
 #define HOLDS(name, condition) assert(name || (condition))
 #define goal_audited_twice (completed == 2 && received > 1)
 #define goal_exposed_after_a_right_audit (exposed && completed > 0)
 #define goal_suspicion_is_cleared cleared
 #define goal_third_party_replays_all (third == LOG)
+#define goal_right_answer_was_compared (!bad && shown && completed > 0 && audits > shown_in && !outstanding)
 #define GOAL(name) goal_##name
 #define REACHED(name) GOAL(name)
 #ifdef REACH
@@ -70,6 +85,18 @@ byte logged_then; /* the node's counter when it was given */
 byte audited, received; /* records, and contents by them, that were replayed */
 byte completed;
 bit exposed, suspected, cleared;
+bit progress, led; /* since time went on, as the witness thinks, and a new record was replayed */
+byte waited;      /* how often it went on in this audit, before a suspicion */
+
+/* The client. */
+byte shown;       /* the answer that it has shown: as a response; */
+byte shown_in;    /* and when: after so many nonces */
+#ifdef EARLIER_NONCES
+#define COVERED (shown && audits >= shown_in)
+#else
+#define COVERED (shown && audits > shown_in)
+#endif
+#define ANSWER_IS_RIGHT (RECEIVED(shown) <= received && OUTPUT(shown) == (RECEIVED(shown) - 1) % 2)
 
 /* The third party. */
 byte third, third_received;
@@ -144,6 +171,8 @@ inline take() {
         :: else -> received = RECEIVED(r)
         fi;
         audited++;
+        progress = 1;
+        led = 1;
         if
         :: audited < t -> skip
         :: else ->
@@ -151,10 +180,19 @@ inline take() {
 #ifndef TAIL_UNCHECKED
            :: r % MARK != z || !IS_MARK(r) -> exposed = 1
 #endif
+#ifdef ONLY_OUTPUTS_COMPARED
+           :: COVERED && RECEIVED(shown) <= received && !ANSWER_IS_RIGHT -> exposed = 1
+#elif !defined(ANSWERS_UNSEEN)
+           :: COVERED && !ANSWER_IS_RIGHT -> exposed = 1
+#endif
            :: else ->
               HOLDS(complete_means_all_was_seen, audited > logged_then);
               HOLDS(complete_means_right, wrong >= audited);
+              HOLDS(complete_means_answer_is_right, !(shown && audits > shown_in) || ANSWER_IS_RIGHT);
               outstanding = 0;
+              progress = 0;
+              led = 0;
+              waited = 0;
               completed++;
               if
               :: suspected -> suspected = 0; cleared = 1
@@ -197,8 +235,42 @@ init {
        outstanding = 1;
        logged_then = logged }
 #ifndef PATIENT
-  :: outstanding && !suspected && !exposed -> atomic { suspected = 1 }
+  :: outstanding && !suspected && !exposed -> atomic {
+       if
+#ifdef NO_DEADLINE
+       :: progress ->
+#else
+       :: progress && waited < DEADLINE - 1 ->
 #endif
+          HOLDS(patience_is_for_progress, led);
+          progress = 0;
+          waited++
+       :: else ->
+          suspected = 1;
+          progress = 0;
+          waited = 0
+       fi;
+       led = 0;
+       HOLDS(audit_ends_in_time, waited < DEADLINE) }
+#endif
+  /* the node signs again, with the present nonce, what was replayed */
+  :: bad && outstanding && !exposed && audited > 0 && !progress -> atomic {
+#ifdef OLD_IS_PROGRESS
+       progress = 1
+#endif
+#ifdef OLD_COMPLETES
+       HOLDS(complete_means_all_was_seen, audited > logged_then)
+#endif
+       skip }
+
+  /* the client shows an answer of the node */
+  :: !shown && !exposed && audits > 0 && (bad || said > 0) -> atomic {
+       if
+       :: bad -> select(k : 1 .. CONTENTS); select(v : 0 .. 1); shown = RESPONSE(k, v)
+       :: else -> select(k : 1 .. said); shown = RESPONSE(k, (k - 1) % 2)
+       fi;
+       shown_in = audits;
+       k = 0; v = 0 }
 
   /* the node answers */
   :: outstanding && !exposed && audited < LOG && (bad || t > 0) -> atomic {

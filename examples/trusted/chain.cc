@@ -128,7 +128,8 @@ int run_client(PartyId id, const Directory& directory, const ClientOptions& opti
 }
 
 int run(const Arguments& arguments) {
-  ConfigurationOptions options{.length = arguments.nodes, .chain = {.batch = arguments.batch}};
+  ConfigurationOptions options{
+      .length = arguments.nodes, .liars = arguments.nodes - 1, .chain = {.batch = arguments.batch}};
   for (PartyId id = 1; id <= arguments.nodes + arguments.spares; ++id) options.pool.push_back(id);
   const bool configured = arguments.spares > 0;
   const auto parties_count = static_cast<unsigned>(options.pool.size()) + (configured ? 1 : 0);

@@ -5,6 +5,7 @@
 
 #include "attest/channel_session.h"
 #include "attest/kernel_connection.h"
+#include "base/fork.h"
 #include "base/key_file.h"
 #include "base/wire.h"
 #include "leat/attest/isolated_kernel.h"
@@ -38,6 +39,13 @@ class LocalChannelHome final : public ChannelHome {
 
   const Nonce& nonce() const override { return nonce_; }
   Attestor begin(std::span<const std::byte, kNonceBytes> theirs, bool active) override {
+    // Two processes with one random number could have one key, with the same counters.
+    if (!made_here_)
+      throw Error(
+          ErrorCode::kClosed,
+          "an attested connection that belongs to the process that this one was forked from "
+          "gets no key",
+          "Connect after fork().");
     const FileKey file(key_file_);
     return {make_channel_kernel(std::as_bytes(std::span(file.bytes)), algorithm_, nonce_, theirs,
                                 active)};
@@ -48,6 +56,7 @@ class LocalChannelHome final : public ChannelHome {
  private:
   const std::string key_file_;
   const Algorithm algorithm_;
+  const leat::detail::MadeHere made_here_;
   const Nonce nonce_ = fresh_nonce();
 };
 

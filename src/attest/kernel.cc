@@ -1,6 +1,6 @@
-// The trusted base: this file, mac.cc, record.cc and base/secret_memory.cc, on OpenSSL's EVP_MAC,
-// EVP_KDF and CRYPTO_memcmp, and the C++ library's mutex, vector and allocation. Nothing else
-// decides what is attested or accepted.
+// The trusted base: this file, mac.cc, record.cc, base/secret_memory.cc and base/fork.cc, on
+// OpenSSL's EVP_MAC, EVP_KDF and CRYPTO_memcmp, and the C++ library's mutex, vector and allocation.
+// Nothing else decides what is attested or accepted.
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -74,6 +74,7 @@ LocalKernel::LocalKernel(std::uint32_t device, std::uint64_t epoch, std::uint64_
 LocalKernel::~LocalKernel() = default;
 
 Verdict LocalKernel::provision(const Session& session) noexcept try {
+  if (!keystore_->is_here()) return Verdict::kForked;
   const std::lock_guard lock(keystore_->provisioning);
   if (keystore_->enabled.load(std::memory_order_relaxed)) return Verdict::kSealed;
   if (!consistent(session, device_)) return Verdict::kBadSession;
@@ -106,6 +107,7 @@ Verdict LocalKernel::provision(const Session& session) noexcept try {
 }
 
 Verdict LocalKernel::enable() noexcept try {
+  if (!keystore_->is_here()) return Verdict::kForked;
   const std::lock_guard lock(keystore_->provisioning);
   for (const auto& entry : keystore_->entries) {
     if (entry->session.role != Role::kGroupReceiver) continue;
@@ -122,6 +124,7 @@ Verdict LocalKernel::enable() noexcept try {
 
 Verdict LocalKernel::attest(const Statement& statement, std::span<const std::byte> payload,
                             Proof& proof) noexcept try {
+  if (!keystore_->is_here()) return Verdict::kForked;
   if (!keystore_->enabled.load(std::memory_order_acquire)) return Verdict::kNotEnabled;
   Entry* entry = keystore_->find(statement.session);
   if (entry == nullptr || statement.stream >= entry->session.streams) return Verdict::kSession;
@@ -160,6 +163,7 @@ Verdict LocalKernel::attest(const Statement& statement, std::span<const std::byt
 Verdict LocalKernel::Keystore::judge(std::span<const std::byte> record, Kind expected,
                                      const LocalKernel& kernel, RecordHeader& header,
                                      Entry*& entry) const {
+  if (!is_here()) return Verdict::kForked;
   if (!enabled.load(std::memory_order_acquire)) return Verdict::kNotEnabled;
   const Verdict format = detail::read_header(record, header);
   if (format != Verdict::kOk) return format;

@@ -152,6 +152,7 @@ Verdict KernelConnection::ask(Request request, std::span<const std::byte> data,
   Ticket ticket, patience;
   wait(
       patience, [&] { return !usable() || claim(ticket); }, [] { sched_yield(); });
+  if (!made_here_) return Verdict::kForked;
   if (!usable() || !ticket.under_way()) return Verdict::kUnavailable;
   if (!data.empty()) std::memcpy(slot_of(ticket).data, data.data(), data.size());
   post(ticket, request, data.size());
@@ -181,7 +182,7 @@ std::size_t KernelConnection::begin(std::uint32_t kernel, std::span<Question> qu
                                     Ticket& ticket) noexcept {
   const auto asked = questions.first(fitting(questions));
   if (!usable()) {
-    refuse(asked, Verdict::kUnavailable);
+    refuse(asked, made_here_ ? Verdict::kUnavailable : Verdict::kForked);
   } else if (!fits(asked.front())) {
     refuse(asked, Verdict::kTooLarge);
   } else if (!claim(ticket)) {
@@ -213,7 +214,7 @@ bool KernelConnection::try_finish(Ticket& ticket, std::span<Question> questions)
   if (!made_here_ || !answered(ticket)) {
     if (patient(ticket, Clock::now())) return false;
     if (!made_here_ || !answered(ticket)) {
-      refuse(questions, Verdict::kUnavailable);
+      refuse(questions, made_here_ ? Verdict::kUnavailable : Verdict::kForked);
       ticket = {};
       return true;
     }

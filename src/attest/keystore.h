@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attest/mac.h"
+#include "base/fork.h"
 #include "leat/attest/attestation.h"
 
 namespace leat::trusted {
@@ -53,7 +54,7 @@ struct LocalKernel::Keystore {
     return place != entries.end() && (*place)->session.id == id ? place->get() : nullptr;
   }
   detail::Entry* find_enabled(std::uint32_t id) const {
-    return enabled.load(std::memory_order_acquire) ? find(id) : nullptr;
+    return is_here() && enabled.load(std::memory_order_acquire) ? find(id) : nullptr;
   }
   bool has_key(std::span<const std::byte> mark) const {
     return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {
@@ -66,6 +67,16 @@ struct LocalKernel::Keystore {
   static Verdict check_mac(std::span<const std::byte> record, const RecordHeader& header,
                            detail::Direction& direction);
 
+  // Whether this is still the process that made it. The kernel empties secret memory in every
+  // child, also in those of clone(2), of which pthread_atfork() does not hear.
+  bool is_here() const { return made_here && here.span().front() != std::byte{0}; }
+
+  const leat::detail::MadeHere made_here{};
+  const leat::detail::SecretMemory here = [] {
+    leat::detail::SecretMemory memory(1);
+    memory.span().front() = std::byte{1};
+    return memory;
+  }();
   std::mutex provisioning;  // guards `scratch`, and the sessions until they are enabled
   leat::detail::SecretMemory scratch{kMaxKeyBytes};
   std::atomic<bool> enabled{false};

@@ -3,10 +3,12 @@
 
 #include <atomic>
 
+#include "leat/export.h"
+
 namespace leat::detail {
 
 // Changes in the child of a fork.
-class ForkGeneration {
+class LEAT_EXPORT ForkGeneration {
  public:
   // Starts counting, so that children of later forks have other numbers. Any thread.
   static unsigned start() noexcept;

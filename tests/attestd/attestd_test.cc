@@ -157,6 +157,18 @@ TEST(Attestd, restarted_without_provisioning_refuses_to_attest) {
   EXPECT_EQ(Session(daemon).exchange(), Verdict::kOk);  // a connection's own, of fresh numbers
 }
 
+TEST(Attestd, a_child_of_a_client_is_told_that_the_connection_is_not_its_own) {
+  Daemon daemon;
+  Session session(daemon);
+  EXPECT_EQ(session.exchange(), Verdict::kOk);
+  const pid_t child = fork();
+  if (child == 0) _exit(session.exchange() == Verdict::kForked ? 0 : 1);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(session.exchange(), Verdict::kOk);
+}
+
 // --- case 33: clients that flood, lie, stop and die
 
 TEST(Attestd, who_speaks_on_the_socket_is_cut_off_and_others_are_served) {

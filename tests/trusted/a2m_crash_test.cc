@@ -21,21 +21,22 @@
 namespace leat::trusted {
 namespace {
 
-// What the killed process asks: to attest. Or tells: an append returned.
-struct Question {
+// What the killed process asks its attestor, or tells: an append returned.
+struct HostQuestion {
+  enum class Asks { kAttest, kVerify, kCounters, kSession, kTells } asks = Asks::kAttest;
   Statement statement;
-  bool told = false;
-  std::uint64_t index = 0;  // told: of which
+  std::uint64_t index = 0;  // kTells: of which
   std::uint32_t bytes = 0;
-  std::array<std::byte, 256> payload;
+  std::array<std::byte, 512> data;  // payload or record
 };
 struct Answered {
-  Verdict verdict;
+  Verdict verdict = Verdict::kOk;
   Proof proof;
+  std::optional<Counters> counters;
+  std::optional<Session> session;
 };
 
-// The attestation kernel as the process sees it: it attests over a socket. Other answers are those
-// of before the fork; an isolated kernel would give the same ones while nothing else attests.
+// The attestation kernel as the process sees it: over a socket.
 class DistantKernel final : public ForwardingKernel {
  public:
   DistantKernel(AttestationKernel& kernel, int socket)
@@ -43,21 +44,40 @@ class DistantKernel final : public ForwardingKernel {
 
   Verdict attest(const Statement& statement, std::span<const std::byte> payload,
                  Proof& proof) noexcept override {
-    Question question{.statement = statement, .bytes = static_cast<std::uint32_t>(payload.size())};
-    std::copy(payload.begin(), payload.end(), question.payload.begin());
-    Answered answer;
-    if (::send(socket_, &question, sizeof question, 0) < 0 ||
-        ::recv(socket_, &answer, sizeof answer, 0) != sizeof answer)
-      return Verdict::kUnavailable;
+    const Answered answer = over_socket({.statement = statement}, payload);
     proof = answer.proof;
     return answer.verdict;
   }
+  Verdict verify_stateless(std::span<const std::byte> record, Kind expected) noexcept override {
+    return over_socket({.asks = HostQuestion::Asks::kVerify, .statement = {.kind = expected}},
+                       record)
+        .verdict;
+  }
+  std::optional<Counters> counters(std::uint32_t session, std::uint8_t stream) noexcept override {
+    return over_socket({.asks = HostQuestion::Asks::kCounters,
+                        .statement = {.session = session, .stream = stream}})
+        .counters;
+  }
+  std::optional<Session> session(std::uint32_t id) noexcept override {
+    return over_socket({.asks = HostQuestion::Asks::kSession, .statement = {.session = id}})
+        .session;
+  }
   void tell(std::uint64_t index) {
-    const Question told{.told = true, .index = index};
+    const HostQuestion told{.asks = HostQuestion::Asks::kTells, .index = index};
     (void)::send(socket_, &told, sizeof told, 0);
   }
 
  private:
+  Answered over_socket(HostQuestion question, std::span<const std::byte> data = {}) const noexcept {
+    question.bytes = static_cast<std::uint32_t>(data.size());
+    std::copy(data.begin(), data.end(), question.data.begin());
+    Answered answer;
+    if (::send(socket_, &question, sizeof question, 0) < 0 ||
+        ::recv(socket_, &answer, sizeof answer, 0) != sizeof answer)
+      return {.verdict = Verdict::kUnavailable, .proof = {}, .counters = {}, .session = {}};
+    return answer;
+  }
+
   const int socket_;
 };
 
@@ -90,20 +110,29 @@ std::uint64_t serve_until_killed(AttestationKernel& kernel, int socket, pid_t pr
                                  std::chrono::microseconds life) {
   std::uint64_t told = 0;
   std::thread killer;
-  Question question;
+  HostQuestion question;
   while (::recv(socket, &question, sizeof question, 0) == sizeof question) {
+    using Asks = HostQuestion::Asks;
     if (!killer.joinable())
       killer = std::thread([=] {
         std::this_thread::sleep_for(life);
         kill(process, SIGKILL);
       });
-    if (question.told) {
+    if (question.asks == Asks::kTells) {
       told = question.index + 1;
       continue;
     }
     Answered answer;
-    answer.verdict = kernel.attest(question.statement,
-                                   std::span(question.payload).first(question.bytes), answer.proof);
+    const auto data = std::span(question.data).first(question.bytes);
+    const Statement& statement = question.statement;
+    if (question.asks == Asks::kAttest)
+      answer.verdict = kernel.attest(statement, data, answer.proof);
+    else if (question.asks == Asks::kVerify)
+      answer.verdict = kernel.verify_stateless(data, statement.kind);
+    else if (question.asks == Asks::kCounters)
+      answer.counters = kernel.counters(statement.session, statement.stream);
+    else
+      answer.session = kernel.session(statement.session);
     (void)::send(socket, &answer, sizeof answer, MSG_NOSIGNAL);
   }
   if (killer.joinable()) killer.join();

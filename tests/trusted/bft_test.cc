@@ -154,6 +154,34 @@ TEST(Bft, who_hears_nothing_of_the_leader_learns_from_those_who_do) {
 }
 
 // Evidence that relies on a checkpoint convinces a party that was not there.
+// Two followers lie, to one correct replica only; the others learn of both from it.
+TEST(Bft, a_replica_that_accuses_two_liars_is_heard_twice) {
+  std::mt19937 random(21);
+  World world(5, bft_options(5));
+  for (PartyId from = 1; from <= 3; ++from)
+    for (const PartyId liar : {4U, 5U}) world.cut(from, liar);
+  world.send(kClient, 1, world.client().submit(additions(1)));
+  world.run(random);
+  Bytes outputs;
+  Items::append(outputs, CounterMachine::add(77));
+  for (const PartyId liar : {4U, 5U}) {
+    const Bytes record =
+        attest(world.kernel(liar), {.session = kFirstSession + liar - 1},
+               write_step({.requests = {}, .outputs = *Items::read(outputs, 1), .digest = {}}));
+    world.send(liar, 2, write_blobs(MessageType::kExecuted, {record}));
+    world.run(random);
+  }
+  for (const PartyId by : {1U, 2U, 3U})
+    for (const PartyId liar : {4U, 5U})
+      EXPECT_EQ(std::ranges::count_if(world.faults,
+                                      [&](const auto& fault) {
+                                        return fault.first == by && fault.second.accused == liar &&
+                                               fault.second.kind == FaultKind::kOutput;
+                                      }),
+                1)
+          << by << " of " << liar;
+}
+
 TEST(Bft, evidence_after_checkpoints_convinces_a_third_node_and_altered_evidence_nobody) {
   std::mt19937 random(3);
   auto options = bft_options(3);

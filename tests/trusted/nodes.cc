@@ -48,7 +48,8 @@ std::size_t kills(std::size_t usual) {
 
 Nodes::Nodes(std::size_t count)
     : count_(count),
-      directory_(parties(count)),
+      parties_(parties(count)),
+      directory_(parties_),
       client_key_(key_of(kClient)),
       other_key_(key_of(kOtherClient)) {
   int ends[2];
@@ -86,9 +87,17 @@ void Nodes::run(PartyId id, const Make& make) {
     const SigningKey key = key_of(id);
     const auto participant = make(
         id, *kernel, key, [this, id](const Fault& fault) { tell(reporter_.get(), id, fault); });
-    serve(*participant, directory_, key,
-          {.self = id, .epoch = kSystemEpoch, .nodes = ids(), .channel = quiet_options()},
-          [] { return false; });
+    auto seen = parties_;
+    for (Party& party : seen)
+      if (const auto front = in_front_.find(party.id); front != in_front_.end() && party.id != id)
+        party.address = front->second;
+    ServeOptions options{
+        .self = id, .epoch = kSystemEpoch, .nodes = ids(), .channel = quiet_options()};
+    if (!in_front_.empty()) {
+      options.channel.device.reset();
+      options.channel.transport = "tcp";
+    }
+    serve(*participant, Directory(seen), key, options, [] { return false; });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "node %u: %s\n", id, error.what());
   }

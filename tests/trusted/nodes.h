@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -49,6 +50,9 @@ class Nodes {
   const Directory& directory() const { return directory_; }
   std::vector<PartyId> ids() const;
 
+  // Other nodes started from now on connect to that one by way of this address, over TCP.
+  void put_in_front(PartyId id, const std::string& address) { in_front_[id] = address; }
+
   void start(PartyId id, const Make& make);
   void kill(PartyId id);
   // Kills a node at a random moment of the next 20 milliseconds.
@@ -67,7 +71,9 @@ class Nodes {
   [[noreturn]] void run(PartyId id, const Make& make);
 
   const std::size_t count_;
+  const std::vector<Party> parties_;
   const Directory directory_;
+  std::map<PartyId, std::string> in_front_;
   const SigningKey client_key_, other_key_;
   std::map<PartyId, pid_t> processes_;
   leat::detail::Fd reports_, reporter_;

@@ -13,7 +13,13 @@
 namespace leat::trusted {
 namespace {
 
-using namespace detail;
+using detail::Ledger;
+using detail::MessageType;
+using detail::Orderer;
+using detail::Quorum;
+using detail::read_signed;
+using detail::read_step;
+using detail::Result;
 
 constexpr std::size_t kRoom = 40'000;
 

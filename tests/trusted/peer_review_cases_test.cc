@@ -337,7 +337,8 @@ class FalseWitness final : public Participant {
     const Bytes piece(message.begin(), message.end());
     std::vector<Bytes> proofs;
     const auto accuse = [&](View snapshot, View base, std::vector<View> pieces) {
-      proofs.push_back(write_proof({from, snapshot, base, std::move(pieces)}));
+      proofs.push_back(write_proof(
+          {.accused = from, .snapshot = snapshot, .base = base, .pieces = std::move(pieces)}));
     };
     Bytes forged = piece;
     forged[forged.size() / 2] ^= std::byte{1};
@@ -451,6 +452,55 @@ TEST(PeerReviewProcesses, case88_an_answer_to_an_older_nonce_is_none) {
                  options),
              options);
   expect_fault(nodes, 3, FaultKind::kSilent);
+}
+
+// Right entries, signed, with the present nonce: but the same again and again, as if much came yet.
+TEST(PeerReviewProcesses, case88_old_entries_with_a_made_up_tail_are_no_answer) {
+  Nodes nodes(kTreeParties);
+  const auto options = case_options(1500ms);
+  start_tree(nodes, 3,
+             forger(
+                 nodes.directory(),
+                 [kept = std::vector<Entry>()](Piece& piece, std::vector<Entry>& entries) mutable {
+                   if (kept.empty()) {
+                     kept = entries;
+                     return;
+                   }
+                   entries = kept;
+                   piece.from = 0;
+                   piece.tail = 1'000'000;
+                 },
+                 options),
+             options);
+  expect_fault(nodes, 3, FaultKind::kSilent);
+}
+
+// Its log is right, and so are its answers to its parent.
+TEST(PeerReviewProcesses, a_lie_told_to_a_client_only_exposes) {
+  Nodes nodes(kTreeParties);
+  start_tree(nodes, 1,
+             [&](PartyId, AttestationKernel& kernel, const SigningKey& key, const FaultHook&) {
+               return std::make_unique<Deviant>(
+                   std::make_unique<PeerNode>(kernel, nodes.directory(), key, make_counter,
+                                              case_options()),
+                   key, [](const SigningKey& its_key, PartyId, Bytes& message, Outbox&) {
+                     auto content = read_signed(message, MessageType::kReply);
+                     if (!content) return true;
+                     Bytes outputs;
+                     Items::append(outputs, CounterMachine::add(1000));
+                     content->items = *Items::read(outputs, 1);
+                     message = write_signed(its_key, *content);
+                     return true;
+                   });
+             });
+  const SigningKey key = key_of(kClient);
+  ClientOptions options = nodes.client_options(1);
+  options.nodes = {1};  // which it believes
+  options.witnesses = {kWitness};
+  options.timeout = kLong;
+  Client client(nodes.directory(), key, options);
+  EXPECT_EQ(CounterMachine::value_of(client.call(additions(1)).front()), 1000U);
+  expect_fault(nodes, 1, FaultKind::kOutput);
 }
 
 // LEAT_TEST_KILLS, such as 200; by default a few, because each needs a system of its own.

@@ -10,6 +10,7 @@
 
 #include "leat/error.h"
 #include "support/scale.h"
+#include "trusted/doubles.h"
 #include "trusted/parts/quorum.h"
 #include "trusted/peer_parties.h"
 #include "trusted/peer_review/replay.h"
@@ -81,6 +82,7 @@ class Tree final {
   std::unique_ptr<Quorum> quorum;
   std::vector<std::pair<PartyId, PartyId>> cut;
   std::function<void(PartyId, PartyId, View)> tap;
+  bool hands_in = true;  // the client passes on all answers to the witness
   Participant::Time now{1h};
 
  private:
@@ -114,6 +116,7 @@ class Tree final {
       links_[link].pop_front();
       Sender outbox(*this, link.second);
       if (link.second == kClient) {
+        if (hands_in) send(kClient, static_cast<PartyId>(parties_.size()), message);
         quorum->receive(message);
       } else if (parties_.contains(link.second)) {
         parties_[link.second]->receive(link.first, message, now, outbox);
@@ -218,6 +221,142 @@ TEST(PeerReview, case81_who_does_not_log_what_its_parent_sent_is_suspected) {
   EXPECT_GT(tree.witness->audited(2), 0U);
 }
 
+// Answers audits by pieces of its own making.
+class Answering final : public Participant {
+ public:
+  using Answer = std::function<void(Answering&, const Audit&, Outbox&)>;
+  Answering(Tree& tree, PartyId id, Answer answer)
+      : id_(id), kernel_(tree.kernel(id)), key_(tree.key(id)), answer_(std::move(answer)) {}
+  void receive(PartyId, View message, Time, Outbox& outbox) override {
+    if (const auto audit = read_audit(message)) answer_(*this, *audit, outbox);
+  }
+  void idle(Time, Outbox&) override {}
+
+  void attest(EntryType type, View body) {
+    log.push_back(detail::attest(
+        kernel_, {.session = kFirstSession + id_ - 1, .kind = Kind::kSend},
+        write_log_entry({.type = type, .received = {}, .digest = {}, .body = body})));
+  }
+  // Its records from there on, with that tail.
+  void send(PartyId to, const Audit& audit, std::uint64_t from, std::uint64_t end,
+            std::uint64_t tail, Outbox& outbox) const {
+    Bytes entries;
+    for (std::uint64_t i = from; i < end; ++i) append_entry(entries, log[i], {});
+    outbox.send(to, write_piece(key_,
+                                {.sender = id_,
+                                 .epoch = kSystemEpoch,
+                                 .from = from,
+                                 .tail = tail,
+                                 .nonce = audit.nonce,
+                                 .entries = {}},
+                                entries));
+  }
+
+  std::vector<Bytes> log;
+
+ private:
+  const PartyId id_;
+  AttestationKernel& kernel_;
+  const SigningKey& key_;
+  const Answer answer_;
+};
+
+// How often the witness asks that node.
+std::function<void(PartyId, PartyId, View)> counting_audits(PartyId node, unsigned& audits) {
+  return [node, &audits](PartyId, PartyId to, View message) {
+    if (to == node && peer_message(message) == PeerMessage::kAudit) ++audits;
+  };
+}
+
+TEST(PeerReview, who_answers_audits_with_old_entries_and_a_made_up_tail_is_suspected) {
+  Tree tree;
+  std::mt19937 random(7);
+  tree.replace(2, std::make_unique<Answering>(tree, 2, [](auto& self, auto& audit, auto& outbox) {
+                 if (self.log.empty()) self.attest(EntryType::kMark, audit.nonce);
+                 // The first is right. Later ones say that the log is long, and show its beginning.
+                 self.send(kWitness, audit, 0, 1, audit.from == 0 ? 1 : 1'000'000, outbox);
+               }));
+  unsigned audits = 0;
+  tree.tap = counting_audits(2, audits);
+  tree.run(60s, random);
+  EXPECT_EQ(tree.witness->audited(2), 1U);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+  EXPECT_LT(audits, 310U) << "what leads no further is not asked for at once again";
+}
+
+// It makes up what was replayed long ago, so that it ends as the audit wants.
+TEST(PeerReview, a_forged_old_entry_with_the_nonce_completes_no_audit) {
+  Tree tree;
+  std::mt19937 random(8);
+  tree.replace(2, std::make_unique<Answering>(tree, 2, [](auto& self, auto& audit, auto& outbox) {
+                 if (self.log.empty()) return self.attest(EntryType::kMark, audit.nonce);
+                 if (audit.from > 0)
+                   std::ranges::copy(audit.nonce, self.log[0].begin() + kHeaderBytes + 4);
+                 self.send(kWitness, audit, 0, 1, 1, outbox);
+               }));
+  tree.run(5s, random);
+  EXPECT_EQ(tree.witness->audited(2), 1U);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+}
+
+TEST(PeerReview, the_tail_of_a_log_is_said_once_for_each_nonce) {
+  Tree tree;
+  std::mt19937 random(9);
+  tree.replace(2, std::make_unique<Answering>(tree, 2, [](auto& self, auto& audit, auto& outbox) {
+                 self.attest(EntryType::kMark, audit.nonce);
+                 self.send(kWitness, audit, audit.from, audit.from + 1, audit.from + 2, outbox);
+               }));
+  tree.run(5s, random);
+  EXPECT_EQ(tree.witness->audited(2), 1U);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+}
+
+// Each piece leads further, in time, and there is no end to them.
+TEST(PeerReview, an_audit_that_does_not_end_is_a_suspicion) {
+  auto options = tree_options();
+  options.checkpoint_records = 1U << 20;  // marks have no digest
+  Tree tree(options);
+  std::mt19937 random(10);
+  Participant::Time asked{};
+  tree.replace(2, std::make_unique<Answering>(tree, 2, [&](auto& self, auto& audit, auto& outbox) {
+                 if (std::exchange(asked, tree.now) == tree.now) return;  // the slowest that it can
+                 self.attest(EntryType::kMark, audit.nonce);
+                 self.send(kWitness, audit, audit.from, audit.from + 1, 1'000'000, outbox);
+               }));
+  tree.run(options.audit_patience - 1s, random);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kTrusted);
+  tree.run(2s, random);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+  EXPECT_GT(tree.witness->audited(2), 10U);
+}
+
+// What a witness keeps of a node, in case that it lies, has a limit in bytes.
+TEST(PeerReview, a_witness_keeps_no_more_of_a_node_than_it_may) {
+  auto options = tree_options();
+  options.checkpoint_records = 1U << 20;
+  options.max_evidence_bytes = std::size_t{64} << 10;
+  Tree tree(options);
+  std::mt19937 random(11);
+  std::size_t bytes = 0;
+  tree.tap = [&](PartyId from, PartyId, View message) {
+    if (from == 2 && peer_message(message) == PeerMessage::kPiece) bytes += message.size();
+  };
+  for (int i = 0; i < 400; ++i) {
+    tree.ask(1);
+    tree.run(40ms, random);
+  }
+  tree.run(3s, random);
+  EXPECT_GT(bytes, options.max_evidence_bytes);
+  EXPECT_EQ(tree.witness->standing(2), Standing::kSuspected);
+  const std::uint64_t audited = tree.witness->audited(2);
+  EXPECT_GT(audited, 50U);
+  tree.run(3s, random);
+  EXPECT_EQ(tree.witness->audited(2), audited);
+  EXPECT_TRUE(std::ranges::none_of(tree.changes, [](const auto& change) {
+    return change.second.standing == Standing::kExposed;
+  }));
+}
+
 TEST(PeerReview, a_child_whose_messages_were_lost_catches_up_by_way_of_its_witness) {
   Tree tree;
   std::mt19937 random(4);
@@ -291,6 +430,176 @@ TEST(PeerReview, case89_a_long_log_is_audited_in_bounded_memory) {
   }
 }
 
+// The answer that the client gets, with another output.
+Bytes falsified(const SigningKey& key, View reply, std::uint64_t more = 1) {
+  auto content = *read_signed(reply, MessageType::kReply);
+  Items items = content.items;
+  Bytes outputs;
+  while (items.count() > 0)
+    Items::append(outputs, CounterMachine::add(*CounterMachine::value_of(items.take()) + more));
+  content.items = *Items::read(outputs, content.items.count());
+  return write_signed(key, content);
+}
+
+// Node `id` follows the protocol, except in what it tells the client.
+void let_lie(Tree& tree, PartyId id, Deviant::Change change) {
+  tree.replace(id, std::make_unique<Deviant>(
+                       std::make_unique<PeerNode>(tree.kernel(id), tree.directory(), tree.key(id),
+                                                  make_counter, tree.options()),
+                       tree.key(id), std::move(change)));
+}
+
+void expect_convicted(Tree& tree, PartyId liar) {
+  const auto found = std::ranges::find_if(tree.changes, [](const auto& change) {
+    return change.second.standing == Standing::kExposed;
+  });
+  ASSERT_NE(found, tree.changes.end()) << "nobody is exposed";
+  EXPECT_EQ(found->second.node, liar);
+  EXPECT_EQ(found->second.fault.kind, FaultKind::kOutput);
+  const auto third = kernel_of(kThird, kTreeParties);
+  const auto fault =
+      judge(*third, tree.directory(), make_counter, tree.options(), found->second.fault.evidence);
+  ASSERT_TRUE(fault) << "the evidence convinces nobody";
+  EXPECT_EQ(fault->accused, liar);
+}
+
+TEST(PeerReview, a_lie_told_to_a_client_only_is_found) {
+  for (const PartyId liar : {1U, 3U})
+    for (const auto& [checkpoint, piece] : {std::pair{1U, 1U}, {3U, 1U}, {3U, 3U}, {7U, 256U}}) {
+      auto options = tree_options();
+      options.checkpoint_records = checkpoint;
+      options.audit_records = piece;
+      Tree tree(options);
+      std::mt19937 random(liar);
+      let_lie(tree, liar,
+              [replies = 0](const SigningKey& key, PartyId, Bytes& message, Outbox&) mutable {
+                if (type_of(message) == MessageType::kReply && ++replies == 5)
+                  message = falsified(key, message);
+                return true;
+              });
+      for (int i = 0; i < 10; ++i) {
+        tree.ask(1 + random() % 5);
+        tree.run(40ms, random);
+      }
+      tree.run(200ms, random);
+      expect_convicted(tree, liar);
+    }
+}
+
+// It has executed nothing of the kind.
+TEST(PeerReview, an_answer_that_the_log_does_not_have_is_found) {
+  Tree tree;
+  std::mt19937 random(12);
+  let_lie(
+      tree, 2,
+      [told = false](const SigningKey& key, PartyId to, Bytes& message, Outbox& outbox) mutable {
+        if (type_of(message) != MessageType::kReply || std::exchange(told, true)) return true;
+        auto content = *read_signed(message, MessageType::kReply);
+        content.first += 100;
+        outbox.send(to, write_signed(key, content));
+        return true;
+      });
+  tree.ask(1);
+  tree.run(200ms, random);
+  expect_convicted(tree, 2);
+}
+
+TEST(PeerReview, a_client_may_hand_in_its_last_answers_long_after_the_audit) {
+  for (const std::size_t later : {0U, 15U, 16U}) {
+    Tree tree;
+    tree.hands_in = false;
+    std::mt19937 random(13);
+    Bytes lie;
+    tree.tap = [&](PartyId from, PartyId, View message) {
+      if (from == 2 && type_of(message) == MessageType::kReply && lie.empty())
+        lie = falsified(tree.key(2), message);
+    };
+    tree.ask(2);
+    tree.run(1s, random);
+    for (std::size_t i = 0; i < later; ++i) {
+      tree.ask(1);
+      tree.run(40ms, random);
+    }
+    tree.run(1s, random);
+    tree.send(kClient, kWitness, lie);
+    tree.run(200ms, random);
+    if (later < 16)
+      expect_convicted(tree, 2);
+    else
+      EXPECT_TRUE(tree.changes.empty()) << "nobody keeps the right answer any more";
+  }
+}
+
+// Neither who hands in nor a witness can turn a right answer against the node that gave it.
+TEST(PeerReview, right_answers_convict_nobody) {
+  auto options = tree_options();
+  options.checkpoint_records = 10;
+  Tree tree(options);
+  std::mt19937 random(14);
+  std::vector<Bytes> pieces;
+  std::vector<Nonce> nonces;
+  Bytes answer;
+  tree.tap = [&](PartyId from, PartyId, View message) {
+    if (from != 2) return;
+    if (type_of(message) == MessageType::kReply) answer.assign(message.begin(), message.end());
+    const auto piece = read_piece(message);
+    if (!piece) return;
+    pieces.emplace_back(message.begin(), message.end());
+    nonces.push_back(piece->nonce);
+  };
+  tree.run(100ms, random);
+  const std::size_t before = pieces.size();
+  for (int i = 0; i < 6; ++i) {
+    tree.ask(2);
+    tree.run(40ms, random);
+  }
+  EXPECT_TRUE(tree.changes.empty());
+  const auto third = kernel_of(kThird, kTreeParties);
+  const auto judged = [&](std::size_t count, View its_answer, View salt, View digests) {
+    PeerProof proof{.accused = 2, .snapshot = {}, .base = {}, .pieces = {}};
+    for (std::size_t i = 0; i < count; ++i) proof.pieces.emplace_back(pieces[i]);
+    proof.answer = its_answer;
+    proof.salt = salt;
+    proof.digests = digests;
+    return judge(*third, tree.directory(), make_counter, tree.options(), write_proof(proof))
+        .has_value();
+  };
+  const StateDigest digest = digest_of(answer);
+  // Logs that end before the answer was given, with any story of what the nonce was made of.
+  for (std::size_t count = 0; count <= before; ++count) {
+    EXPECT_FALSE(judged(count, answer, {}, digest));
+    for (const Nonce& nonce : nonces) EXPECT_FALSE(judged(count, answer, nonce, digest));
+  }
+  EXPECT_FALSE(judged(pieces.size(), answer, {}, digest));
+  // A lie that the node did not sign.
+  const Bytes forged = falsified(tree.key(3), answer);
+  EXPECT_FALSE(judged(pieces.size(), forged, {}, digest_of(forged)));
+  const Bytes signed_by_it = falsified(tree.key(2), answer);
+  EXPECT_TRUE(judged(pieces.size(), signed_by_it, {}, {})) << "a lie that it did sign";
+}
+
+// Waiting answers have a limit for each client, and are no more than that.
+TEST(PeerReview, answers_that_wait_are_bounded) {
+  Tree tree;
+  PeerAudit audit(tree.kernel(4), tree.directory(), make_counter, tree.options(), 1);
+  Bytes outputs;
+  Items::append(outputs, CounterMachine::add(1));
+  const auto answer = [&](PartyId client, std::uint64_t first) {
+    return write_signed(tree.key(2), {.type = MessageType::kReply,
+                                      .sender = 2,
+                                      .target = client,
+                                      .epoch = kSystemEpoch,
+                                      .first = first,
+                                      .items = *Items::read(outputs, 1)});
+  };
+  std::size_t taken = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i)
+    if (audit.take_answer(answer(kClient, i)) == PeerAudit::Outcome::kProgress) ++taken;
+  EXPECT_EQ(taken, 256U);
+  EXPECT_EQ(audit.take_answer(answer(kClient, 0)), PeerAudit::Outcome::kNothing) << "has it";
+  EXPECT_EQ(audit.take_answer(answer(kOtherClient, 0)), PeerAudit::Outcome::kProgress);
+}
+
 // What a witness that lies can do with what a correct node signed.
 TEST(PeerReview, case85_forged_stale_and_partial_evidence_exposes_nobody) {
   auto options = tree_options();
@@ -310,7 +619,8 @@ TEST(PeerReview, case85_forged_stale_and_partial_evidence_exposes_nobody) {
   ASSERT_GT(pieces.size(), 10U);
   const auto third = kernel_of(kThird, kTreeParties);
   const auto judged = [&](const std::vector<Bytes>& list, View snapshot = {}, View base = {}) {
-    PeerProof proof{2, snapshot, base, {list.begin(), list.end()}};
+    const PeerProof proof{
+        .accused = 2, .snapshot = snapshot, .base = base, .pieces = {list.begin(), list.end()}};
     return judge(*third, tree.directory(), make_counter, tree.options(), write_proof(proof))
         .has_value();
   };

@@ -10,6 +10,7 @@
 
 #include "leat/error.h"
 #include "leat/trusted/configuration.h"
+#include "trusted/configured.h"
 #include "trusted/doubles.h"
 #include "trusted/parts/configuration_messages.h"
 
@@ -18,10 +19,6 @@ namespace {
 
 using namespace detail;
 using namespace std::chrono_literals;
-
-// Party 1 is the service, 2 to 4 are the chain, 5 and 6 are spare.
-constexpr PartyId kService = 1;
-constexpr std::size_t kParties = 6;
 
 // The patience that is left to nodes and service; of each test before it starts any.
 std::chrono::milliseconds patience_left;
@@ -35,23 +32,6 @@ ConfigurationOptions service_options() {
                     .checkpoint_records = 4,
                     .timeout = 300ms},
           .patience = patience_left};
-}
-
-KernelFactory kernels_of(PartyId id) {
-  return [id](const Configuration& configuration) -> std::unique_ptr<AttestationKernel> {
-    auto kernel = std::make_unique<LocalKernel>(id, configuration.epoch);
-    for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
-      const PartyId sender = configuration.nodes[i];
-      std::vector<std::byte> key(kMinKeyBytes, std::byte(sender));
-      key[0] = std::byte(configuration.epoch);
-      kernel->provision({.id = static_cast<std::uint32_t>(kFirstSession + i),
-                         .role = sender == id ? Role::kGroupSender : Role::kGroupReceiver,
-                         .peer = sender == id ? 0 : sender,
-                         .key = key});
-    }
-    kernel->enable();
-    return kernel;
-  };
 }
 
 Nodes::Make correct(const Nodes& nodes) {
@@ -245,6 +225,21 @@ TEST(Reconfiguration, a_forged_history_excludes_who_told_it) {
   nodes.kill(2);
   EXPECT_EQ(user.get("a"), "1");
   expect_found_out(nodes, 3, FaultKind::kLog);
+}
+
+// It joins, and at once says that it has started again.
+TEST(Reconfiguration, a_node_that_ends_each_epoch_as_it_begins_is_blamed_and_goes) {
+  Nodes nodes(kParties);
+  start_service(nodes, 3,
+                deviant(nodes, [](const SigningKey&, PartyId to, Bytes& message, Outbox& outbox) {
+                  const auto epoch = read_epoch(message, ConfigurationMessage::kJoin);
+                  if (epoch && *epoch > 0) {
+                    outbox.send(to, message);
+                    message = write_epoch(ConfigurationMessage::kJoin, 0);
+                  }
+                  return true;
+                }));
+  expect_service_without(nodes, 3, FaultKind::kSilent);
 }
 
 // A client alone, without any node's complicity, ends no epoch at once, and none for others.

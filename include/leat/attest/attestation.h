@@ -57,6 +57,7 @@ enum class Verdict : std::uint8_t {
   kBadSession,    // other fields of a Session contradict each other
   kTooLarge,      // above max_payload_bytes()
   kUnavailable,   // the attestor's process has ended, or OpenSSL failed
+  kForked,        // asked in a child of fork(): the attestor stays with the process that made it
 };
 LEAT_EXPORT std::string_view to_string(Verdict verdict) noexcept;
 
@@ -182,7 +183,8 @@ class LEAT_EXPORT AttestationKernel {
 };
 
 // An attestor in this process: an attacker that takes over the process gets keys and counters. It
-// takes sessions until enable(), and attests and verifies from then on.
+// takes sessions until enable(), and attests and verifies from then on. In a child of fork() every
+// call refuses (kForked, no value), because counters that two processes have are given twice.
 class LEAT_EXPORT LocalKernel final : public AttestationKernel {
  public:
   // `device`: this device's number, not 0. `last_epoch`: the latest epoch that the device has had;

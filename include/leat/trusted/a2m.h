@@ -109,7 +109,8 @@ struct Recovery {
 // that archives can be verified.
 //
 // Owner: the caller; the attestor outlives it. Threads: any, concurrently; appends to one log take
-// turns, lookups never wait. Calls throw leat::Error as stated below, and have then changed
+// turns, lookups never wait. A child of fork() can only look up: calls that append or sync throw
+// kClosed there. Calls throw leat::Error as stated below, and have then changed
 // nothing, with one exception: if the attestor attested and the system failed afterwards, that
 // index is lost.
 class LEAT_EXPORT AttestedMemory {

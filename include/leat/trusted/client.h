@@ -29,6 +29,9 @@ struct ClientOptions {
   // The chain's configuration service (configuration.h), 0 for none. The service names the nodes,
   // all of which must answer; `nodes` and `quorum` are then ignored.
   PartyId service = 0;
+  // Witnesses of PeerReview, to which the client passes on every answer that it gets, so that they
+  // compare it with the node's log. What comes while one cannot be reached is not passed on to it.
+  std::vector<PartyId> witnesses;
   leat::Options channel;  // for each connection; `timeout` is overridden
 };
 
@@ -38,17 +41,18 @@ struct Answer {
   std::vector<Bytes> outputs;
 };
 
-// Owner: the caller; directory and key outlive it. Threads: one at a time.
+// Owner: the caller; directory and key outlive it. Threads: one at a time. In a child of fork()
+// calls throw leat::Error kClosed.
 class LEAT_EXPORT Client {
  public:
-  // Connects to all nodes. It leaves out those that cannot be reached, and tries them again only
-  // under a new configuration. Throws leat::Error kInvalidArgument for wrong options or a node
-  // without an address; kUnavailable if it reaches fewer than `quorum` nodes, or if the service
-  // names none in time.
+  // Connects to all nodes. Those that cannot be reached, now or when a connection is lost, are
+  // tried again during the calls below, and asked again what has no answer. Throws leat::Error
+  // kInvalidArgument for wrong options or a node without an address; kUnavailable if it reaches
+  // fewer than `quorum` nodes, or if the service names none in time.
   Client(const Directory& directory, const SigningKey& key, const ClientOptions& options);
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
-  ~Client();
+  ~Client();  // waits for an attempt to connect that is under way
 
   // Submits a request of up to kMaxCommands commands under one signature. The nodes execute them in
   // their order, each once, however often the client has to send the request. Blocks while `window`
@@ -59,8 +63,7 @@ class LEAT_EXPORT Client {
   // the same answer within the option `timeout` of this call; the text names the nodes that
   // answered. The request may have been executed or may still be; it remains the oldest, so that
   // the caller can wait again. Throws kTooLarge if the request has more bytes than `quorum` nodes
-  // can attest, and gives it up; kPeerDied if all nodes are gone; kInvalidArgument if no request is
-  // under way.
+  // can attest, and gives it up; kInvalidArgument if no request is under way.
   Answer receive();
   // Submits a request and receives its answer; drops the answers to earlier requests.
   std::vector<Bytes> call(std::span<const Bytes> commands);

@@ -2,8 +2,8 @@
 // another one under a new epoch (TNIC, ASPLOS 2025, appendix C.4; docs/trusted_systems.md has
 // messages and limits).
 //
-// Of all nodes that may join a chain, fewer may lie than a chain has nodes. Then each chain has a
-// correct node, and no answer that a client believed is ever lost.
+// Of all nodes that may join a chain, fewer may lie or fail than a chain has nodes. Then each chain
+// has a correct node, and no answer that a client believed is ever lost, however late messages are.
 #pragma once
 
 #include <chrono>
@@ -36,8 +36,12 @@ using KernelFactory = std::function<std::unique_ptr<AttestationKernel>(const Con
 struct ConfigurationOptions {
   PartyId service = 0;
   std::vector<PartyId> pool;  // the nodes to choose from; the first chain takes the first of them
-  std::size_t length = 3;     // nodes in a chain; fewer nodes of the pool may lie
-  ChainOptions chain;         // the configuration overrides `nodes` and `start`
+  std::size_t length = 3;     // nodes in a chain; fewer nodes of the pool may lie or fail
+  // How many nodes of the pool may lie, fewer than `length`. A chain is replaced only when more of
+  // its nodes than can still lie have told what they executed, or all that can, however long that
+  // takes. So `length - 1 - liars` of its nodes may be silent for ever.
+  std::size_t liars = 1;
+  ChainOptions chain;  // the configuration overrides `nodes` and `start`
   // How long a node may take to report what it executed, or to begin; and how long a client must
   // have waited until its complaint about silence counts.
   std::chrono::milliseconds patience{2000};
@@ -46,9 +50,10 @@ struct ConfigurationOptions {
 // The service. A complaint that proves a lie ends the epoch at once: evidence that judge() accepts,
 // or signed answers to one request that differ. A complaint about silence ends it after `patience`.
 // Then all nodes stop and report what they executed. The longest history that the head's attested
-// records prove contains everything that any client believed; the next chain starts from its state.
-// A node that provably lied never joins a chain again. Neither does one that did not report or held
-// the place where a request got stuck, as long as enough others remain.
+// records prove contains everything that any client believed, once one correct node has reported;
+// the next chain starts from its state. A node that provably lied never joins a chain again.
+// Neither does one that did not report, started again, or held the place where a request got stuck,
+// as long as enough others remain.
 //
 // Serve it with the service first in ServeOptions::nodes and the pool behind it, at every party. It
 // keeps one state and, during a replacement, the histories; a message with either must fit into

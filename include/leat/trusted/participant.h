@@ -20,8 +20,9 @@ namespace leat::trusted {
 class LEAT_EXPORT Outbox {
  public:
   virtual ~Outbox() = default;
-  // Copies the message. For a node that has not connected yet it is kept, within
-  // ServeOptions::max_backlog_bytes; for any other party that is not connected it is lost.
+  // Copies the message. For a node it is kept until that node has received it, over as many
+  // connections as that takes, within ServeOptions::max_backlog_bytes; for any other party that is
+  // not connected it is lost.
   virtual void send(PartyId to, std::span<const std::byte> message) = 0;
 };
 
@@ -49,14 +50,19 @@ struct ServeOptions {
   std::vector<PartyId> nodes;  // all nodes of the system
   leat::Options channel;       // for each connection; `timeout` is overridden
   std::size_t max_backlog_bytes = std::size_t{64}
-                                  << 20;  // a peer with more unsent bytes is cut off
+                                  << 20;  // what is kept for a peer; with more it is cut off
+  // How long a newcomer may be connected without saying who it is. Beside that at most so many such
+  // newcomers stay: another one replaces the oldest.
+  std::chrono::milliseconds attach_timeout{5000};
+  static constexpr std::size_t kMostStrangers = 64;
 };
 
 // Runs a participant: listens at its address in the directory, connects to the nodes before it in
 // the list, accepts the later ones and clients, and moves messages until `stop` returns true;
 // `stop` is called between messages and at least once in kTick. Drops a peer that breaks the
 // protocol or goes away. Keeps trying to connect to a node that is absent, without delaying
-// anything else; messages sent while a connection is lost are lost. Blocks, at the end also for
+// anything else, and resumes where a connection was lost, unless the node was started again.
+// Blocks, at the end also for
 // connection attempts under way. Throws what the participant throws; kInvalidArgument for a node
 // without an address; kAddress.
 LEAT_EXPORT void serve(Participant& participant, const Directory& directory, const SigningKey& key,

@@ -41,8 +41,14 @@ struct PeerReviewOptions {
   unsigned checkpoint_records = 256;
   unsigned audit_records = 256;  // records in one piece of an audit
   std::chrono::milliseconds audit_period{100};
-  // How long a node may owe an answer before it is suspected.
+  // How long a node may owe an answer before it is suspected; and how long it may take to answer an
+  // audit to its end, in however many pieces.
   std::chrono::milliseconds patience{2000};
+  std::chrono::milliseconds audit_patience{30'000};
+  // The most bytes that a witness keeps of a node's pieces, to have evidence: those since the last
+  // digest, so more than the node attests and receives in `checkpoint_records` records. It suspects
+  // a node with more.
+  std::size_t max_evidence_bytes = std::size_t{64} << 20;
 };
 
 // What a node or witness knows of a node.
@@ -59,8 +65,9 @@ struct StandingChange {
 using StandingHook = std::function<void(const StandingChange&)>;
 
 // A node of the tree. Every node answers clients, so a client that does not trust the root alone
-// can ask for equal answers of several nodes. A node has no further dealings with one that is
-// exposed to it.
+// can ask for equal answers of several nodes; and it can pass answers on to witnesses
+// (ClientOptions::witnesses), which compare them with the node's log. A node has no further
+// dealings with one that is exposed to it.
 //
 // It keeps the part of its log that some witness has not audited; a witness that never asks makes
 // that grow. Owner: the caller; attestor, directory and key outlive it. Otherwise as for

@@ -30,10 +30,11 @@ struct Over {
   std::atomic<bool>& pending;
 };
 
-[[noreturn]] void refuse_to_verify() {
-  throw Error(ErrorCode::kUnavailable,
-              "cannot verify a message: " + std::string(to_string(Verdict::kUnavailable)),
-              "Connect again.");
+// If the attestor did not answer, which says nothing of the message.
+void check_answered(Verdict verdict) {
+  if (verdict == Verdict::kUnavailable || verdict == Verdict::kForked)
+    throw Error(ErrorCode::kUnavailable,
+                "cannot verify a message: " + std::string(to_string(verdict)), "Connect again.");
 }
 
 }  // namespace
@@ -147,7 +148,7 @@ bool AttestedTransport::settle_checked() {
     if (!checking.asked) return false;
   }
   if (!checking.open.try_finish()) return false;
-  if (checking.question.verdict == Verdict::kUnavailable) refuse_to_verify();
+  check_answered(checking.question.verdict);
   const Incoming incoming = *checking.record;
   checking.record.reset();  // whatever the calls below throw
   const Over over{checking.pending};
@@ -157,7 +158,7 @@ bool AttestedTransport::settle_checked() {
 }
 
 void AttestedTransport::refuse(Verdict why, Context context) {
-  if (why == Verdict::kUnavailable) refuse_to_verify();
+  check_answered(why);
   refused_.add(1);
   if (std::exchange(told_, true)) return;
   log(LogLevel::kWarn, describe() + ": refused a message of context " + std::to_string(context) +

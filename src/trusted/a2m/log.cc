@@ -109,7 +109,7 @@ Log::Log(AttestationKernel& kernel, const LogOptions& options, const std::string
 }
 
 Log::~Log() {
-  if (recovered_ && !held_) set_checkpoint(tail_.load(std::memory_order_relaxed));
+  if (made_here_ && recovered_ && !held_) set_checkpoint(tail_.load(std::memory_order_relaxed));
 }
 
 std::atomic_ref<std::uint64_t> Log::word(std::size_t offset) const {
@@ -177,6 +177,7 @@ LookupStatus Log::lookup(std::uint64_t index, Record& record) const {
 
 std::uint64_t Log::append(EntryKind kind, std::uint64_t head, std::span<const std::byte> context,
                           Record* record) {
+  check_here();
   const std::string name = "log " + std::to_string(id());
   if (!writable_)
     throw Error(ErrorCode::kInvalidArgument, name + " is open for reading only",
@@ -251,7 +252,16 @@ void Log::forget(std::uint64_t head) {
                     kFileHeaderBytes + std::min(head, slots_there()) * slot_bytes_);
 }
 
+void Log::check_here() const {
+  if (!made_here_)
+    throw Error(
+        ErrorCode::kClosed,
+        "log " + std::to_string(id()) + " belongs to the process that this one was forked from",
+        "Open logs after fork().");
+}
+
 void Log::sync() {
+  check_here();
   const std::lock_guard lock(mutex_);
   if (!writable_) return;
   storage_->sync();
@@ -262,7 +272,8 @@ void Log::sync() {
 
 bool Log::verifies(std::uint64_t index, const Record& record) const {
   const Verdict verdict = kernel_.verify_stateless(record, Kind::kLog);
-  if (verdict == Verdict::kUnavailable || verdict == Verdict::kNotEnabled)
+  if (verdict == Verdict::kUnavailable || verdict == Verdict::kNotEnabled ||
+      verdict == Verdict::kForked)
     throw Error(ErrorCode::kUnavailable,
                 "the kernel does not verify entry " + std::to_string(index) + " of log " +
                     std::to_string(id()) + ": " + std::string(to_string(verdict)),

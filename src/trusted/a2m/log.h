@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fork.h"
 #include "leat/trusted/a2m.h"
 #include "trusted/a2m/entry.h"
 #include "trusted/a2m/storage.h"
@@ -53,6 +54,8 @@ class Log {
   const LogOptions& options() const { return options_; }
 
  private:
+  // The file is the one of the process that opened it: throws kClosed in a child of fork().
+  void check_here() const;
   std::uint64_t check_counter() const;
   std::atomic_ref<std::uint64_t> word(std::size_t offset) const;
   void set_checkpoint(std::uint64_t index);
@@ -63,6 +66,7 @@ class Log {
   bool verifies(std::uint64_t index, const Record& record) const;
   void remember_last_digest();
 
+  const leat::detail::MadeHere made_here_;
   AttestationKernel& kernel_;
   const LogOptions options_;
   Session session_;

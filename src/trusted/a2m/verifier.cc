@@ -27,6 +27,7 @@ Finding read_attested(AttestationKernel& kernel, std::uint32_t log,
     case Verdict::kOk:
       return entry->log == log ? Finding::kOk : Finding::kOtherLog;
     case Verdict::kUnavailable:
+    case Verdict::kForked:
     case Verdict::kNotEnabled:
       return Finding::kUnavailable;
     case Verdict::kSession:
@@ -145,7 +146,8 @@ Finding A2mVerifier::State::read_manifest(std::uint64_t tail, const Lookup& look
     const Verdict verdict = kernel.verify_stateless(entry->context, Kind::kLog);
     // A log of which this client has no key concerns others.
     if (verdict == Verdict::kSession) continue;
-    if (verdict == Verdict::kUnavailable) return Finding::kUnavailable;
+    if (verdict == Verdict::kUnavailable || verdict == Verdict::kForked)
+      return Finding::kUnavailable;
     if (verdict != Verdict::kOk) return Finding::kNotAttested;
     Truncated& truncated = seen.logs[truncation->log];
     Nonce nonce;

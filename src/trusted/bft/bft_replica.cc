@@ -225,8 +225,8 @@ void BftReplica::State::accuse(std::size_t index, FaultKind kind, std::span<cons
 void BftReplica::State::on_evidence(PartyId from, std::span<const std::byte> evidence,
                                     Outbox& outbox) {
   const std::size_t sender = index_of(options, from);
-  // Judging costs a replay: once for each accuser.
-  if (sender == peers_.size() || std::exchange(peers_[sender].was_judge, true)) return;
+  // Judging costs a replay: a correct accuser sends evidence against each other replica once.
+  if (sender == peers_.size() || ++peers_[sender].accusations >= peers_.size()) return;
   // What came before counts: what one correct replica has executed all do.
   settle(false, outbox);
   const auto fault = judge(kernel, directory, make_machine, options, evidence);
@@ -276,6 +276,8 @@ void BftReplica::receive(PartyId from, std::span<const std::byte> message, Time 
     case MessageType::kAttach:
     case MessageType::kReply:
     case MessageType::kRefused:
+    case MessageType::kResume:
+    case MessageType::kReceived:
       return;
   }
 }

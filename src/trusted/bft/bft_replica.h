@@ -49,7 +49,7 @@ struct BftReplica::State {
   struct Peer {
     std::uint64_t acknowledged = 0;  // records that its proofs of execution cover
     bool accused = false;            // nothing from it counts any more
-    bool was_judge = false;          // it has sent evidence
+    std::size_t accusations = 0;     // that it has sent
   };
   // For a verified record, the next of its stream.
   void on_order(const Bytes& record, Outbox& outbox);

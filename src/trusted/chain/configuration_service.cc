@@ -69,6 +69,11 @@ struct ConfigurationService::State {
                   "a chain of " + std::to_string(options.length) +
                       " nodes cannot come of a pool of " + std::to_string(nodes.size()),
                   "Name at least as many nodes as a chain has, each once, and not the service.");
+    if (options.liars >= options.length)
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a chain of " + std::to_string(options.length) + " nodes cannot survive " +
+                      std::to_string(options.liars) + " liars",
+                  "Each chain needs a correct node.");
   }
 
   bool is_member(PartyId node) const {
@@ -92,6 +97,12 @@ struct ConfigurationService::State {
   void install(std::vector<PartyId> chosen, Time now, Outbox& outbox);
   void serve(Outbox& outbox);
   void seal(Time now, Outbox& outbox);
+  bool is_accounted_for(PartyId node) const {
+    return reports.contains(node) || lost.contains(node) || nodes.at(node).exposed;
+  }
+  bool all_is_known() const;
+  bool enough_is_known() const;
+  void ask_for_histories(Outbox& outbox);
   void replace(Time now, Outbox& outbox);
   void blame(const Report& best);
   void blame_silence(PartyId node);
@@ -118,7 +129,10 @@ struct ConfigurationService::State {
   std::map<PartyId, std::pair<std::uint64_t, Time>> waiting;
   std::set<PartyId> accusers;  // whose evidence was judged in this epoch
   std::optional<Grievance> grievance;
+  // Of the epoch that is over, by node: what it has executed; those that have not begun the epoch,
+  // or have lost what they executed; those that were blamed for not saying so in time.
   std::map<PartyId, Report> reports;
+  std::set<PartyId> lost, late;
 };
 
 void ConfigurationService::State::on_join(PartyId from, std::uint64_t epoch, Time now,
@@ -136,8 +150,12 @@ void ConfigurationService::State::on_join(PartyId from, std::uint64_t epoch, Tim
     ready.insert(from);
     if (phase == Phase::kInstalling && ready.size() == options.length) serve(outbox);
   } else if (ready.contains(from)) {
-    // It was there, and has started again: its kernel is gone, and with it this epoch.
-    if (phase == Phase::kServing || phase == Phase::kInstalling) seal(now, outbox);
+    // It was there, and has started again: its kernel is gone, and with it this epoch. Blamed for
+    // that, one that only says so cannot end epoch after epoch while there are others.
+    if (phase != Phase::kServing && phase != Phase::kInstalling) return;
+    blame_silence(from);
+    late.insert(from);
+    seal(now, outbox);
   } else if (phase == Phase::kInstalling) {
     outbox.send(from, announcement(true));
   }
@@ -179,6 +197,8 @@ void ConfigurationService::State::install(std::vector<PartyId> chosen, Time now,
   accusers.clear();
   grievance.reset();
   reports.clear();
+  lost.clear();
+  late.clear();
   phase = Phase::kInstalling;
   until = now + options.patience;
   for (const auto& [id, node] : nodes) outbox.send(id, announcement(is_member(id)));
@@ -234,19 +254,44 @@ void ConfigurationService::State::on_evidence(PartyId from, View evidence, Time 
 void ConfigurationService::State::seal(Time now, Outbox& outbox) {
   phase = Phase::kSealing;
   until = now + options.patience;
+  ask_for_histories(outbox);
+}
+
+void ConfigurationService::State::ask_for_histories(Outbox& outbox) {
   for (const PartyId id : configuration.nodes)
-    outbox.send(id, write_epoch(ConfigurationMessage::kSeal, configuration.epoch));
+    if (!is_accounted_for(id))
+      outbox.send(id, write_epoch(ConfigurationMessage::kSeal, configuration.epoch));
 }
 
 void ConfigurationService::State::on_history(PartyId from, View message, Outbox&) {
   const auto history = read_history(message);
   if (!history || history->epoch != configuration.epoch || phase != Phase::kSealing ||
-      !is_member(from) || nodes.at(from).exposed || reports.contains(from))
+      !is_member(from) || is_accounted_for(from))
     return;
+  if (history->proof.empty()) {
+    lost.insert(from);
+    return;
+  }
   Ledger ledger = first_ledger(directory, configuration.epoch, make_machine, chain());
   const auto replayed = replay(*kernel, as_replicas(chain()), history->proof, ledger);
   if (!replayed || replayed->fault) return expose(from, FaultKind::kLog, {});
   reports.emplace(from, Report{replayed->records, std::move(ledger)});
+}
+
+// All nodes of the chain that may be correct have reported: one of them is, because fewer lie or
+// fail than there are.
+bool ConfigurationService::State::all_is_known() const {
+  return !reports.empty() && std::ranges::all_of(configuration.nodes, [this](PartyId id) {
+    return is_accounted_for(id);
+  });
+}
+
+// More nodes have reported than can still lie, so one of them is correct. Time proves nothing: one
+// that is late may be the only correct node.
+bool ConfigurationService::State::enough_is_known() const {
+  const auto exposed = static_cast<std::size_t>(
+      std::ranges::count_if(nodes, [](const auto& one) { return one.second.exposed; }));
+  return !reports.empty() && reports.size() + exposed > options.liars;
 }
 
 // The epoch is over: the longest history has all that a client can have believed, because a correct
@@ -254,9 +299,8 @@ void ConfigurationService::State::on_history(PartyId from, View message, Outbox&
 void ConfigurationService::State::replace(Time now, Outbox& outbox) {
   const auto best = std::ranges::max_element(
       reports, {}, [](const auto& report) { return report.second.records; });
-  if (best == reports.end()) return seal(now, outbox);  // nobody there: ask again
-  for (const PartyId id : configuration.nodes)
-    if (!reports.contains(id)) blame_silence(id);
+  for (const PartyId id : lost)
+    if (late.insert(id).second) blame_silence(id);
   if (grievance) blame(best->second);
   start = best->second.ledger.save();
   phase = Phase::kGathering;
@@ -274,7 +318,7 @@ void ConfigurationService::State::blame(const Report& best) {
   // Where the request got stuck: either the one lies or the other.
   for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
     const auto report = reports.find(configuration.nodes[i]);
-    if (report == reports.end()) return;  // it is silent altogether, and blamed for that
+    if (report == reports.end()) return;  // it said nothing, and is blamed for that
     if (report->second.ledger.has_executed(grievance->client, grievance->first)) continue;
     if (i > 0) blame_silence(configuration.nodes[i - 1]);
     return blame_silence(configuration.nodes[i]);
@@ -323,13 +367,13 @@ void ConfigurationService::idle(Time now, Outbox& outbox) {
       return state.seal(now, outbox);
     case Phase::kServing:
       return;
-    case Phase::kSealing: {
-      const bool all = std::ranges::all_of(state.configuration.nodes, [&](PartyId id) {
-        return state.reports.contains(id) || state.nodes.at(id).exposed;
-      });
-      if (all || now >= *state.until) state.replace(now, outbox);
-      return;
-    }
+    case Phase::kSealing:
+      if (state.all_is_known()) return state.replace(now, outbox);
+      if (now < *state.until) return;
+      for (const PartyId id : state.configuration.nodes)
+        if (!state.is_accounted_for(id) && state.late.insert(id).second) state.blame_silence(id);
+      if (state.enough_is_known()) return state.replace(now, outbox);
+      return state.seal(now, outbox);
   }
 }
 

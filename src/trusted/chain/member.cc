@@ -51,14 +51,15 @@ struct ChainMember::State {
   }
 
   void on_seal(std::uint64_t epoch, Outbox& outbox) {
-    // One that this node never had it will not begin either.
+    // One that this node has not begun it will not begin either. It does not say that it executed
+    // nothing there: that may have been before it started again.
     if (epoch > last_epoch) {
       node.reset();
       last_epoch = epoch;
     }
-    if (epoch != last_epoch || !node) return;
+    if (epoch != last_epoch) return;
     sealed = true;
-    outbox.send(options.service, write_history(epoch, node->history()));
+    outbox.send(options.service, write_history(epoch, node ? node->history() : Bytes()));
   }
 
   void tell(const Fault& fault) {

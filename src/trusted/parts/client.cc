@@ -6,12 +6,15 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "leat/wait.h"
 #include "trusted/parts/configuration_messages.h"
+#include "trusted/parts/connector.h"
 #include "trusted/parts/link.h"
 #include "trusted/parts/quorum.h"
 
@@ -50,19 +53,28 @@ struct Client::State {
       : options(its_options),
         directory(its_directory),
         key(its_key),
+        connector(std::make_unique<Connector>(channel_options())),
         quorum(directory, key, with_service(options), first_number()) {
     if (options.service != 0) {
       ask_service();
       return;
     }
     for (const PartyId node : options.nodes) connect(node);
-    if (links.size() < options.quorum)
+    const std::size_t reached = links.size();
+    if (reached < options.quorum)
       throw Error(ErrorCode::kUnavailable,
-                  "only " + std::to_string(links.size()) + " of " +
+                  "only " + std::to_string(reached) + " of " +
                       std::to_string(options.nodes.size()) + " nodes can be reached, and " +
                       std::to_string(options.quorum) + " must answer",
                   "See whether the nodes run, at the addresses of the directory.");
+    for (const PartyId witness : options.witnesses) connect(witness);
     wait_until_known();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    // Its threads are the parent's: a child would wait for them in vain.
+    if (!made_here) (void)connector.release();
   }
 
   // Waits until the service has named nodes, and those are connected.
@@ -109,21 +121,55 @@ struct Client::State {
     if (party == nullptr || party->address.empty())
       throw Error(ErrorCode::kInvalidArgument,
                   "node " + std::to_string(node) + " has no address in the directory");
+    if (connector->wants(node)) return;
     try {
-      leat::Options channel = options.channel;
-      channel.timeout = kTick;
+      leat::Options channel = channel_options();
       // The nodes of a configuration were there when it began: one that is not is dead.
       if (options.service != 0 && node != options.service) channel.connect_retry = false;
-      Link& link = links.emplace_back(Channel::connect("leat://" + party->address, channel), node,
-                                      kMaxBacklogBytes);
-      link.send(write_signed(key, {.type = MessageType::kAttach,
-                                   .sender = options.self,
-                                   .target = node,
-                                   .epoch = options.epoch}));
-      unknown.insert(node);
+      attach(Channel::connect("leat://" + party->address, channel), node);
     } catch (const Error& error) {
       leat::detail::log(leat::detail::LogLevel::kWarn,
-                        "node " + std::to_string(node) + " is left out: " + error.what());
+                        "node " + std::to_string(node) + " is left out for now: " + error.what());
+      connector->want(node, party->address, Connector::kReconnectAfter);
+    }
+  }
+
+  leat::Options channel_options() const {
+    leat::Options channel = options.channel;
+    channel.timeout = kTick;
+    return channel;
+  }
+
+  void attach(Channel channel, PartyId node) {
+    Link& link = links.emplace_back(std::move(channel), node, kMaxBacklogBytes);
+    link.send(write_signed(key, {.type = MessageType::kAttach,
+                                 .sender = options.self,
+                                 .target = node,
+                                 .epoch = options.epoch}));
+    unknown.insert(node);
+  }
+
+  // Whether the client still has to do with that party, which an earlier configuration may have
+  // named.
+  bool talks_to(PartyId party) const {
+    return party == options.service || std::ranges::count(quorum.nodes(), party) > 0 ||
+           std::ranges::count(options.witnesses, party) > 0;
+  }
+
+  // Lost connections are made again, and what has no answer is asked there again.
+  void keep_connected() {
+    for (const Link& link : links)
+      if (!link.alive() && talks_to(link.party()) && !connector->wants(link.party()))
+        connector->want(link.party(), directory.find(link.party())->address,
+                        Connector::kReconnectAfter);
+    links.remove_if([](const Link& link) { return !link.alive(); });
+    while (auto made = connector->take()) {
+      const bool is_there = std::ranges::find(links, made->node, &Link::party) != links.end();
+      if (is_there || !talks_to(made->node)) continue;
+      attach(std::move(made->channel), made->node);
+      if (made->node == options.service) continue;
+      for (const View request : quorum.unanswered())
+        if (std::ranges::count(quorum.nodes(), made->node) > 0) links.back().send(request);
     }
   }
 
@@ -135,7 +181,7 @@ struct Client::State {
   void send_again() {
     for (const View request : quorum.unanswered())
       for (Link& link : links)
-        if (link.party() != options.service) link.send(request);
+        if (std::ranges::count(quorum.nodes(), link.party()) > 0) link.send(request);
   }
 
   // To the service: of what stays unanswered, or was answered in two ways.
@@ -160,6 +206,9 @@ struct Client::State {
       } else if (configuration_message(message)) {
         on_configuration(message);
       } else {
+        // Also one that comes too late to count may be a lie.
+        if (type_of(message) == MessageType::kReply)
+          for (const PartyId witness : options.witnesses) send_to(witness, message);
         quorum.receive(message);
       }
     });
@@ -176,11 +225,10 @@ struct Client::State {
   // Until something has come by `take`, or for kTick.
   void wait(const std::function<bool()>& take) {
     if (take()) return;
-    links.remove_if([](const Link& link) { return !link.alive(); });
+    keep_connected();
     std::vector<Channel*> channels;
     for (Link& link : links) channels.push_back(&link.channel());
-    if (channels.empty())
-      throw Error(ErrorCode::kPeerDied, "all nodes went away", "See whether they run.");
+    if (channels.empty()) return std::this_thread::sleep_for(kTick);
     const bool backlog = std::ranges::any_of(links, &Link::has_backlog);
     try {
       if (Channel* gone = wait_any(channels, backlog ? WaitFor::kRoom : WaitFor::kMessages,
@@ -217,9 +265,20 @@ struct Client::State {
     }
   }
 
+  // A child of fork() would give the numbers of this process to other requests.
+  void check_here() const {
+    if (!made_here)
+      throw Error(ErrorCode::kClosed,
+                  "client " + std::to_string(options.self) +
+                      " belongs to the process that this one was forked from",
+                  "Make clients after fork().");
+  }
+
+  const leat::detail::MadeHere made_here;
   const ClientOptions options;
   const Directory& directory;
   const SigningKey& key;
+  std::unique_ptr<Connector> connector;
   Quorum quorum;
   std::set<PartyId> unknown;               // connected to, and without a word so far
   std::optional<Configuration> announced;  // by the service, and to be taken up
@@ -236,6 +295,7 @@ Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
 std::uint64_t Client::submit(std::span<const Bytes> commands) {
+  state_->check_here();
   while (state_->quorum.under_way() >= state_->options.window)
     state_->early.push_back(state_->receive());
   const Bytes& request = state_->quorum.submit(commands);
@@ -244,6 +304,7 @@ std::uint64_t Client::submit(std::span<const Bytes> commands) {
 }
 
 Answer Client::receive() {
+  state_->check_here();
   if (state_->early.empty()) return state_->receive();
   Answer answer = std::move(state_->early.front());
   state_->early.pop_front();

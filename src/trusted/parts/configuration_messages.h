@@ -41,7 +41,7 @@ Bytes write_epoch(ConfigurationMessage type, std::uint64_t epoch);
 
 struct ReportedHistory {
   std::uint64_t epoch = 0;
-  View proof;
+  View proof;  // empty: of a node that has not begun that epoch, or has lost what it executed
 };
 std::optional<ReportedHistory> read_history(View message);
 Bytes write_history(std::uint64_t epoch, View proof);

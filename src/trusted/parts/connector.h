@@ -1,6 +1,7 @@
 // Connects to the nodes of a system, and tries again, without delaying the loop that serves them.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <list>
@@ -31,10 +32,18 @@ class Connector {
   Connector& operator=(const Connector&) = delete;
   ~Connector();  // waits for attempts under way
 
-  // Begins after `pause`, and tries until the node is reached.
+  // Before a party is tried again whose connection was lost.
+  static constexpr std::chrono::milliseconds kReconnectAfter{250};
+
+  // Begins after `pause`, and tries until the node is reached. Once for each node until take()
+  // returns it.
   void want(PartyId node, const std::string& address, std::chrono::milliseconds pause = {});
   // Returns a connection made since the last call, if there is one; does not block.
   std::optional<Made> take();
+  bool wants(PartyId node) const {
+    return std::ranges::find(threads_, node, &std::pair<PartyId, std::thread>::first) !=
+           threads_.end();
+  }
 
  private:
   void reach(PartyId node, const std::string& address, std::chrono::milliseconds pause);

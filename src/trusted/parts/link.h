@@ -22,6 +22,9 @@ class Link {
   Channel& channel() { return channel_; }
   PartyId party() const { return party_; }
   void set_party(PartyId party) { party_ = party; }
+  // Of a node: whether it has said how far it has received this node's messages.
+  bool resumed() const { return resumed_; }
+  void set_resumed() { resumed_ = true; }
   bool alive() const { return alive_; }
   void end() { alive_ = false; }
   bool has_backlog() const { return !backlog_.empty(); }
@@ -80,6 +83,7 @@ class Link {
   std::size_t backlog_bytes_ = 0;
   std::deque<Bytes> backlog_;
   bool alive_ = true;
+  bool resumed_ = false;
 };
 
 }  // namespace leat::trusted::detail

@@ -31,7 +31,7 @@ void append_number(Bytes& bytes, Number value) {
 std::optional<MessageType> type_of(View message) noexcept {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message[0]);
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kRefused)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kReceived)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 

@@ -27,6 +27,8 @@ enum class MessageType : std::uint8_t {
   kReply = 5,     // a node's answer to a client
   kEvidence = 6,  // the reason why a node is exposed
   kRefused = 7,   // tells a client that its request is larger than nodes can attest
+  kResume = 8,    // between nodes, behind kAttach: how far each has received the other's messages
+  kReceived = 9,  // between nodes: the same, from time to time
 };
 // No value if it is not a message.
 std::optional<MessageType> type_of(View message) noexcept;

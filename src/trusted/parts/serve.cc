@@ -1,8 +1,10 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <deque>
 #include <list>
 #include <map>
+#include <random>
 #include <set>
 #include <string>
 
@@ -11,6 +13,7 @@
 #include "leat/trusted/participant.h"
 #include "leat/wait.h"
 #include "trusted/parts/connector.h"
+#include "trusted/parts/courier.h"
 #include "trusted/parts/link.h"
 
 namespace leat::trusted {
@@ -20,9 +23,8 @@ using namespace detail;
 
 // From one peer before it is the next one's turn.
 constexpr std::size_t kMostAtOnce = 64;
-// Newcomers that have not said who they are.
-constexpr std::size_t kMostStrangers = 64;
-constexpr std::chrono::milliseconds kReconnectAfter{250};
+// Rounds of messages before newcomers are looked at.
+constexpr int kMostRounds = 64;
 
 const std::string& address_of(const Directory& directory, PartyId id) {
   const Party* party = directory.find(id);
@@ -30,6 +32,12 @@ const std::string& address_of(const Directory& directory, PartyId id) {
     throw Error(ErrorCode::kInvalidArgument,
                 "node " + std::to_string(id) + " has no address in the directory");
   return party->address;
+}
+
+// Of this node: another one whenever it is started.
+std::uint64_t new_life() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32 | random()) | 1;
 }
 
 leat::Options with_tick(leat::Options options) {
@@ -48,13 +56,14 @@ class Server final : public Outbox {
         channel_options_(with_tick(options.channel)),
         listener_(address_of(directory, options.self), channel_options_),
         connector_(channel_options_) {
+    const std::uint64_t life = new_life();
     bool earlier = true;
     for (const PartyId node : options.nodes) {
       if (node == options.self) {
         earlier = false;
         continue;
       }
-      early_[node];
+      couriers_.try_emplace(node, life, options.max_backlog_bytes);
       if (earlier) connector_.want(node, address_of(directory, node));
     }
   }
@@ -71,14 +80,15 @@ class Server final : public Outbox {
   void send(PartyId to, std::span<const std::byte> message) override {
     const auto link = std::ranges::find_if(
         links_, [to](const Link& one) { return one.party() == to && one.alive(); });
-    if (link != links_.end()) return link->send(message);
-    const auto early = early_.find(to);
-    if (early == early_.end()) return;
-    early->second.bytes += message.size();
-    if (early->second.bytes > options_.max_backlog_bytes)
-      early_.erase(early);  // it will never catch up
-    else
-      early->second.messages.emplace_back(message.begin(), message.end());
+    const auto courier = couriers_.find(to);
+    if (courier == couriers_.end()) {
+      if (link != links_.end()) link->send(message);
+      return;
+    }
+    const bool kept = courier->second.keep(message);
+    if (link == links_.end()) return;
+    if (!kept) return link->end();
+    send_kept(*link);
   }
 
  private:
@@ -91,34 +101,75 @@ class Server final : public Outbox {
                                   .sender = options_.self,
                                   .target = made.node,
                                   .epoch = options_.epoch}));
-    send_early(link);
+    link.send(write_resumption(couriers_.at(made.node).resumption()));
   }
 
   // Those to which this node connects it tries to reach again.
   void drop_dead() {
     for (const Link& link : links_)
       if (!link.alive() && reached_.erase(link.party()) > 0)
-        connector_.want(link.party(), address_of(directory_, link.party()), kReconnectAfter);
+        connector_.want(link.party(), address_of(directory_, link.party()),
+                        Connector::kReconnectAfter);
+    std::erase_if(strangers_, [](const Stranger& one) { return !one.link->alive(); });
     links_.remove_if([](const Link& link) { return !link.alive(); });
   }
 
-  void send_early(Link& link) {
-    const auto early = early_.extract(link.party());
-    if (early.empty()) return;
-    for (const Bytes& kept : early.mapped().messages) link.send(kept);
+  // To a node, of what is kept for it: as much as there is room for.
+  void send_kept(Link& link) {
+    if (!link.resumed()) return;
+    Courier& courier = couriers_.at(link.party());
+    while (link.alive() && !link.has_backlog()) {
+      const auto message = courier.next();
+      if (!message) return;
+      link.send(*message);
+    }
   }
 
-  void accept() {
-    while (auto channel = listener_.try_accept()) {
-      if (std::ranges::count(links_, PartyId{0}, &Link::party) ==
-          static_cast<std::ptrdiff_t>(kMostStrangers))
-        continue;  // closes it
-      links_.emplace_back(std::move(*channel), PartyId{0}, options_.max_backlog_bytes);
+  // The side that accepted the connection answers the other's word, which may change its own.
+  void resume(Link& link, View message) {
+    Courier& courier = couriers_.at(link.party());
+    const auto theirs = read_resumption(message);
+    if (!theirs || !courier.resume(*theirs)) return link.end();
+    if (!reached_.contains(link.party())) link.send(write_resumption(courier.resumption()));
+    link.set_resumed();
+    send_kept(link);
+  }
+
+  void take(Link& link, View message) {
+    if (link.party() == 0) return attach(link, message);
+    if (const auto courier = couriers_.find(link.party()); courier != couriers_.end()) {
+      const auto type = type_of(message);
+      if (type == MessageType::kAttach) return;
+      if (!link.resumed()) return resume(link, message);
+      if (type == MessageType::kReceived) {
+        if (const auto count = read_received(message)) courier->second.on_received(*count);
+        return;
+      }
+      if (const auto count = courier->second.count_received(message.size()))
+        link.send(write_received(*count));
     }
+    participant_.receive(link.party(), message, std::chrono::steady_clock::now(), *this);
+  }
+
+  // Newcomers that do not say who they are stay for a while only; where too many do not, the oldest
+  // goes, so that a client that speaks as soon as it is connected gets in.
+  void accept() {
+    const auto now = std::chrono::steady_clock::now();
+    while (auto channel = listener_.try_accept()) {
+      if (strangers_.size() == ServeOptions::kMostStrangers) {
+        strangers_.front().link->end();
+        strangers_.pop_front();
+      }
+      Link& link = links_.emplace_back(std::move(*channel), PartyId{0}, options_.max_backlog_bytes);
+      strangers_.push_back({&link, now + options_.attach_timeout});
+    }
+    for (; !strangers_.empty() && strangers_.front().until <= now; strangers_.pop_front())
+      strangers_.front().link->end();
   }
 
   // The first message of a newcomer. A party that connects again replaces its older connection.
   void attach(Link& link, View message) {
+    std::erase_if(strangers_, [&](const Stranger& one) { return one.link == &link; });
     const auto content = read_signed(message, MessageType::kAttach);
     if (!content || content->target != options_.self || content->epoch != options_.epoch ||
         content->sender == options_.self || !verify_signed(directory_, message, *content))
@@ -131,22 +182,21 @@ class Server final : public Outbox {
                                   .sender = options_.self,
                                   .target = content->sender,
                                   .epoch = options_.epoch}));
-    send_early(link);
   }
 
   std::size_t receive() {
     std::size_t received = 0;
     for (Link& link : links_)
-      received += link.receive(kMostAtOnce, copy_, [&](View message) {
-        if (link.party() == 0) return attach(link, message);
-        participant_.receive(link.party(), message, std::chrono::steady_clock::now(), *this);
-      });
+      received += link.receive(kMostAtOnce, copy_, [&](View message) { take(link, message); });
     const auto now = std::chrono::steady_clock::now();
     if (received > 0)
       participant_.settle(now, *this);
     else
       participant_.idle(now, *this);
-    for (Link& link : links_) link.flush();
+    for (Link& link : links_) {
+      link.flush();
+      send_kept(link);
+    }
     return received;
   }
 
@@ -165,10 +215,11 @@ class Server final : public Outbox {
       return receive() > 0 || !std::ranges::all_of(links_, &Link::alive);
     };
     try {
-      // While there are messages nobody waits.
-      while (done() && !stop() && std::ranges::all_of(links_, &Link::alive)) {
-      }
-      if (!stop() && std::ranges::all_of(links_, &Link::alive))
+      // While there are messages nobody waits; but newcomers do not wait for their end.
+      int rounds = 0;
+      while (rounds < kMostRounds && done() && !stop() && std::ranges::all_of(links_, &Link::alive))
+        ++rounds;
+      if (rounds < kMostRounds && !stop() && std::ranges::all_of(links_, &Link::alive))
         if (Channel* gone = wait_any(channels, wait_for, "messages of nodes and clients", done))
           for (Link& link : links_)
             if (&link.channel() == gone) link.end();
@@ -186,12 +237,13 @@ class Server final : public Outbox {
   Connector connector_;
   std::set<PartyId> reached_;  // connected to by this node
   std::list<Link> links_;
-  // What was sent to nodes that have not connected yet: correct nodes lose nothing of each other.
-  struct Early {
-    std::vector<Bytes> messages;
-    std::size_t bytes = 0;
+  // Links whose party is not known, in the order of arrival.
+  struct Stranger {
+    Link* link = nullptr;
+    Participant::Time until;
   };
-  std::map<PartyId, Early> early_;
+  std::deque<Stranger> strangers_;
+  std::map<PartyId, Courier> couriers_;  // correct nodes that live lose nothing of each other
   Bytes copy_;
 };
 

@@ -164,15 +164,26 @@ bool verify_piece(const Directory& directory, View message, PartyId sender) {
   return directory.verify(sender, message.first(bytes), message.subspan(bytes));
 }
 
-// Four blobs: accused (4), snapshot, base, list of pieces.
+Nonce nonce_of(View salt, View digests) {
+  Bytes both(salt.begin(), salt.end());
+  both.insert(both.end(), digests.begin(), digests.end());
+  return digest_of(both);
+}
+
+// Seven blobs: accused (4), snapshot, base, list of pieces, answer, salt, digests.
 std::optional<PeerProof> read_proof(View message) {
   if (peer_message(message) != PeerMessage::kProof) return std::nullopt;
-  const auto blobs = read_blobs(message.subspan(1), 4);
-  if (!blobs || blobs->size() != 4 || (*blobs)[0].size() != sizeof(PartyId)) return std::nullopt;
+  const auto blobs = read_blobs(message.subspan(1), 7);
+  if (!blobs || blobs->size() != 7 || (*blobs)[0].size() != sizeof(PartyId)) return std::nullopt;
   auto pieces = read_blobs((*blobs)[3], kMaxPieces);
   if (!pieces) return std::nullopt;
-  return PeerProof{WireReader((*blobs)[0]).number<std::uint32_t>(), (*blobs)[1], (*blobs)[2],
-                   std::move(*pieces)};
+  return PeerProof{.accused = WireReader((*blobs)[0]).number<std::uint32_t>(),
+                   .snapshot = (*blobs)[1],
+                   .base = (*blobs)[2],
+                   .pieces = std::move(*pieces),
+                   .answer = (*blobs)[4],
+                   .salt = (*blobs)[5],
+                   .digests = (*blobs)[6]};
 }
 
 Bytes write_proof(const PeerProof& proof) {
@@ -180,7 +191,8 @@ Bytes write_proof(const PeerProof& proof) {
   Bytes accused(sizeof proof.accused), list;
   WireWriter(accused).number(proof.accused);
   for (const View piece : proof.pieces) append_blob(list, piece);
-  for (const View blob : {View(accused), proof.snapshot, proof.base, View(list)})
+  for (const View blob : {View(accused), proof.snapshot, proof.base, View(list), proof.answer,
+                          proof.salt, proof.digests})
     append_blob(message, blob);
   return message;
 }

@@ -74,7 +74,13 @@ struct PeerProof {
   View snapshot;  // empty: begin at the first state
   View base;      // the accused's record with the snapshot's digest
   std::vector<View> pieces;
+  // If the fault is that the log does not say what the node told a client: that answer, and what
+  // nonce_of() made the nonce at the end of the pieces of.
+  View answer, salt, digests;
 };
+// A nonce of an audit that shows which answers the witness had when it asked. `digests`: of each,
+// its SHA-256.
+Nonce nonce_of(View salt, View digests);
 std::optional<PeerProof> read_proof(View message);
 Bytes write_proof(const PeerProof& proof);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "base/wire.h"
 #include "leat/error.h"
@@ -10,6 +12,10 @@
 namespace leat::trusted {
 namespace detail {
 namespace {
+
+// Answers that wait for the log.
+constexpr std::size_t kMostAnswersOfClient = 256, kMostAnswerBytesOfClient = std::size_t{1} << 20,
+                      kMostAnswerBytes = std::size_t{16} << 20;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, "a PeerReview system " + what);
@@ -52,7 +58,7 @@ std::uint32_t session_of(const PeerReviewOptions& options, std::size_t index) {
 PeerState::PeerState(const Directory& directory, std::uint64_t epoch,
                      const MachineFactory& make_machine, const PeerReviewOptions& options,
                      std::size_t index)
-    : options_(options), index_(index), ledger_(directory, epoch, make_machine) {}
+    : options_(options), index_(index), ledger_(directory, epoch, make_machine, true) {}
 
 bool PeerState::receives(std::uint32_t session) const {
   const std::size_t sender = session - options_.first_session;  // wraps for what is below
@@ -132,31 +138,152 @@ bool PeerAudit::start(View snapshot, View base) {
 PeerAudit::Outcome PeerAudit::take(View message, const Nonce* nonce) {
   const auto piece = read_piece(message);
   const PartyId node = options_.nodes[index_].id;
-  if (!piece || piece->sender != node || piece->epoch != kernel_.epoch() || piece->from > next_ ||
-      (nonce != nullptr && piece->nonce != *nonce) || !verify_piece(directory_, message, node))
+  if (!piece || piece->sender != node || piece->epoch != kernel_.epoch() || piece->from > next_)
     return Outcome::kNothing;
+  if (nonce != nullptr) {
+    if (tail_ && tail_->first != *nonce) tail_.reset();
+    if (piece->nonce != *nonce || (tail_ && piece->tail != tail_->second) ||
+        pieces_bytes_ + message.size() > options_.max_evidence_bytes)
+      return Outcome::kNothing;
+  }
+  const std::uint64_t end = piece->from + piece->entries.size();
+  const bool leads_further = end > next_ && (nonce == nullptr || piece->from == next_);
+  const bool well_formed = !piece->entries.empty() && end <= piece->tail;
+  if ((well_formed && !leads_further) || !verify_piece(directory_, message, node))
+    return Outcome::kNothing;
+  // From here on it is the node's word, whatever it is.
+  if (nonce != nullptr) tail_ = {*nonce, piece->tail};
   pieces_.emplace_back(message.begin(), message.end());
+  pieces_bytes_ += message.size();
   const auto found = [this](FaultKind kind) {
     fault_ = kind;
     return Outcome::kFault;
   };
-  // From here on it is the node's word, whatever it is.
-  const std::uint64_t end = piece->from + piece->entries.size();
-  if (piece->entries.empty() || end > piece->tail) return found(FaultKind::kLog);
+  if (!well_formed) return found(FaultKind::kLog);
   const Authentic verified = authentic(*piece);
   for (std::size_t i = 0; i < piece->entries.size(); ++i) {
     const auto& [record, received] = piece->entries[i];
     if (piece->from + i < next_) continue;
     if (const auto fault = replay(record, received, verified)) return found(*fault);
   }
-  if (end < piece->tail) return Outcome::kProgress;
-  const View last = piece->entries.back().first;
-  const auto entry =
-      last.size() < kRecordOverheadBytes ? std::nullopt : read_log_entry(payload_of(last));
+  if (end < piece->tail) {
+    forget();
+    return Outcome::kProgress;
+  }
+  const auto entry = read_log_entry(payload_of(piece->entries.back().first));
   if (!entry || entry->type != EntryType::kMark || !std::ranges::equal(entry->body, piece->nonce))
     return found(FaultKind::kLog);
+  if (piece->nonce == nonce_)
+    if (const auto fault = check_mark()) return found(*fault);
+  forget();
   return Outcome::kComplete;
 }
+
+// Only when a piece is through: a fault in it must lead further than where the evidence begins.
+void PeerAudit::forget() {
+  if (!last_digest_) return;
+  std::tie(snapshot_, base_) = *std::exchange(last_digest_, std::nullopt);
+  const bool ends_the_piece = read_header(base_)->counter + 1 == next_;
+  pieces_.erase(pieces_.begin(), pieces_.end() - (ends_the_piece ? 0 : 1));
+  pieces_bytes_ = pieces_.empty() ? 0 : pieces_.front().size();
+}
+
+// --- answers to clients
+
+PeerAudit::Outcome PeerAudit::take_answer(View answer) {
+  const auto content = read_signed(answer, MessageType::kReply);
+  if (!content || content->sender != options_.nodes[index_].id ||
+      content->epoch != kernel_.epoch() || content->items.count() == 0)
+    return Outcome::kNothing;
+  const std::pair key(content->target, content->first);
+  const auto [begin, end] = answers_.equal_range(key);
+  const bool is_there = std::any_of(begin, end, [answer](const auto& one) {
+    return std::ranges::equal(one.second.answer, answer);
+  });
+  if (is_there || !has_room_for(content->target, answer) ||
+      !verify_signed(directory_, answer, *content))
+    return Outcome::kNothing;
+  Waiting waiting{.answer = Bytes(answer.begin(), answer.end()), .digest = digest_of(answer)};
+  if (const Done* done = state_.ledger().answer(content->target, content->first)) {
+    const auto fault = verdict(waiting, std::ranges::equal(done->outputs, content->items.bytes()));
+    if (fault) fault_ = *fault;
+    return fault ? Outcome::kFault : Outcome::kNothing;
+  }
+  const std::uint64_t last = content->first + content->items.count() - 1;
+  if (state_.ledger().has_executed(content->target, last)) return Outcome::kNothing;
+  answers_.emplace(key, std::move(waiting));
+  return Outcome::kProgress;
+}
+
+bool PeerAudit::has_room_for(PartyId client, View answer) const {
+  std::size_t count = 0, its_bytes = answer.size(), bytes = answer.size();
+  for (const auto& [key, waiting] : answers_) {
+    bytes += waiting.answer.size();
+    if (key.first != client) continue;
+    its_bytes += waiting.answer.size();
+    ++count;
+  }
+  return count < kMostAnswersOfClient && its_bytes <= kMostAnswerBytesOfClient &&
+         bytes <= kMostAnswerBytes;
+}
+
+Nonce PeerAudit::begin(View salt) {
+  Bytes digests;
+  for (const auto& [key, waiting] : answers_)
+    digests.insert(digests.end(), waiting.digest.begin(), waiting.digest.end());
+  begin(salt, digests);
+  return *nonce_;
+}
+
+void PeerAudit::begin(View salt, View digests) {
+  salt_.assign(salt.begin(), salt.end());
+  digests_.assign(digests.begin(), digests.end());
+  nonce_ = nonce_of(salt, digests);
+  for (auto& [key, waiting] : answers_)
+    for (; digests.size() >= waiting.digest.size() && !waiting.must_be_there;
+         digests = digests.subspan(waiting.digest.size()))
+      waiting.must_be_there =
+          std::ranges::equal(digests.first(waiting.digest.size()), waiting.digest);
+}
+
+// Of the requests that an entry has finished.
+std::optional<FaultKind> PeerAudit::check_done() {
+  for (const Done& done : state_.ledger().done()) {
+    const auto [begin, end] = answers_.equal_range({done.client, done.first});
+    for (auto one = begin; one != end; one = answers_.erase(one)) {
+      const auto content = read_signed(one->second.answer, MessageType::kReply);
+      if (const auto fault =
+              verdict(one->second, std::ranges::equal(content->items.bytes(), done.outputs)))
+        return fault;
+    }
+  }
+  return std::nullopt;
+}
+
+// What the node had signed before it could know the nonce is executed before its mark.
+std::optional<FaultKind> PeerAudit::check_mark() {
+  for (auto one = answers_.begin(); one != answers_.end();) {
+    if (!one->second.must_be_there) {
+      ++one;
+      continue;
+    }
+    const auto content = read_signed(one->second.answer, MessageType::kReply);
+    const std::uint64_t last = content->first + content->items.count() - 1;
+    if (const auto fault =
+            verdict(one->second, state_.ledger().has_executed(content->target, last)))
+      return fault;
+    one = answers_.erase(one);  // its number is that of no request
+  }
+  return std::nullopt;
+}
+
+std::optional<FaultKind> PeerAudit::verdict(const Waiting& waiting, bool right) {
+  if (right) return std::nullopt;
+  wrong_answer_ = waiting.answer;
+  return FaultKind::kOutput;
+}
+
+// --- replaying
 
 // In one question: of those that are not replayed already.
 PeerAudit::Authentic PeerAudit::authentic(const Piece& piece) const {
@@ -227,21 +354,28 @@ std::optional<FaultKind> PeerAudit::replay(View record, const std::vector<View>&
         return FaultKind::kOutput;
     }
   }
+  if (const auto fault = check_done()) return fault;
   state_.ledger().done().clear();
   if (entry->digest) {
     Bytes snapshot = state_.save();
     if (*entry->digest != digest_of(snapshot)) return FaultKind::kDigest;
-    snapshot_ = std::move(snapshot);
-    base_.assign(record.begin(), record.end());
-    pieces_.erase(pieces_.begin(), pieces_.end() - 1);
+    last_digest_ = {std::move(snapshot), Bytes(record.begin(), record.end())};
   }
   ++next_;
   return std::nullopt;
 }
 
 Bytes PeerAudit::evidence() const {
-  return write_proof({options_.nodes[index_].id, snapshot_, base_,
-                      std::vector<View>(pieces_.begin(), pieces_.end())});
+  PeerProof proof{.accused = options_.nodes[index_].id,
+                  .snapshot = snapshot_,
+                  .base = base_,
+                  .pieces = std::vector<View>(pieces_.begin(), pieces_.end())};
+  if (!wrong_answer_.empty()) {
+    proof.answer = wrong_answer_;
+    proof.salt = salt_;
+    proof.digests = digests_;
+  }
+  return write_proof(proof);
 }
 
 }  // namespace detail
@@ -253,17 +387,19 @@ std::optional<Fault> judge(AttestationKernel& kernel, const Directory& directory
   const std::size_t index = proof ? detail::index_of(options, proof->accused) : 0;
   if (!proof || index == options.nodes.size()) return std::nullopt;
   detail::PeerAudit audit(kernel, directory, make_machine, options, index);
+  using Outcome = detail::PeerAudit::Outcome;
   if (!proof->base.empty() && !audit.start(proof->snapshot, proof->base)) return std::nullopt;
-  for (const detail::View piece : proof->pieces) switch (audit.take(piece)) {
-      case detail::PeerAudit::Outcome::kNothing:
-        return std::nullopt;
-      case detail::PeerAudit::Outcome::kFault:
-        return Fault{proof->accused, audit.fault(), Bytes(evidence.begin(), evidence.end())};
-      case detail::PeerAudit::Outcome::kProgress:
-      case detail::PeerAudit::Outcome::kComplete:
-        break;
-    }
-  return std::nullopt;
+  Outcome outcome = Outcome::kProgress;
+  if (!proof->answer.empty()) {
+    outcome = audit.take_answer(proof->answer);
+    audit.begin(proof->salt, proof->digests);
+  }
+  for (auto piece = proof->pieces.begin();
+       piece != proof->pieces.end() && outcome != Outcome::kFault && outcome != Outcome::kNothing;
+       ++piece)
+    outcome = audit.take(*piece);
+  if (outcome != Outcome::kFault) return std::nullopt;
+  return Fault{proof->accused, audit.fault(), Bytes(evidence.begin(), evidence.end())};
 }
 
 }  // namespace leat::trusted

@@ -63,13 +63,23 @@ class PeerAudit {
   [[nodiscard]] bool start(View snapshot, View base);
 
   enum class Outcome {
-    kNothing,   // not signed by this node, or not the next piece
+    kNothing,   // not signed by this node, or leads no further; nothing is kept of it
     kProgress,  // right so far
     kComplete,  // right, up to the mark with the given nonce
     kFault,     // what no correct node signs: see fault() and evidence()
   };
-  // `nonce`: that of the auditor's own audit, if any.
+  // `nonce`: that of the auditor's own audit, if any. Then a piece must be what was asked for, with
+  // the tail of the first piece for this nonce, and fit into what may be kept.
   Outcome take(View message, const Nonce* nonce = nullptr);
+
+  // Takes an answer that a client got, to be compared with the log. kProgress: it waits for the
+  // log; kFault; else kNothing: it is right, not signed by the node, too old, or too many wait.
+  Outcome take_answer(View answer);
+  // Begins an audit. Returns its nonce: up to the mark with it the log must have all answers that
+  // wait now, because it was made of them. `salt`: what no node foresees.
+  Nonce begin(View salt);
+  // The same, of a nonce that was made so before.
+  void begin(View salt, View digests);
 
   std::uint64_t next() const { return next_; }
   std::uint64_t received(std::uint32_t session) const { return state_.received(session); }
@@ -84,6 +94,18 @@ class PeerAudit {
   Authentic authentic(const Piece& piece) const;
   std::optional<FaultKind> replay(View record, const std::vector<View>& received,
                                   const Authentic& authentic);
+  struct Waiting {
+    Bytes answer;
+    StateDigest digest{};
+    bool must_be_there = false;  // at the mark with nonce_
+  };
+
+  bool has_room_for(PartyId client, View answer) const;
+  std::optional<FaultKind> check_done();
+  std::optional<FaultKind> check_mark();
+  // On an answer that is right or not.
+  std::optional<FaultKind> verdict(const Waiting& waiting, bool right);
+
   std::optional<FaultKind> receive(const LogEntry& entry, const std::vector<View>& received,
                                    const Authentic& authentic,
                                    std::optional<std::pair<Bytes, std::size_t>>& answer);
@@ -96,9 +118,20 @@ class PeerAudit {
   std::uint64_t next_ = 0;
   FaultKind fault_ = FaultKind::kLog;
 
+  // Begins the evidence at the last digest that was replayed.
+  void forget();
+
   // Where the evidence begins, and what it needs from there on.
   Bytes snapshot_, base_;
   std::deque<Bytes> pieces_;
+  std::size_t pieces_bytes_ = 0;
+  std::optional<std::pair<Bytes, Bytes>> last_digest_;   // snapshot and record, in this piece
+  std::optional<std::pair<Nonce, std::uint64_t>> tail_;  // of the auditor's last nonce
+
+  std::multimap<std::pair<PartyId, std::uint64_t>, Waiting> answers_;  // by client and number
+  Bytes salt_, digests_;
+  std::optional<Nonce> nonce_;  // of those
+  Bytes wrong_answer_;          // if that is the fault
 };
 
 }  // namespace leat::trusted::detail

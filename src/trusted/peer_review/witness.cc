@@ -38,7 +38,8 @@ struct PeerWitness::State {
     Nonce nonce{};
     bool outstanding = false;
     Time asked{};  // of what is outstanding
-    Time until{};  // when it must have come
+    Time until{};  // when it must have come,
+    Time end{};    // and all of the audit
     Time begin{};  // of the next audit
     // What its parent says it has not answered: records of the root below `offered` were given to
     // it, and it owes an answer to those below `owed`.
@@ -76,12 +77,13 @@ struct PeerWitness::State {
     if (node.standing == Standing::kExposed) return;
     if (!node.outstanding) {
       if (now < node.begin) return;
-      node.nonce = fresh_nonce();
+      node.nonce = node.audit.begin(fresh_nonce());
       node.outstanding = true;
       node.until = now + options.patience;
+      node.end = now + options.audit_patience;
       return ask(node, now, outbox);
     }
-    if (now >= node.until) suspect(node);
+    if (now >= std::min(node.until, node.end)) suspect(node);
     if (now - node.asked >= kAskAgainAfter) ask(node, now, outbox);
   }
 
@@ -106,6 +108,14 @@ struct PeerWitness::State {
       case PeerAudit::Outcome::kFault:
         return expose({id(*node), node->audit.fault(), node->audit.evidence()}, outbox);
     }
+  }
+
+  void on_answer(View answer, Outbox& outbox) {
+    const auto content = read_signed(answer, MessageType::kReply);
+    Audited* node = content ? find(content->sender) : nullptr;
+    if (node == nullptr || node->standing == Standing::kExposed) return;
+    if (node->audit.take_answer(answer) == PeerAudit::Outcome::kFault)
+      expose({id(*node), node->audit.fault(), node->audit.evidence()}, outbox);
   }
 
   void complete(Audited& node, Time now) {
@@ -193,6 +203,7 @@ PeerWitness::~PeerWitness() = default;
 
 void PeerWitness::receive(PartyId from, std::span<const std::byte> message, Time now,
                           Outbox& outbox) {
+  if (type_of(message) == MessageType::kReply) return state_->on_answer(message, outbox);
   const auto type = peer_message(message);
   if (!type) return;
   switch (*type) {

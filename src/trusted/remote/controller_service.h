@@ -1,6 +1,7 @@
 // A controller at a TCP port, until its boot has been attested.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -18,11 +19,15 @@ struct ControllerService {
   ControllerLimits limits = {};
   // Called for every client that was sent away before TLS had proved it to be the vendor.
   std::function<void(const std::string& why)> on_stranger = {};
+
+  // Clients that have not proved to be the vendor. When there are so many, the oldest goes.
+  static constexpr std::size_t kMostNewcomers = 32;
 };
 
-// Serves one connection at a time, each within its limits, and returns once the attestation kernel
-// is enabled. A stranger's connection changes nothing. If the vendor's connection fails, the boot
-// is used up and its error is thrown, because a device attests once per boot.
+// Hears newcomers, each in a thread and within its limits, until one has proved to be the vendor;
+// then sends the others away, serves the vendor, and returns once the attestation kernel is
+// enabled. A stranger's connection changes nothing and holds up nobody. If the vendor's connection
+// fails, the boot is used up and its error is thrown, because a device attests once per boot.
 void serve_until_enabled(int listener, const ControllerService& service);
 
 }  // namespace leat::trusted::remote

@@ -120,27 +120,38 @@ void VendorConnection::enable(const std::vector<std::uint32_t>& members, Deadlin
   });
 }
 
-void serve_vendor(Fd socket, ControllerSession& session, const Boot& boot,
-                  const ControllerLimits& limits) {
+std::unique_ptr<TlsStream> admit_vendor(Fd socket, ControllerSession& session, const Boot& boot,
+                                        const ControllerLimits& limits) {
   const Deadline known = leat::detail::deadline_after(limits.authentication);
   const std::unique_ptr<Stream> clear = clear_stream(socket);
   telling_the_peer(*clear, [&] {
     const Bytes quote = session.answer(expect_frame(*clear, Type::kChallenge, known));
     write_frame(*clear, Type::kQuote, quote, known);
   });
-  const std::unique_ptr<TlsStream> stream = begin_tls(
-      std::move(socket), *boot.controller_key, boot.firmware.vendor, TlsRole::kPassive, known);
+  std::unique_ptr<TlsStream> stream = begin_tls(std::move(socket), *boot.controller_key,
+                                                boot.firmware.vendor, TlsRole::kPassive, known);
   telling_the_peer(*stream, [&] {
     const Bind bind = bind_of(*stream, session.nonce());
     write_frame(*stream, Type::kBind, encode(bind), known);
     session.accept_bind(expect_frame(*stream, Type::kBind, known), bind);
-    const Deadline deadline = leat::detail::deadline_after(limits.provisioning);
-    session.accept_image(expect_frame(*stream, Type::kImage, deadline));
-    const Bytes done = session.accept_secrets(expect_frame(*stream, Type::kSecrets, deadline));
-    write_frame(*stream, Type::kDone, done, deadline);
-    const Bytes enabled = session.accept_enable(expect_frame(*stream, Type::kEnable, deadline));
-    write_frame(*stream, Type::kEnabled, enabled, deadline);
   });
+  return stream;
+}
+
+void serve_admitted(TlsStream& stream, ControllerSession& session, const ControllerLimits& limits) {
+  telling_the_peer(stream, [&] {
+    const Deadline deadline = leat::detail::deadline_after(limits.provisioning);
+    session.accept_image(expect_frame(stream, Type::kImage, deadline));
+    const Bytes done = session.accept_secrets(expect_frame(stream, Type::kSecrets, deadline));
+    write_frame(stream, Type::kDone, done, deadline);
+    const Bytes enabled = session.accept_enable(expect_frame(stream, Type::kEnable, deadline));
+    write_frame(stream, Type::kEnabled, enabled, deadline);
+  });
+}
+
+void serve_vendor(Fd socket, ControllerSession& session, const Boot& boot,
+                  const ControllerLimits& limits) {
+  serve_admitted(*admit_vendor(std::move(socket), session, boot, limits), session, limits);
 }
 
 }  // namespace leat::trusted::remote

@@ -54,7 +54,13 @@ struct ControllerLimits {
       120'000};  // from there to ENABLE, while other members take part
 };
 
-// Serves one connection: CHALLENGE to ENABLED.
+// Serves one connection: CHALLENGE to ENABLED. In two parts: up to where the peer has proved that
+// it is the vendor, which changes nothing but the session, and the rest.
+std::unique_ptr<leat::detail::TlsStream> admit_vendor(leat::detail::Fd socket,
+                                                      ControllerSession& session, const Boot& boot,
+                                                      const ControllerLimits& limits);
+void serve_admitted(leat::detail::TlsStream& stream, ControllerSession& session,
+                    const ControllerLimits& limits);
 void serve_vendor(leat::detail::Fd socket, ControllerSession& session, const Boot& boot,
                   const ControllerLimits& limits);
 

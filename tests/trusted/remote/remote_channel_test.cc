@@ -351,6 +351,42 @@ TEST_F(RemoteChannel, R21_StrangersChangeNothingButTheVendorUsesUpTheBoot) {
   EXPECT_TRUE(controller_.kernel.members.empty());
 }
 
+TEST_F(RemoteChannel, R22_SilentStrangersDoNotHoldUpTheVendor) {
+  const Fd listener = leat::detail::listen_tcp(leat::detail::parse_uri("127.0.0.1:0"));
+  const auto connect = [&] {
+    return leat::detail::connect_tcp(
+        leat::detail::parse_uri(leat::detail::local_address(listener.get())), hang_deadline(),
+        false);
+  };
+  std::size_t strangers = 0;
+  std::optional<std::string> failure;
+  std::thread serving([&] {
+    try {
+      serve_until_enabled(listener.get(), {controller_.boot,
+                                           *parties_.vendor,
+                                           controller_.record,
+                                           [](const DeviceRecord&) {},
+                                           controller_.kernel,
+                                           {leat::detail::hang_limit(), leat::detail::hang_limit()},
+                                           [&](const std::string&) { ++strangers; }});
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+  });
+  // Some say nothing, some go on to where TLS begins: more than there is room for.
+  std::vector<Fd> silent;
+  for (std::size_t i = 0; i < ControllerService::kMostNewcomers + 8; ++i) {
+    silent.push_back(connect());
+    if (i % 2 == 1) ask(silent.back());
+  }
+  VendorConnection vendor = vendor_of(1, connect());
+  vendor.provision(hang_deadline());
+  vendor.enable({1, 2}, hang_deadline());
+  serving.join();
+  EXPECT_EQ(failure, std::nullopt);
+  EXPECT_EQ(strangers, silent.size());
+}
+
 TEST_F(RemoteChannel, R22_LongFramesAndSlowStrangers) {
   const auto serve = [&](const std::function<void(Fd&)>& stranger, ErrorCode code) {
     controller_.begin();

@@ -1,0 +1,33 @@
+// A configuration service, the nodes of its chain, and their attestors, one for each epoch.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "leat/trusted/configuration.h"
+#include "trusted/parties.h"
+
+namespace leat::trusted {
+
+// Party 1 is the service, 2 to 4 are the chain, 5 and 6 are spare.
+constexpr PartyId kService = 1;
+constexpr std::size_t kParties = 6;
+
+inline KernelFactory kernels_of(PartyId id) {
+  return [id](const Configuration& configuration) -> std::unique_ptr<AttestationKernel> {
+    auto kernel = std::make_unique<LocalKernel>(id, configuration.epoch);
+    for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
+      const PartyId sender = configuration.nodes[i];
+      std::vector<std::byte> key(kMinKeyBytes, std::byte(sender));
+      key[0] = std::byte(configuration.epoch);
+      kernel->provision({.id = static_cast<std::uint32_t>(kFirstSession + i),
+                         .role = sender == id ? Role::kGroupSender : Role::kGroupReceiver,
+                         .peer = sender == id ? 0 : sender,
+                         .key = key});
+    }
+    kernel->enable();
+    return kernel;
+  };
+}
+
+}  // namespace leat::trusted
