@@ -32,6 +32,10 @@ constexpr int kSetShare = 16;
 constexpr std::chrono::nanoseconds kShortestSetInterval = std::chrono::microseconds(2);
 constexpr std::chrono::nanoseconds kLongestSetInterval = std::chrono::microseconds(50);
 constexpr std::size_t kMostOfSet = 64;  // events of one look
+// To arm so many hot channels takes as long as some naps, and costs their senders a notification
+// each. So if that many messages came since the last sleep, naps come first, as those of a single
+// receiver of many messages do.
+constexpr std::size_t kManyHot = 32;
 
 }  // namespace
 
@@ -96,6 +100,7 @@ std::size_t PollerCore::look_at_hot(std::span<Event> events) {
     if (entry.is_hot()) ++next_;  // else another one has its place
   }
   if (found != 0) ++turns_;
+  found_since_sleep_ += found;
   if (!idle_.empty()) arm_all(idle_);
   idle_.clear();
   return found;
@@ -189,6 +194,25 @@ void PollerCore::look_at_drowsy() {
   nap_ends_ = deadline_after(nap_);
 }
 
+bool PollerCore::takes_brief_nap() {
+  const bool many = std::exchange(found_since_sleep_, 0) >= kMessagesPerNap;
+  if (hot_.size() < kManyHot) return false;
+  brief_nap_ = many && brief_naps_left_ != 0 ? std::min(brief_nap_ * 2, kLongestBriefNap)
+                                             : std::chrono::microseconds(kBriefNap);
+  if (many) brief_naps_left_ = kNapsWithoutMany;
+  return brief_naps_left_ != 0 && brief_naps_left_-- != 0;
+}
+
+// With the hot channels unarmed.
+std::size_t PollerCore::nap_briefly(std::span<Event> events) {
+  pollfd set{set_.get(), POLLIN, 0};
+  std::chrono::microseconds length = brief_nap_;
+  ++stats_.sleeps;
+  sleep_on({&set, 1}, Outlook::Comes::kSilently, kNoDeadline, length);
+  const std::size_t found = set.revents != 0 ? look_at_set(events, 0) : 0;
+  return found + look_at_hot(events.subspan(found));
+}
+
 std::size_t PollerCore::nap(std::span<Event> events) {
   auto comes = Outlook::Comes::kMuchWithEvent;
   for (const Entry* entry : drowsy_) comes = std::max(comes, entry->comes);
@@ -222,6 +246,8 @@ std::size_t PollerCore::spin(std::span<Event> events, Deadline deadline) {
 }
 
 std::size_t PollerCore::sleep(std::span<Event> events, Deadline deadline) {
+  while (!passed(deadline) && takes_brief_nap())
+    if (const std::size_t found = nap_briefly(events); found != 0) return found;
   for (;;) {
     idle_ = hot_;
     arm_all(idle_);

@@ -98,6 +98,8 @@ class PollerCore {
   std::size_t spin(std::span<Event> events, Deadline deadline);
   std::size_t sleep(std::span<Event> events, Deadline deadline);
   std::size_t nap(std::span<Event> events);
+  bool takes_brief_nap();
+  std::size_t nap_briefly(std::span<Event> events);
   Event report(Entry& entry, Events ready);
   void show_on_fd();
 
@@ -128,6 +130,9 @@ class PollerCore {
   bool set_comes_first_ = false;              // hot channels alone have filled the caller's array
   std::chrono::microseconds nap_{0};
   Deadline nap_ends_{};
+  std::size_t found_since_sleep_ = 0;  // events of hot channels
+  unsigned brief_naps_left_ = 0;
+  std::chrono::microseconds brief_nap_{0};
 
   PollerStats stats_;
 };
