@@ -25,6 +25,8 @@ namespace {
 // costs some 40 ns; to arm it, to be notified and to look at the set cost 2 to 4 us together, so
 // when these rounds are over the looks have cost about as much.
 constexpr std::uint64_t kTurnsUnarmed = 64;
+// So many calls that may not sleep and find nothing count as one such round.
+constexpr std::uint64_t kVainCallsPerTurn = 16;
 // Every so often a look is at all contexts.
 constexpr unsigned kLooksPerThoroughOne = 16;
 // While there is other work, the set is looked at after so many times what such a look takes.
@@ -54,11 +56,8 @@ std::size_t PollerCore::wait(std::span<Event> events, std::chrono::nanoseconds t
     const Deadline deadline = blocks ? deadline_after(timeout) : now;
     if (blocks) found = spin(events, deadline);
     // From fd() on each call that finds nothing leaves everything armed.
-    if (found == 0 && (blocks || hot_event_)) found = sleep(events, deadline);
-    if (found == 0 && !blocks && !hot_event_) {
-      found = look_at_set(events, 0);
-      found += look_at_hot(events.subspan(found));
-    }
+    if (found == 0)
+      found = passed(deadline) && !hot_event_ ? look_last(events) : sleep(events, deadline);
   }
   show_on_fd();
   stats_.events += found;
@@ -78,6 +77,15 @@ std::size_t PollerCore::look_once(std::span<Event> events, Deadline now) {
     set_comes_first_ = true;
   else
     found += look_at_set(events.subspan(found), 0);
+  return found;
+}
+
+// Of a call that may not sleep.
+std::size_t PollerCore::look_last(std::span<Event> events) {
+  std::size_t found = look_at_set(events, 0);
+  found += look_at_hot(events.subspan(found));
+  // Else a caller that never blocks would look at idle channels for ever.
+  if (found == 0 && ++vain_calls_ % kVainCallsPerTurn == 0) ++turns_;
   return found;
 }
 
@@ -255,13 +263,10 @@ std::size_t PollerCore::sleep(std::span<Event> events, Deadline deadline) {
     std::size_t found = hot_.empty() ? 0 : look_at_hot(events);
     if (found != 0) return found;
     show_on_fd();  // or its event would end the sleep
-    const bool late = passed(deadline);
-    if (late || drowsy_.empty())
-      found = look_at_set(events, late ? 0 : poll_timeout_ms(deadline));
-    else
-      found = nap(events);
+    if (passed(deadline)) return look_last(events);
+    found = drowsy_.empty() ? look_at_set(events, poll_timeout_ms(deadline)) : nap(events);
     found += look_at_hot(events.subspan(found));
-    if (found != 0 || late) return found;
+    if (found != 0) return found;
   }
 }
 

@@ -91,6 +91,7 @@ class PollerCore {
 
   // --- poller.cc: the functions with `events` store what they find, and return how much
   std::size_t look_once(std::span<Event> events, Deadline now);
+  std::size_t look_last(std::span<Event> events);
   std::size_t look_at_hot(std::span<Event> events);
   std::size_t look_at_set(std::span<Event> events, int timeout_ms);
   void look_at_drowsy();
@@ -124,6 +125,7 @@ class PollerCore {
   std::size_t next_ = 0;      // whose turn it is in hot_
 
   std::uint64_t turns_ = 0;  // rounds through hot_ that found something
+  std::uint64_t vain_calls_ = 0;
   SpinBudget spin_budget_;
   Deadline next_set_look_{};
   std::chrono::nanoseconds set_interval_{0};  // between two looks at the set

@@ -322,6 +322,24 @@ TEST(PollerMany, HotChannelsThatFallSilentAreLeftAlone) {
   EXPECT_LE(looks_of(100), 300u);
 }
 
+TEST(PollerMany, ACallerThatNeverBlocksLeavesIdleChannelsAloneToo) {
+  Pairs pairs;
+  pairs.make(kRing, 20);
+  Poller poller;
+  pairs.add_to(poller);
+  std::array<Event, 4> events;
+  const auto looks_of = [&](std::size_t calls) {
+    const std::uint64_t before = poller.stats().looks;
+    for (std::size_t i = 0; i < calls; ++i) EXPECT_EQ(poller.wait(events, kNoTime), 0u);
+    return poller.stats().looks - before;
+  };
+  looks_of(3000);
+  EXPECT_EQ(looks_of(100), 0u);
+  pairs.theirs[7]->send("hello");
+  ASSERT_EQ(poller.wait(events, kNoTime), 1u);
+  EXPECT_EQ(events[0].token, 7u);
+}
+
 TEST(PollerMany, AFloodStarvesNobody) {
   Pairs pairs;
   pairs.make(kRing, 4);
