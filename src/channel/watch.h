@@ -39,7 +39,11 @@ struct Watched {
   bool found_ahead(unsigned wanted) const { return ahead && delivery.context == wanted; }
   Delivery take_ahead() {
     ahead = false;
-    return std::exchange(delivery, {});
+    Delivery taken = std::move(delivery);
+    // What a transport may leave as it is when it delivers the next one.
+    delivery.data = nullptr;
+    delivery.must_release = false;
+    return taken;
   }
 
   // --- send side
