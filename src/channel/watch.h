@@ -13,6 +13,11 @@ namespace leat::detail {
 // The poller's side.
 class Watch {
  public:
+  Watch() = default;
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  virtual ~Watch() = default;
+
   // What it watches was used by its own thread, not because of an event: what that left there may
   // give no event any more.
   void touch() noexcept {
@@ -22,7 +27,6 @@ class Watch {
   virtual void leave() noexcept = 0;
 
  protected:
-  ~Watch() = default;
   virtual void heat() noexcept = 0;
 
   bool hot_ = false;
