@@ -88,7 +88,9 @@ void ServerReport::add_ratios(std::size_t channels, const std::vector<ServerRow>
   const std::string count = std::to_string(channels);
   for (const ServerRow& row : rows) {
     if (is_tcp(row.way) || row.channels != channels) continue;
-    const std::string name = std::string("server_") + to_string(row.way) + "_" + count;
+    const std::string name =
+        (row.way == Way::kPoller ? "poller_" : std::string("server_") + to_string(row.way) + "_") +
+        count;
     const auto set = [&](const char* what, double ratio) {
       if (ratio != kNone) ratios_[name + what] = ratio;
     };

@@ -59,8 +59,10 @@ class ChannelServer {
       while (std::optional<Channel> channel = listener_.try_accept())
         channels_.push_back(std::move(*channel));
     }
-    if (load_.way != Way::kEpoll) return;
-    for (std::size_t i = 0; i < channels_.size(); ++i) watch(set_, channels_[i].fd(), i);
+    for (std::size_t i = 0; i < channels_.size(); ++i) {
+      if (load_.way == Way::kEpoll) watch(set_, channels_[i].fd(), i);
+      if (load_.way == Way::kPoller) poller_.add(channels_[i], Events::kReadable, i);
+    }
   }
 
   void answer(std::uint64_t messages) {
@@ -69,6 +71,8 @@ class ChannelServer {
       case Way::kEpoll:
         return answer_by_epoll(set_, /*sleeps=*/true, messages,
                                [this](std::size_t i) { return answer_all(channels_[i]); });
+      case Way::kPoller:
+        return answer_by_poller(messages);
       case Way::kWaitAny:
         return answer_by_wait_any(messages);
       case Way::kBlocking:
@@ -106,6 +110,19 @@ class ChannelServer {
     return answered;
   }
 
+  // A message for each event, as is fair.
+  void answer_by_poller(std::uint64_t messages) {
+    std::array<Event, 64> events;
+    while (messages > 0) {
+      const std::size_t count = poller_.wait(events);
+      for (const Event& event : std::span(events).first(count)) {
+        Channel& channel = channels_[event.token];
+        answer_one(channel, *channel.try_receive());
+      }
+      messages -= count;
+    }
+  }
+
   void answer_by_wait_any(std::uint64_t messages) {
     std::vector<Channel*> all;
     for (Channel& channel : channels_) all.push_back(&channel);
@@ -123,6 +140,7 @@ class ChannelServer {
   const ServerLoad& load_;
   Listener listener_;
   const detail::Fd set_;  // of kEpoll
+  Poller poller_;         // of kPoller
   std::vector<Channel> channels_;
 };
 
@@ -231,6 +249,8 @@ const char* to_string(Way way) {
   switch (way) {
     case Way::kEpoll:
       return "epoll";
+    case Way::kPoller:
+      return "poller";
     case Way::kWaitAny:
       return "wait_any";
     case Way::kBlocking:

@@ -14,6 +14,7 @@ namespace leat::bench {
 // How a server finds the messages of many connections.
 enum class Way {
   kEpoll,     // epoll on Channel::fd(), level-triggered; the server sleeps
+  kPoller,    // leat::Poller
   kWaitAny,   // leat::wait_any over all channels
   kBlocking,  // Channel::receive() on the only channel
   kPoll,      // Channel::try_receive() on every channel in turn, without end

@@ -26,13 +26,13 @@ namespace {
 // Larger messages could fill both directions of a connection whose client still sends on others.
 constexpr std::size_t kMostBytes = 32 << 10;
 constexpr std::size_t kMostChannels = 1'000'000;
-constexpr Way kWays[] = {Way::kEpoll, Way::kWaitAny, Way::kBlocking, Way::kPoll};
+constexpr Way kWays[] = {Way::kEpoll, Way::kPoller, Way::kWaitAny, Way::kBlocking, Way::kPoll};
 
 struct ServerArguments {
   std::vector<std::size_t> channels{1, 100, 1000};
   std::string active = "1";
   std::size_t bytes = 64;
-  std::vector<std::string> ways{"epoll", "wait_any", "blocking", "poll"};
+  std::vector<std::string> ways{"epoll", "poller", "wait_any", "blocking", "poll"};
   std::size_t clients = 4;
   std::string device;
   std::string transport;
@@ -115,7 +115,7 @@ class ServerBench {
   // Whether the server's thread spins. What waits as leat's calls do obeys the settings.
   bool server_spins(Way way) const {
     return way == Way::kPoll || way == Way::kTcpSpin ||
-           ((way == Way::kWaitAny || way == Way::kBlocking) && spins());
+           ((way == Way::kPoller || way == Way::kWaitAny || way == Way::kBlocking) && spins());
   }
 
   ServerLoad load_for(Way way, std::size_t channels) const {
@@ -259,13 +259,13 @@ Run declare_server(CLI::App& command) {
       ->capture_default_str()
       ->type_name("BYTES");
   command
-      .add_option(
-          "--wait", arguments->ways,
-          "How the server waits: epoll (on Channel::fd()), wait_any, blocking (one channel, "
-          "the reference), poll (tries every channel without end); several with commas")
+      .add_option("--wait", arguments->ways,
+                  "How the server waits: epoll (on Channel::fd()), poller, wait_any, blocking (one "
+                  "channel, "
+                  "the reference), poll (tries every channel without end); several with commas")
       ->delimiter(',')
-      ->check(cli::one_of({"epoll", "wait_any", "blocking", "poll"}))
-      ->default_str("epoll,wait_any,blocking,poll")
+      ->check(cli::one_of({"epoll", "poller", "wait_any", "blocking", "poll"}))
+      ->default_str("epoll,poller,wait_any,blocking,poll")
       ->type_name("LIST");
   command.add_option("--clients", arguments->clients, "Processes that the channels come from")
       ->check(CLI::Range(1, 64))

@@ -7,6 +7,7 @@
 #include "leat/listener.h"
 #include "leat/options.h"
 #include "leat/planned.h"
+#include "leat/poller.h"
 #include "leat/socket.h"
 #include "leat/stats.h"
 #include "leat/version.h"

@@ -54,6 +54,7 @@ class LEAT_EXPORT Listener {
 
  private:
   friend class GroupMaster;
+  friend class Poller;
   const detail::Settings& settings() const;
 
   detail::Held<std::unique_ptr<detail::ListenerCore>> core_;

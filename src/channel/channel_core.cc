@@ -74,10 +74,12 @@ bool ChannelCore::try_send(std::span<const std::byte> message, unsigned context)
   if (unfinished_.has(context) && !unfinished_.continues(message, context)) abandon_send(context);
   const SendResult result = ask("send", [&] { return transport_.try_send(message, context); });
   if (sent(result)) {
+    watched_.forget_refusal();
     unfinished_.forget(context);
     count_sent(message.size());
     return true;
   }
+  watched_.refuse(message.size(), context);
   if (result == SendResult::kUnderWay) unfinished_.remember(message, context);
   if (watches_lifeline_ && lifeline_ended(Side::kSend)) throw_gone("send");
   return false;
@@ -98,6 +100,7 @@ void ChannelCore::give_up(unsigned context) {
 }
 
 void ChannelCore::abandon_send(unsigned context) noexcept {
+  watched_.forget_refusal();
   unfinished_.forget(context);
   transport_.abandon(context);
 }
@@ -131,12 +134,12 @@ void ChannelCore::abandon() {
   reserved_.reset();
 }
 
-bool ChannelCore::has_room(std::size_t bytes) {
+bool ChannelCore::has_room(std::size_t bytes, unsigned context) {
   const Sending sending(*this);
-  check_usable("send", 0);
-  const auto try_once = [&] { return transport_.try_reserve(bytes, 0).data() != nullptr; };
+  check_usable("send", context);
+  const auto try_once = [&] { return transport_.try_reserve(bytes, context).data() != nullptr; };
   if (!ask("reserve", try_once)) return false;
-  transport_.abandon(0);
+  transport_.abandon(context);
   return true;
 }
 
@@ -260,7 +263,14 @@ std::optional<Message> ChannelCore::glance(unsigned context) {
   return adopt(delivery);
 }
 
+// First comes what a poller has found ahead.
 inline ReceiveResult ChannelCore::look(unsigned context, Delivery& delivery) {
+  if (watched_.watch != nullptr) [[unlikely]]
+    watched_.watch->touch();
+  if (watched_.found_ahead(context)) [[unlikely]] {
+    delivery = watched_.take_ahead();
+    return ReceiveResult::kMessage;
+  }
   return ask("receive", [&] { return transport_.try_receive(context, delivery); });
 }
 
@@ -370,6 +380,7 @@ void ChannelCore::orphan(ChannelCore* core) noexcept {
   // A child of the connecting process frees nothing: destroying any part of the connection, down to
   // the queue pair, would end it and tell the peer.
   if (core == nullptr || !core->made_here_) return;
+  if (core->watched_.watch != nullptr) core->watched_.watch->leave();
   core->close();
   core->orphaned_ = true;
   if (core->messages_out_ == 0) Lingerer::free(core);

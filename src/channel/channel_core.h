@@ -1,5 +1,4 @@
-// The implementation of a Channel: a transport and its lifeline, blocking and deadlines,
-// statistics.
+// The implementation of a Channel: a transport and its lifeline, waiting, statistics.
 #pragma once
 
 #include <atomic>
@@ -16,6 +15,7 @@
 #include "base/spin_budget.h"
 #include "channel/unfinished_sends.h"
 #include "channel/waiting_sides.h"
+#include "channel/watch.h"
 #include "handshake/connection.h"
 #include "leat/channel.h"
 
@@ -37,8 +37,8 @@ class ChannelCore {
 
   void send(std::span<const std::byte> message, unsigned context);
   bool try_send(std::span<const std::byte> message, unsigned context);
-  // try_send() on context 0 without a look at the lifeline, for waiters that look at it themselves.
-  // After false the caller goes on with the same message or gives it up.
+  // try_send() on context 0 for waiters that look at the lifeline themselves. After false the
+  // caller goes on with the same message or gives it up.
   bool try_send_unwatched(std::span<const std::byte> message);
   void give_up(unsigned context);
   // wait() for a message of that context; gives the message up if the wait throws.
@@ -54,9 +54,9 @@ class ChannelCore {
   // The first step of shutdown(); try_flush() is the second. Returns true once the end is accepted.
   bool try_shutdown();
 
-  // Whether a message of context 0 with so many bytes (at most max_in_place_bytes) has room now.
-  // Only where the transport reserves_room.
-  bool has_room(std::size_t bytes);
+  // Whether a message with so many bytes (at most max_in_place_bytes) has room now. Only where the
+  // transport reserves_room.
+  bool has_room(std::size_t bytes, unsigned context = 0);
 
   Message receive(unsigned context);
   std::optional<Message> try_receive(unsigned context);
@@ -102,8 +102,7 @@ class ChannelCore {
   // lifeline. Receive side.
   bool may_be_gone();
   void check_not_gone(const char* what);
-  // Calls `call`, and adds the peer and advice to an error that ends the connection; the transport
-  // does not know its peer.
+  // Calls `call`; adds the peer, which the transport does not know, to what ends the connection.
   template <typename Call>
   [[gnu::always_inline]] auto ask(const char* what, Call&& call) const;
 
@@ -130,6 +129,7 @@ class ChannelCore {
  private:
   friend class AnyWaiter;
   friend class Lingerer;
+  friend class PollerCore;
   class Sending;
   class Waiter;
 
@@ -186,6 +186,7 @@ class ChannelCore {
   UnfinishedSends unfinished_;        // send side
   std::optional<unsigned> reserved_;  // send side: the context of a reservation
   WaitingSides waiting_sides_;
+  Watched watched_;  // by a poller
   std::chrono::milliseconds send_timeout_;
   std::chrono::milliseconds receive_timeout_;
 

@@ -68,6 +68,7 @@ ListenerCore::~ListenerCore() {
     }
     return;
   }
+  if (watch_ != nullptr) watch_->leave();
   close();
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [&] { return std::ranges::all_of(handshakes_, &Handshake::ended); });

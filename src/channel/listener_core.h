@@ -16,6 +16,7 @@
 #include "base/settings.h"
 #include "base/uri.h"
 #include "channel/channel_core.h"
+#include "channel/watch.h"
 #include "handshake/connection.h"
 #include "leat/error.h"
 #include "net/stream.h"
@@ -60,6 +61,9 @@ class ListenerCore {
   const std::string& address() const { return address_; }
   // Readable while ready(), and for good after close(); may be readable without cause.
   int fd() const { return news_.get(); }
+  // The owner's thread: the poller that watches this listener, or null.
+  void set_watch(Watch* watch) { watch_ = watch; }
+  Watch* watch() const { return watch_; }
   // Valid until close().
   int socket() const { return socket_.get(); }
 
@@ -94,6 +98,7 @@ class ListenerCore {
 
   const MadeHere made_here_;
   const Settings settings_;
+  Watch* watch_ = nullptr;
   Fd socket_;
   std::optional<NotInherited> socket_stays_{
       socket_.get()};  // must be closed by this process's death

@@ -121,19 +121,20 @@ TEST(LeatBench, ServerHasEveryWayBesideTcpAndThePair) {
       {"server", "--channels", "1,5", "-r", "1", "-n", "40", "-d", "shm", "--transport", "ring"});
   const bool two_cores = std::thread::hardware_concurrency() >= 2;
   expect_frame(object, "server",
-               2 * (4 + 2));  // the server of poll always spins, that of epoll never
+               2 * (5 + 2));  // the server of poll always spins, that of epoll never
   EXPECT_EQ(object.at("device"), "shm");
   EXPECT_EQ(object.at("transport"), "ring");
   EXPECT_EQ(object.at("bytes"), 64);
   EXPECT_EQ(object.at("clients_spin"), two_cores);
   std::size_t number = 0;
   for (const unsigned channels : {1U, 5U}) {
-    for (const std::string way : {"epoll", "wait_any", "blocking", "poll", "tcp", "tcp_spin"}) {
+    for (const std::string way :
+         {"epoll", "poller", "wait_any", "blocking", "poll", "tcp", "tcp_spin"}) {
       const json& row = object.at("results")[number++];
       EXPECT_EQ(row.at("way"), way);
       EXPECT_EQ(row.at("channels"), way == "blocking" ? 1 : channels) << row;
       EXPECT_EQ(row.at("active"), 1) << row;
-      const bool follows_settings = way == "wait_any" || way == "blocking";
+      const bool follows_settings = way == "poller" || way == "wait_any" || way == "blocking";
       EXPECT_EQ(row.at("server_spins"),
                 way == "poll" || way == "tcp_spin" || (follows_settings && two_cores))
           << row;
@@ -150,6 +151,8 @@ TEST(LeatBench, ServerHasEveryWayBesideTcpAndThePair) {
       EXPECT_GT(object.at("ratios").at("server_" + way + "_" + count + "_vs_tcp"), 0);
       EXPECT_GT(object.at("ratios").at("server_" + way + "_" + count + "_vs_pair"), 0);
     }
+    for (const char* beside : {"_vs_tcp", "_vs_pair"})
+      EXPECT_GT(object.at("ratios").at("poller_" + count + beside), 0);
     for (const char* figure : {"_connect_s", "_close_s", "_fds_each"})
       EXPECT_GT(object.at("ratios").at("server_" + count + figure), 0) << figure;
     EXPECT_TRUE(object.at("ratios").at("server_" + count + "_kib_each").is_number());
@@ -162,8 +165,8 @@ TEST(LeatBench, ServerHasEveryWayBesideTcpAndThePair) {
 TEST(LeatBench, ServerWithAllChannelsActiveDoesNotSpinOnCrowdedCores) {
   const std::string clients = std::to_string(std::thread::hardware_concurrency());
   const json all = json_of({"server", "--channels", "70", "--active", "all", "--clients", clients,
-                            "--wait", "epoll,wait_any", "-r", "1", "-n", "140"});
-  expect_frame(all, "server", 3);
+                            "--wait", "epoll,poller,wait_any", "-r", "1", "-n", "140"});
+  expect_frame(all, "server", 4);
   EXPECT_EQ(all.at("clients_spin"), false);
   for (const json& row : all.at("results")) {
     EXPECT_EQ(row.at("active"), 70) << row;
@@ -180,9 +183,10 @@ TEST(LeatBench, ServerPrintsHowItsClientsWait) {
   const ProgramResult result =
       bench({"server", "--channels", "2", "-r", "1", "-n", "10", "--spin-us", "0"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const char* text : {" Clients' waits  : sleep\n", "\n epoll     2 ", "\n wait_any  2 ",
-                           "\n blocking  1 ", "\n poll      2 ", "\n tcp       2 ",
-                           "\n tcp_spin  2 ", "connect[s]", "KiB each", "fds each"})
+  for (const char* text :
+       {" Clients' waits  : sleep\n", "\n epoll     2 ", "\n poller    2 ", "\n wait_any  2 ",
+        "\n blocking  1 ", "\n poll      2 ", "\n tcp       2 ", "\n tcp_spin  2 ", "connect[s]",
+        "KiB each", "fds each"})
     EXPECT_THAT(result.out, HasSubstr(text));
 }
 
@@ -190,8 +194,8 @@ TEST(LeatBench, ServerHelpNamesEveryOption) {
   const ProgramResult help = bench({"server", "--help"});
   EXPECT_EQ(help.exit_code, 0) << help.err;
   for (const char* option : {"--channels N=1,100,1000", "--active M=1", "--size BYTES=64",
-                             "--wait LIST=epoll,wait_any,blocking,poll", "--clients", "--iters",
-                             "--rounds", "--spin-us", "--json"})
+                             "--wait LIST=epoll,poller,wait_any,blocking,poll", "--clients",
+                             "--iters", "--rounds", "--spin-us", "--json"})
     EXPECT_THAT(help.out, HasSubstr(option));
 }
 
@@ -219,7 +223,7 @@ std::vector<pid_t> children_of(pid_t process) {
 }
 
 TEST(LeatBench, ServerWhoseClientDiesEndsAndSaysSo) {
-  for (const std::string way : {"epoll", "wait_any", "poll"}) {
+  for (const std::string way : {"epoll", "poller", "wait_any", "poll"}) {
     Program program("bench/leat-bench", {"server", "--channels", "3", "--clients", "3", "--wait",
                                          way, "-r", "1", "-n", "100000000"});
     // The server that counts descriptors before has two clients only.
@@ -696,7 +700,7 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"server", "--active", "0"}, "'0' is not a number of channels. Give 1 or more, or all."},
       {{"server", "--active", "some"}, "Give 1 or more, or all."},
       {{"server", "--wait", "epoll,select"},
-       "'select' is not allowed. Allowed: epoll, wait_any, blocking or poll."},
+       "'select' is not allowed. Allowed: epoll, poller, wait_any, blocking or poll."},
       {{"server", "-s", "64K"}, "Give bytes, 1 to 32K;"},
       {{"server", "--clients", "0"}, "not in range"},
       {{"server", "-r", "0"}, "not in range"},
