@@ -96,10 +96,9 @@ class ChannelCore {
   // What the waits of that side have learnt.
   SpinBudget& spin_budget(Side side) { return side == Side::kSend ? send_spin_ : receive_spin_; }
 
-  // For a polling caller that found nothing: whether the peer may be gone, which this checks from
-  // time to time. If so, look again, because earlier messages still count, and then call
-  // check_not_gone(), which throws kPeerDied if the peer is gone, kProtocol if it wrote on its
-  // lifeline. Receive side.
+  // For a polling caller that found nothing: whether the peer may be gone, checked now and then. If
+  // so, look again, as earlier messages still count, and then call check_not_gone(), which throws
+  // kPeerDied, or kProtocol if the peer wrote on its lifeline. Receive side.
   bool may_be_gone();
   void check_not_gone(const char* what);
   // Calls `call`; adds the peer, which the transport does not know, to what ends the connection.
