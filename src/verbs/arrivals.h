@@ -101,7 +101,7 @@ class ArrivalSender {
   }
   // Once for any number of publish(): a receiver that armed itself either sees our entries or is
   // seen here.
-  void announce() {
+  void announce() const {
     light_barrier(asymmetric_);
     if (to_.flow->receiver_armed.load(std::memory_order_relaxed) != 0) [[unlikely]]
       wake_if_armed(to_.flow->receiver_armed, peer_event_);
