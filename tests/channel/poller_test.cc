@@ -376,8 +376,10 @@ TEST_P(PollerTest, AForeignLoopSleepsOnItsDescriptor) {
       });
 }
 
-TEST_P(PollerTest, AKilledPeerIsTold) {
-  if (mode() == PeerMode::kThreads) GTEST_SKIP() << "a thread cannot be killed";
+// A thread cannot be killed.
+class PollerDeath : public PollerTest {};
+
+TEST_P(PollerDeath, AKilledPeerIsTold) {
   run(
       [](ChannelSide& side) {
         Poller poller;
@@ -396,6 +398,10 @@ TEST_P(PollerTest, AKilledPeerIsTold) {
 }
 
 LEAT_INSTANTIATE_CHANNEL_SUITE(PollerTest);
+INSTANTIATE_TEST_SUITE_P(Channels, PollerDeath,
+                         testing::Combine(testing::ValuesIn(channel_kinds()),
+                                          testing::Values(PeerMode::kProcesses)),
+                         channel_test_name);
 
 }  // namespace
 }  // namespace leat::detail
