@@ -87,7 +87,7 @@ check_headers() {
 
 # The shared libraries show leat's own names, and none that are private.
 check_symbols() {
-  shows_only libleat.so 'leat::version()' 'leat_|((typeinfo|typeinfo name|vtable) for )?leat::(?!detail::(?!log\(|system_error[(\[])|scml::)'
+  shows_only libleat.so 'leat::version()' 'leat_|((typeinfo|typeinfo name|vtable) for )?leat::(?!detail::(?!log\(|system_error[(\[]|ForkGeneration::)|scml::)'
   # What is thrown across libraries is in each of them, and the loader makes it one.
   shows_only libleat_trusted.so 'leat::trusted::Client' '((typeinfo|typeinfo name|vtable) for )?leat::trusted::(?!detail::)|(typeinfo|typeinfo name|vtable) for leat::Error@'
   shows_only libleat_scml.so 'leat::scml::load_model' 'leat::scml::(?!detail::)|(typeinfo|typeinfo name|vtable) for leat::Error@'
