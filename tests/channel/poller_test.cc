@@ -266,6 +266,7 @@ TEST_P(PollerTest, AChannelMovesFromOnePollerToAnother) {
           channel = std::move(elsewhere);
         }
         pollers[0].add(*channel, Events::kReadable, 0);
+        side.peer.barrier();  // a flush that is under way could not tell that all has come
         channel.reset();
         EXPECT_TRUE(says_nothing(pollers[0]));
       },
@@ -275,6 +276,7 @@ TEST_P(PollerTest, AChannelMovesFromOnePollerToAnother) {
           send_pattern(side.channel, i, i);
           side.channel.flush();
         }
+        side.peer.barrier();
       });
 }
 
@@ -355,6 +357,7 @@ TEST_P(PollerTest, AForeignLoopSleepsOnItsDescriptor) {
           }
           expect_message(take(side.channel, events[0]), received, received);
           side.peer.tell("go");
+          // A pause in which the next message comes, without the loop's waiting for it.
           if (++received % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
         // One after each message, which leaves everything armed, and some for the lifeline.
