@@ -259,10 +259,10 @@ Run declare_server(CLI::App& command) {
       ->capture_default_str()
       ->type_name("BYTES");
   command
-      .add_option("--wait", arguments->ways,
-                  "How the server waits: epoll (on Channel::fd()), poller, wait_any, blocking (one "
-                  "channel, "
-                  "the reference), poll (tries every channel without end); several with commas")
+      .add_option(
+          "--wait", arguments->ways,
+          "How the server waits: epoll (on Channel::fd()), poller, wait_any, blocking (one "
+          "channel, the reference), poll (tries every channel without end); several with commas")
       ->delimiter(',')
       ->check(cli::one_of({"epoll", "poller", "wait_any", "blocking", "poll"}))
       ->default_str("epoll,poller,wait_any,blocking,poll")

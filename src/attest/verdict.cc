@@ -48,9 +48,8 @@ std::string_view to_string(Verdict verdict) noexcept {
     case Verdict::kUnavailable:
       return "the attestation kernel has ended or failed";
     case Verdict::kForked:
-      return "the attestation kernel belongs to the process that this one was forked from: make "
-             "one "
-             "after fork()";
+      return "the attestation kernel belongs to the process that this one was forked from: "
+             "make one after fork()";
   }
   return "unknown";
 }

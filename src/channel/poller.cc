@@ -46,7 +46,7 @@ constexpr std::size_t kManyHot = 32;
 std::size_t PollerCore::wait(std::span<Event> events, std::chrono::nanoseconds timeout) {
   check_here("wait");
   if (events.empty())
-    throw Error(ErrorCode::kInvalidArgument, "wait: there is no room for an event",
+    throw Error(ErrorCode::kInvalidArgument, "wait: the array has no room for an event",
                 "Pass an array of one event at least.");
   ++stats_.waits;
   const Deadline now = Clock::now();

@@ -150,7 +150,7 @@ struct PollerCore::Entry final : Watch {
   PollerCore& poller;
   ChannelCore* channel = nullptr;    // one of these,
   ListenerCore* listener = nullptr;  // or none: a plain descriptor
-  int descriptor = -1;               // of what is no channel
+  int descriptor = -1;               // of a listener, or a plain one
 
   std::uint32_t index = 0;       // in entries_
   std::uint32_t generation = 0;  // tells it from others that had the index

@@ -169,7 +169,7 @@ void PollerCore::remove(ChannelCore& channel) {
   remove(entry_of(channel.watched_.watch, "remove from a poller"));
 }
 
-// --- what is no channel
+// --- listeners and plain descriptors
 
 void PollerCore::add(ListenerCore& listener, std::uint64_t token) {
   check_here("add to a poller");

@@ -63,9 +63,13 @@ struct Direction {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-// Notifies a side of the peer that has armed itself. The caller's stores came before
-// light_barrier().
-void wake_if_armed(std::atomic<std::uint32_t>& armed, int peer_event) noexcept;
+// Notifies a side of the peer that has armed itself.
+void wake(std::atomic<std::uint32_t>& armed, int peer_event) noexcept;
+// Does so if it has. The caller's stores came before light_barrier().
+inline void wake_if_armed(std::atomic<std::uint32_t>& armed, int peer_event) noexcept {
+  if (armed.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    wake(armed, peer_event);
+}
 
 // Threads: the send side's.
 class ArrivalSender {
@@ -103,8 +107,7 @@ class ArrivalSender {
   // seen here.
   void announce() const {
     light_barrier(asymmetric_);
-    if (to_.flow->receiver_armed.load(std::memory_order_relaxed) != 0) [[unlikely]]
-      wake_if_armed(to_.flow->receiver_armed, peer_event_);
+    wake_if_armed(to_.flow->receiver_armed, peer_event_);
   }
 
  private:
@@ -123,10 +126,8 @@ class ArrivalReceiver {
   // The next arrival, if there is one; take() takes it. Its payload is in the entry, which the peer
   // gets back with the receives posted next.
   bool peek(Completion& completion) const {
-    const CompletionEntry& entry = from_.completions[taken_ & from_.mask];
-    // Acquire pairs with publish: the entry and the bytes of the message.
-    if (entry.sequence.load(std::memory_order_acquire) != static_cast<std::uint32_t>(taken_ + 1))
-      return false;
+    if (!waits()) return false;
+    const CompletionEntry& entry = next();
     if (taken_ == posted_) [[unlikely]]
       return false;  // invalid: no receive is posted
     const std::uint32_t payload = entry.payload_bytes.load(std::memory_order_relaxed);
@@ -152,7 +153,8 @@ class ArrivalReceiver {
   }
   // Whether something waits, also something invalid.
   bool waits() const {
-    return from_.completions[taken_ & from_.mask].sequence.load(std::memory_order_acquire) ==
+    // Acquire pairs with publish: the entry and the bytes of the message.
+    return next().sequence.load(std::memory_order_acquire) ==
            static_cast<std::uint32_t>(taken_ + 1);
   }
 
@@ -166,6 +168,8 @@ class ArrivalReceiver {
   }
 
  private:
+  const CompletionEntry& next() const { return from_.completions[taken_ & from_.mask]; }
+
   const Direction from_;
   std::uint64_t taken_ = 0;
   std::uint64_t posted_ = 0;

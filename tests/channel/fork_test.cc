@@ -23,6 +23,7 @@
 #include "net/stream.h"
 #include "net/tcp.h"
 #include "support/channel_side.h"
+#include "support/errors.h"
 #include "support/free_port.h"
 
 namespace leat::detail {
@@ -57,16 +58,6 @@ class ForkTest : public testing::TestWithParam<ChannelKind> {
     EXPECT_EQ(status, 0);
   }
 
-  static bool is_closed(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.code() == ErrorCode::kClosed &&
-             std::string(error.what()).find("forked") != std::string::npos;
-    }
-    return false;
-  }
-
   std::optional<Listener> listener_;
   std::optional<Channel> first_;
   std::optional<Channel> second_;
@@ -75,12 +66,14 @@ class ForkTest : public testing::TestWithParam<ChannelKind> {
 TEST_P(ForkTest, InTheChildEveryCallSaysWhoseTheChannelIs) {
   connect();
   in_child([&] {
-    return is_closed([&] { first_->send("from the child"); }) &&
-           is_closed([&] { (void)first_->try_send(std::as_bytes(std::span("x", 1))); }) &&
-           is_closed([&] { (void)first_->reserve(8); }) && is_closed([&] { first_->flush(); }) &&
-           is_closed([&] { first_->shutdown(); }) && is_closed([&] { (void)first_->receive(); }) &&
-           is_closed([&] { (void)first_->try_receive(); }) &&
-           is_closed([&] { (void)first_->fd(); });
+    return is_closed_by_fork([&] { first_->send("from the child"); }) &&
+           is_closed_by_fork([&] { (void)first_->try_send(std::as_bytes(std::span("x", 1))); }) &&
+           is_closed_by_fork([&] { (void)first_->reserve(8); }) &&
+           is_closed_by_fork([&] { first_->flush(); }) &&
+           is_closed_by_fork([&] { first_->shutdown(); }) &&
+           is_closed_by_fork([&] { (void)first_->receive(); }) &&
+           is_closed_by_fork([&] { (void)first_->try_receive(); }) &&
+           is_closed_by_fork([&] { (void)first_->fd(); });
   });
 }
 
@@ -110,7 +103,7 @@ TEST_P(ForkTest, ChildThatClosesAndDestroysLeavesTheConnectionAlone) {
 TEST_P(ForkTest, ListenerOfTheParentGoesOn) {
   connect();
   in_child([&] {
-    const bool refused = is_closed([&] { (void)listener_->try_accept(); });
+    const bool refused = is_closed_by_fork([&] { (void)listener_->try_accept(); });
     listener_->close();
     listener_.reset();
     return refused;

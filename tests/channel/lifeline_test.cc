@@ -95,17 +95,6 @@ TEST(Lifeline, APeerThatSpokeAndWentIsGone) {
               HasSubstr("went away"));
 }
 
-// The peer's end came before it went, but shows after so many looks.
-class LateEnd final : public SilentTransport {
- public:
-  ReceiveResult try_receive(Context, Delivery&) override {
-    return ++looks_ > 40 ? ReceiveResult::kEnd : ReceiveResult::kNothing;
-  }
-
- private:
-  int looks_ = 0;
-};
-
 TEST(Lifeline, WhatCameBeforeItsEndMayShowLate) {
   const std::pair<const char*, std::function<bool(ChannelCore&)>> ways[] = {
       {"receive", [](ChannelCore& core) { return !core.receive(0); }},

@@ -38,4 +38,14 @@ void expect_error_of(std::initializer_list<ErrorCode> codes, const std::function
   }
 }
 
+bool is_closed_by_fork(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::kClosed &&
+           std::string(error.what()).find("forked") != std::string::npos;
+  }
+  return false;
+}
+
 }  // namespace leat::detail

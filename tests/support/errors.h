@@ -21,4 +21,8 @@ void expect_error(ErrorCode code, const std::function<void()>& call);
 // EXPECTs one of them.
 void expect_error_of(std::initializer_list<ErrorCode> codes, const std::function<void()>& call);
 
+// Whether the call throws kClosed, because what it is about belongs to the process that this one
+// was forked from.
+bool is_closed_by_fork(const std::function<void()>& call);
+
 }  // namespace leat::detail

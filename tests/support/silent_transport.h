@@ -42,4 +42,15 @@ class SilentTransport : public Transport {
   const Fd event_{check(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")};
 };
 
+// The peer's end came before it went, but shows after so many looks.
+class LateEnd final : public SilentTransport {
+ public:
+  ReceiveResult try_receive(Context, Delivery&) override {
+    return ++looks_ > 40 ? ReceiveResult::kEnd : ReceiveResult::kNothing;
+  }
+
+ private:
+  int looks_ = 0;
+};
+
 }  // namespace leat::detail

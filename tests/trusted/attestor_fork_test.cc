@@ -13,6 +13,7 @@
 
 #include "attest/channel_session.h"
 #include "leat/error.h"
+#include "support/errors.h"
 #include "support/scratch.h"
 #include "trusted/a2m_support.h"
 #include "trusted/kernel_support.h"
@@ -20,6 +21,8 @@
 
 namespace leat::trusted {
 namespace {
+
+using leat::detail::is_closed_by_fork;
 
 // EXPECTs that `body` returns true in a child.
 void in_child(const std::function<pid_t()>& make_child, const std::function<bool()>& body) {
@@ -31,16 +34,6 @@ void in_child(const std::function<pid_t()>& make_child, const std::function<bool
   EXPECT_EQ(status, 0);
 }
 void in_child(const std::function<bool()>& body) { in_child(::fork, body); }
-
-bool is_closed(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code() == ErrorCode::kClosed &&
-           std::string(error.what()).find("forked") != std::string::npos;
-  }
-  return false;
-}
 
 bool refuses_everything(LocalKernel& kernel, const Record& next) {
   Proof proof{};
@@ -80,7 +73,7 @@ TEST(AttestorFork, a_child_begins_no_session_with_its_parents_random_number) {
   std::filesystem::permissions(path, std::filesystem::perms::owner_read);
   const auto home = detail::make_local_home(path, Algorithm::kHmacSha256);
   const detail::Nonce theirs = detail::fresh_nonce();
-  in_child([&] { return is_closed([&] { (void)home->begin(theirs, true); }); });
+  in_child([&] { return is_closed_by_fork([&] { (void)home->begin(theirs, true); }); });
   EXPECT_TRUE(home->begin(theirs, true).kernel);
 }
 
@@ -91,10 +84,10 @@ TEST(AttestorFork, a_log_takes_no_entries_in_a_child) {
   std::optional<AttestedMemory> memory(std::in_place, kernel, options_of(scratch.path() + "/a2m"));
   memory->append(kFirstLog, bytes_of("one"));
   in_child([&] {
-    const bool refused = is_closed([&] { memory->append(kFirstLog, bytes_of("two")); }) &&
-                         is_closed([&] { memory->truncate(kFirstLog, 1, nonce_of(1)); }) &&
-                         is_closed([&] { memory->end(kFirstLog, nonce_of(2)); }) &&
-                         is_closed([&] { memory->sync(); });
+    const bool refused = is_closed_by_fork([&] { memory->append(kFirstLog, bytes_of("two")); }) &&
+                         is_closed_by_fork([&] { memory->truncate(kFirstLog, 1, nonce_of(1)); }) &&
+                         is_closed_by_fork([&] { memory->end(kFirstLog, nonce_of(2)); }) &&
+                         is_closed_by_fork([&] { memory->sync(); });
     memory.reset();
     return refused;
   });
@@ -114,9 +107,9 @@ TEST(AttestorFork, a_client_asks_nothing_in_a_child) {
   Client client = nodes.connect(2);
   client.call(additions(1));
   in_child([&] {
-    return is_closed([&] { client.submit(additions(1)); }) &&
-           is_closed([&] { (void)client.receive(); }) &&
-           is_closed([&] { client.call(additions(1)); });
+    return is_closed_by_fork([&] { client.submit(additions(1)); }) &&
+           is_closed_by_fork([&] { (void)client.receive(); }) &&
+           is_closed_by_fork([&] { client.call(additions(1)); });
   });
   EXPECT_EQ(CounterMachine::value_of(client.call(additions(1)).back()), 2U);
 }

@@ -111,7 +111,6 @@ class ConfirmReceiver {
     return at.mine ^= run.bits();
   }
 
-  std::uint64_t published(unsigned word) const { return words_[word].mine; }
   // The sender's word as it was last learned.
   std::uint64_t seen(unsigned word) const { return words_[word].seen; }
   bool carries(unsigned slot) const {

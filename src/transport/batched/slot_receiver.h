@@ -90,7 +90,6 @@ class SlotReceiver {
   // --- slots given back
   // The word of our bitmap to publish.
   std::uint64_t release(const SlotRun& run) { return confirm_.release(run); }
-  std::uint64_t published(unsigned word) const { return confirm_.published(word); }
   std::uint64_t seen(unsigned word) const { return confirm_.seen(word); }
 
  private:

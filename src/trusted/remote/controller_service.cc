@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -17,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/epoll.h"
 #include "base/signals_held.h"
 #include "base/system_error.h"
 
@@ -42,8 +41,7 @@ class Newcomer {
       }
       // Release: what is above is seen with it.
       over_.store(true, std::memory_order_release);
-      const std::uint64_t one = 1;
-      [[maybe_unused]] const ssize_t written = write(news.get(), &one, sizeof one);
+      eventfd_write(news.get(), 1);
     });
   }
   Newcomer(const Newcomer&) = delete;
@@ -74,9 +72,8 @@ class Newcomer {
 
 class Service {
  public:
-  Service(int listener, const ControllerService& service) : listener_(listener), service_(service) {
-    if (!news_) throw leat::detail::system_error("eventfd", errno);
-  }
+  Service(int listener, const ControllerService& service)
+      : listener_(listener), service_(service) {}
 
   // The first client that has proved to be the vendor; all others are gone then.
   std::unique_ptr<Newcomer> vendor() {
@@ -88,8 +85,8 @@ class Service {
                                    pollfd{news_.get(), POLLIN, 0}};
       if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR)
         throw leat::detail::system_error("poll", errno);
-      std::uint64_t count = 0;
-      [[maybe_unused]] const ssize_t taken = read(news_.get(), &count, sizeof count);
+      eventfd_t count = 0;
+      eventfd_read(news_.get(), &count);
       for (auto one = newcomers_.begin(); one != newcomers_.end();) {
         if (!(*one)->over()) {
           ++one;
@@ -130,7 +127,7 @@ class Service {
 
   const int listener_;
   const ControllerService& service_;
-  const Fd news_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  const Fd news_ = leat::detail::new_event();
   std::list<std::unique_ptr<Newcomer>> newcomers_;  // in the order of arrival
 };
 

@@ -77,6 +77,11 @@ class RemoteChannel : public testing::Test {
     return {std::move(socket), VendorSession(policy_, parties_.secrets(device), parties_.image()),
             *parties_.vendor};
   }
+  static Fd connected_to(const Fd& listener) {
+    return leat::detail::connect_tcp(
+        leat::detail::parse_uri(leat::detail::local_address(listener.get())), hang_deadline(),
+        false);
+  }
   // CHALLENGE and QUOTE by hand, as anybody can; then the socket is at the beginning of TLS.
   void ask(const Fd& socket, std::uint32_t device = 1) {
     const auto stream = clear(socket);
@@ -314,11 +319,7 @@ TEST_F(RemoteChannel, R21_ASecondAttestationOfTheSameBootIsRefusedByTheSession) 
 
 TEST_F(RemoteChannel, R21_StrangersChangeNothingButTheVendorUsesUpTheBoot) {
   const Fd listener = leat::detail::listen_tcp(leat::detail::parse_uri("127.0.0.1:0"));
-  const auto connect = [&] {
-    return leat::detail::connect_tcp(
-        leat::detail::parse_uri(leat::detail::local_address(listener.get())), hang_deadline(),
-        false);
-  };
+  const auto connect = [&] { return connected_to(listener); };
   std::vector<std::string> strangers;
   std::optional<Error> ended;
   std::thread serving([&] {
@@ -353,11 +354,7 @@ TEST_F(RemoteChannel, R21_StrangersChangeNothingButTheVendorUsesUpTheBoot) {
 
 TEST_F(RemoteChannel, R22_SilentStrangersDoNotHoldUpTheVendor) {
   const Fd listener = leat::detail::listen_tcp(leat::detail::parse_uri("127.0.0.1:0"));
-  const auto connect = [&] {
-    return leat::detail::connect_tcp(
-        leat::detail::parse_uri(leat::detail::local_address(listener.get())), hang_deadline(),
-        false);
-  };
+  const auto connect = [&] { return connected_to(listener); };
   std::size_t strangers = 0;
   std::optional<std::string> failure;
   std::thread serving([&] {
