@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         why = receiver.landed(input.next<std::uint32_t>(), found);
         break;
       case 5:
-        why = receiver.read_done();
+        why = receiver.look_done();
         break;
       case 6:
         if (receiver.waiting()) {

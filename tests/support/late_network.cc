@@ -126,7 +126,7 @@ class LateNetwork::State {
 
   void step() {
     End& end = ends[random() & 1];
-    if (!end.coming.empty() && chance(3)) return end.arrive();
+    if (!end.coming.empty() && !held && chance(3)) return end.arrive();
     end.order.step();
   }
   bool quiet() const { return std::ranges::all_of(ends, &End::quiet); }
@@ -144,6 +144,7 @@ class LateNetwork::State {
   Regions regions;
   End ends[2];
   bool broken = false;
+  bool held = false;  // arrivals
 
  private:
   const std::size_t send_depth_;
@@ -258,6 +259,7 @@ std::unique_ptr<QueuePair> LateNetwork::queue_pair(unsigned end) {
 void LateNetwork::step() { state_->step(); }
 bool LateNetwork::quiet() const { return state_->quiet(); }
 bool LateNetwork::wakes(unsigned end) { return state_->wakes(end); }
+void LateNetwork::hold_arrivals(bool hold) { state_->held = hold; }
 void LateNetwork::break_down() { state_->break_down(); }
 
 }  // namespace leat::detail

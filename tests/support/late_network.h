@@ -32,6 +32,8 @@ class LateNetwork {
   // Whether a receiver that sleeps at that end would be woken. While something is under way now
   // and then also without cause.
   bool wakes(unsigned end);
+  // Until told otherwise, receivers do not hear of what comes; its bytes come.
+  void hold_arrivals(bool hold);
   // Requests that are under way fail, at any point of theirs.
   void break_down();
 

@@ -318,6 +318,73 @@ TEST_F(BatchedSchedules, SlotsTooSmallForBundles) {
 
 TEST_F(BatchedSchedules, SendQueueThatIsOftenFull) { run_many({.send_depth = 3}, scaled(500)); }
 
+// Reads show the echo of a later message, in another word, for as long as the doorbell is not heard
+// that alone announces an earlier one.
+TEST(BatchedDoorbells, AreHeardLongAfterWhatCameBehind) {
+  constexpr std::size_t kSlotBytes = 1024;
+  constexpr std::size_t kLong = 22 * kSlotBytes;  // in pieces, which no doorbell comes with
+  std::uint64_t reads = 0;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    LateNetwork network(seed, 64);
+    const SlotOptions slots{.slot_bytes = kSlotBytes,
+                            .slot_count = kWordSlots + 16,
+                            .max_message_bytes = kLong};
+    const auto sender = make_batched(network.device(), network.queue_pair(0), slots);
+    const auto receiver = make_batched(network.device(), network.queue_pair(1), slots);
+    sender->start(receiver->setup());
+    receiver->start(sender->setup());
+
+    std::uint64_t sent_count = 0;
+    std::uint64_t received = 0;
+    const auto bytes_of_message = [seed](std::uint64_t n) {
+      return (n + seed) % 4 == 3 ? kLong : 3 * kSlotBytes - 200;
+    };
+    const auto send = [&] {
+      std::vector<std::byte> message(bytes_of_message(sent_count));
+      fill_pattern(message, sent_count);
+      if (sent(sender->try_send(message, 0))) ++sent_count;
+    };
+    const auto look = [&](unsigned steps) {
+      for (; steps != 0; --steps) network.step();
+      Delivery delivery;
+      if (receiver->try_receive(0, delivery) != ReceiveResult::kMessage) return;
+      ASSERT_EQ(delivery.bytes, bytes_of_message(received));
+      ASSERT_EQ(pattern_mismatch(bytes_of(delivery), received), delivery.bytes);
+      if (delivery.must_release) receiver->release(delivery);
+      ++received;
+    };
+    const auto stats_of = [](const Transport& transport) {
+      Stats stats;
+      transport.add_stats(stats);
+      return stats;
+    };
+
+    // The first doorbell comes between the allowance and the read that follows it.
+    network.hold_arrivals(true);
+    for (unsigned i = 0; stats_of(*sender).doorbells == 0; ++i) {
+      ASSERT_LT(i, 1'000'000U);
+      if (i % 30 == 0) send();
+      ASSERT_NO_FATAL_FAILURE(look(10));
+    }
+    const std::uint64_t reads_before = stats_of(*receiver).confirm_reads;
+    const std::uint64_t enough = sent_count + 2 * kWordSlots;
+    for (unsigned i = 0; i < 4000; ++i) {
+      if (i % 100 == 0 && sent_count != enough) send();
+      ASSERT_NO_FATAL_FAILURE(look(50));
+    }
+    reads += stats_of(*receiver).confirm_reads - reads_before;
+
+    network.hold_arrivals(false);
+    for (unsigned i = 0; sent_count != enough || received != enough; ++i) {
+      ASSERT_LT(i, 1'000'000U) << sent_count << " sent, " << received << " received";
+      if (sent_count != enough) send();
+      ASSERT_NO_FATAL_FAILURE(look(10));
+    }
+  }
+  EXPECT_GT(reads, 1000U);
+}
+
 TEST_F(BatchedSchedules, NetworkThatBreaksDown) {
   for (std::uint64_t seed = 0; seed < scaled(1000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

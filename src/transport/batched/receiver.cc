@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 #include "leat/error.h"
 #include "transport/parts/requests.h"
@@ -209,7 +210,7 @@ void BatchedReceiver::take_filled(Words& theirs) {
     const auto context = static_cast<Context>(std::countr_zero(looked_at));
     SlotReceiver& receiver = receivers_[context];
     note_newest(context);
-    check(receiver.read_done());
+    if constexpr (std::is_same_v<Words, BitmapWords>) check(receiver.look_done());
     if (receiver.has_hole()) holes_ |= looked_at & -looked_at;
   }
 }

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <bit>
 #include <cstddef>
-#include <utility>
 
 #include "base/prefetch.h"
 
@@ -74,10 +73,7 @@ const char* SlotReceiver::see(unsigned word, std::uint64_t theirs, std::uint32_t
 }
 
 const char* SlotReceiver::see(unsigned word, const Echo& theirs, std::uint32_t& found) {
-  if (!is_whole(theirs)) {  // a later read shows it
-    saw_part_ = true;
-    return nullptr;
-  }
+  if (!is_whole(theirs)) return nullptr;  // a later read shows it
   std::uint64_t fresh = 0;
   if (!confirm_.see(word, theirs.bits, theirs.header.place, fresh)) return kImpossibleBits;
   return take_fresh(word, fresh, found);
@@ -128,14 +124,12 @@ void SlotReceiver::fetch(unsigned slot, unsigned lines) const {
   for (unsigned i = 0; i < lines; ++i) prefetch_for_reading(first + i * FetchAhead::kLineBytes);
 }
 
-const char* SlotReceiver::read_done() {
-  if (std::exchange(saw_part_, false)) return nullptr;
-  if (!order_.has_hole() || order_.edge() != hole_) {
-    hole_ = order_.edge();
-    hole_reads_ = 0;
-    return nullptr;
-  }
-  return ++hole_reads_ < kReadsPerHole ? nullptr : "messages with a gap between them";
+const char* SlotReceiver::look_done() {
+  std::optional<std::uint32_t> missed;
+  if (order_.has_hole()) missed = order_.edge();
+  const bool stays = missed && missed == hole_;
+  hole_ = missed;
+  return stays ? "messages with a gap between them" : nullptr;
 }
 
 const char* SlotReceiver::notified(unsigned slot, std::uint32_t place, std::size_t bytes,

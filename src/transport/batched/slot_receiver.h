@@ -54,9 +54,10 @@ class SlotReceiver {
   bool tells_nothing(unsigned word, const Echo& theirs) const {
     return theirs.bits == confirm_.seen(word) && !confirm_.is_ahead(word);
   }
-  // All words of one read were seen. Slots are flipped in the order of their messages, so a later
-  // read shows what an earlier one missed.
-  const char* read_done();
+  // All words of one look at shared memory were seen. Its sender flips slots in the order of their
+  // messages, so the next look shows what one has missed. A bitmap that was read by requests says no
+  // such thing: its sender may announce a message by a doorbell alone, which comes when it comes.
+  const char* look_done();
   // The write that put the message with that place, modulo 2^kDoorbellPlaceBits, into this slot is
   // known to be complete, and so all before it. `bytes`: of that write, if the doorbell came with
   // it; then it is a plain message, and where headers are apart its own need not be looked at.
@@ -93,10 +94,6 @@ class SlotReceiver {
   std::uint64_t seen(unsigned word) const { return confirm_.seen(word); }
 
  private:
-  // A read that began after another was done shows at least as much, but its words are taken one by
-  // one; so a few reads pass before a message that is still missing was never sent.
-  static constexpr unsigned kReadsPerHole = 16;
-
   std::byte* at(unsigned slot) const { return memory_ + layout_.offset(context_, slot); }
   // What stands at the start of a slot; where headers are apart, without bits.
   Echo front_of(unsigned slot) const;
@@ -133,9 +130,7 @@ class SlotReceiver {
   std::optional<SlotOrder::Entry> end_;
   std::uint32_t end_sequence_ = 0;
   std::uint32_t newest_ = 0;
-  std::uint32_t hole_ = 0;
-  unsigned hole_reads_ = 0;
-  bool saw_part_ = false;  // this read showed a word of which a part had not landed
+  std::optional<std::uint32_t> hole_;  // the place that the last look missed
 };
 
 }  // namespace leat::detail
