@@ -105,11 +105,33 @@ TEST_P(Attested, replayed_swapped_and_half_written_records_are_refused) {
   std::vector<Wire::Item> sent(there_.items.begin(), there_.items.end());
   Wire::Item torn = sent[1];  // its first half, and the second half of another
   std::copy(sent[2].bytes.begin() + 60, sent[2].bytes.end(), torn.bytes.begin() + 60);
-  there_.items = {sent[1], sent[0], sent[0], torn, sent[1], sent[2]};
+  there_.items = {sent[0], sent[0], torn, sent[1], sent[0], sent[2]};
   EXPECT_EQ(receive(), "one");
   EXPECT_EQ(receive(), "two");
   EXPECT_EQ(receive(), "six");
   EXPECT_EQ(refused(), 3U);
+}
+
+// A record that was changed or removed on its way never comes again.
+TEST_P(Attested, a_message_that_is_missing_is_told_once_a_later_one_comes) {
+  for (const char* text : {"one", "two", "six"})
+    ASSERT_TRUE(sent(sender_.try_send(as_bytes(text), 0)));
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("beside"), 3)));
+  there_.items[1].bytes.back() ^= std::byte{1};
+  const Wire::Item whole = there_.items[1];
+  EXPECT_EQ(receive(), "one");
+  expect_error(ErrorCode::kAuthentication, [&] { receive(); });
+  there_.items.push_back(whole);
+  expect_error(ErrorCode::kAuthentication, [&] { receive(); });
+  EXPECT_EQ(receive(3), "beside");
+  EXPECT_EQ(refused(), 2U);
+}
+
+TEST_P(Attested, an_end_behind_a_missing_message_is_no_end) {
+  ASSERT_TRUE(sent(sender_.try_send(as_bytes("lost"), 0)));
+  ASSERT_TRUE(sender_.try_end());
+  there_.items.pop_front();
+  expect_error(ErrorCode::kAuthentication, [&] { receive(); });
 }
 
 TEST_P(Attested, a_record_moved_to_another_context_is_refused) {

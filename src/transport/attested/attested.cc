@@ -117,6 +117,8 @@ Outlook AttestedTransport::outlook(Side side, Look look) const {
     // While a record is checked none is taken off the inner transport; the answer gives an event.
     if (checking_->record && !open.answered()) outlook.soon = false;
     for (const auto& verified : checking_->verified) outlook.soon = outlook.soon || verified;
+    for (const Missing missing : missing_)
+      outlook.soon = outlook.soon || missing == Missing::kUntold;
   }
   if (!open.announces()) outlook.comes = Outlook::Comes::kSilently;
   return outlook;

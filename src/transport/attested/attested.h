@@ -21,8 +21,9 @@
 namespace leat::detail {
 
 // Each protocol context is a stream of the session, with counters of its own, so that none waits
-// for another's reader. What is refused is dropped, counted and logged once; messages after it are
-// refused as well until it has come as it was sent.
+// for another's reader. What is refused is dropped, counted and logged once. An authentic record
+// that comes before its turn proves that the one whose turn it was has been changed or removed on
+// its way, as X sends nothing twice: the context ends with kAuthentication.
 //
 // A message that is under way has its counter, for which the receiver waits, or leat-attestd is
 // giving it one: it cannot be taken back. Call again with the same message; another one throws
@@ -101,6 +102,8 @@ class AttestedTransport final : public Transport {
     void attested(const trusted::Proof& proof);
     void forget() noexcept;
   };
+  // Whether a message of a context is proven to be missing, and its receiver has been told so.
+  enum class Missing : std::uint8_t { kNothing, kUntold, kTold };
   // What leat-attestd is asked to attest: what the contexts from `first` on hold.
   struct Asking {
     Asking(trusted::IsolatedKernel& kernel, int also_wakes) : open(kernel, also_wakes) {}
@@ -150,7 +153,8 @@ class AttestedTransport final : public Transport {
   trusted::Verdict look_at(Incoming& incoming, Context context) const;
   bool settle(const Incoming& incoming, Context context, trusted::Verdict verdict);
   bool settle_checked();
-  void refuse(trusted::Verdict why, Context context);
+  void refuse(trusted::Verdict why, const Incoming& incoming, Context context);
+  void check_whole(Context context);
   static void hand_out(const Incoming& incoming, Delivery& delivery);
   void give_back(std::uint64_t ticket) noexcept;
 
@@ -171,6 +175,8 @@ class AttestedTransport final : public Transport {
   alignas(64) std::vector<Buffer> buffers_;  // by ticket
   std::vector<std::uint64_t> free_;          // tickets; the last one is used next
   std::array<bool, kContextCount> ended_{};
+  std::array<std::uint64_t, kContextCount> turns_{};  // counters of the records that come next
+  std::array<Missing, kContextCount> missing_{};
   std::unique_ptr<Checking> checking_;  // null: in process
   Counter refused_;
   bool told_ = false;

@@ -49,6 +49,7 @@ ReceiveResult AttestedTransport::try_receive(Context context, Delivery& delivery
         return ReceiveResult::kMessage;
       }
     }
+    check_whole(context);
     const std::uint64_t ticket = free_ticket();
     Delivery outer;
     const ReceiveResult result = inner_->try_receive(context, outer);
@@ -126,13 +127,15 @@ Verdict AttestedTransport::look_at(Incoming& incoming, Context context) const {
 
 // Returns whether it is a message to be handed out.
 bool AttestedTransport::settle(const Incoming& incoming, Context context, Verdict verdict) {
+  if (verdict == Verdict::kOk) [[likely]]
+    ++turns_[context];
   if (verdict == Verdict::kOk && incoming.header.kind != Kind::kEnd) [[likely]]
     return true;
   give_back(incoming.ticket);
   if (verdict == Verdict::kOk)
     ended_[context] = true;
   else
-    refuse(verdict, context);
+    refuse(verdict, incoming, context);
   return false;
 }
 
@@ -157,12 +160,25 @@ bool AttestedTransport::settle_checked() {
   return true;
 }
 
-void AttestedTransport::refuse(Verdict why, Context context) {
+void AttestedTransport::refuse(Verdict why, const Incoming& incoming, Context context) {
   check_answered(why);
   refused_.add(1);
+  // It is authentic, or else its counter would not have been looked at.
+  if (why == Verdict::kCounter && incoming.header.counter > turns_[context])
+    missing_[context] = Missing::kUntold;
   if (std::exchange(told_, true)) return;
   log(LogLevel::kWarn, describe() + ": refused a message of context " + std::to_string(context) +
                            ", which will be missing: " + std::string(to_string(why)));
+}
+
+void AttestedTransport::check_whole(Context context) {
+  if (missing_[context] == Missing::kNothing) [[likely]]
+    return;
+  missing_[context] = Missing::kTold;
+  throw Error(ErrorCode::kAuthentication,
+              "a message of context " + std::to_string(context) +
+                  " is missing, and what was sent behind it has come",
+              "Someone between the two sides has changed or removed messages. Connect again.");
 }
 
 void AttestedTransport::release(Delivery& delivery) noexcept { give_back(delivery.ticket); }
