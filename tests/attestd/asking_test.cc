@@ -19,6 +19,8 @@
 #include "leat/group.h"
 #include "leat/wait.h"
 #include "support/errors.h"
+#include "support/wire_transport.h"
+#include "transport/attested/attested.h"
 
 namespace leat::attestd {
 namespace {
@@ -317,6 +319,39 @@ TEST_F(Asking, a_close_with_a_question_under_way_sends_the_message_and_the_end) 
   EXPECT_EQ(both.accepted->receive(7).text(), "last");
   for (unsigned context = 0; context < kContexts; ++context)
     EXPECT_FALSE(both.accepted->receive(context));
+}
+
+// The answer for one context comes while another is received.
+TEST_F(Asking, a_message_that_is_missing_ends_its_context_and_no_other) {
+  constexpr auto kAlgorithm = trusted::Algorithm::kHmacSha256;
+  leat::detail::Wire there, back;
+  leat::detail::AttestedTransport sender(
+      std::make_unique<leat::detail::WireTransport>(there, back),
+      {trusted::detail::make_local_home(daemon_.key_file(), kAlgorithm), kAlgorithm, true});
+  leat::detail::AttestedTransport receiver(
+      std::make_unique<leat::detail::WireTransport>(back, there),
+      {trusted::detail::make_isolated_home(daemon_.path(), 0, kAlgorithm, {}), kAlgorithm, false});
+  const auto setup = sender.setup();
+  sender.start(receiver.setup());
+  receiver.start(setup);
+  const auto text = std::as_bytes(std::span("text", 4));
+  for (const unsigned context : {3U, 3U, 5U, 5U})
+    ASSERT_TRUE(leat::detail::sent(sender.try_send(text, context)));
+  there.items.pop_front();  // the first of context 3
+
+  leat::detail::Delivery delivery;
+  EXPECT_EQ(receiver.try_receive(3, delivery), leat::detail::ReceiveResult::kNothing);
+  for (int received = 0; received < 2;) {
+    if (receiver.try_receive(5, delivery) != leat::detail::ReceiveResult::kMessage) continue;
+    receiver.release(delivery);
+    ++received;
+  }
+  using leat::detail::Look;
+  using leat::detail::Side;
+  EXPECT_TRUE(receiver.outlook(Side::kReceive, Look::kThorough).soon) << "its receiver must look";
+  for (int i = 0; i < 3; ++i)
+    expect_error(ErrorCode::kAuthentication, [&] { receiver.try_receive(3, delivery); });
+  EXPECT_FALSE(receiver.outlook(Side::kReceive, Look::kThorough).soon) << "it has been told";
 }
 
 TEST_F(Asking, groups_meet_and_broadcast) {
