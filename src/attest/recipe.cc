@@ -40,20 +40,43 @@ bool follows(const Parts& parts, const Simulation& simulation) {
   return std::ranges::equal(parts.state, simulation(parts.message));
 }
 
-enum class View { kLatest, kOlder, kNeverAttested };
+enum class View {
+  kLatest,
+  kOlder,
+  kNeverAttested,
+  kUnknown,  // this kernel cannot tell: it is no member of that session, or does not answer
+};
 
-// What of this side the sender has seen.
-View view_of(AttestationKernel& kernel, std::span<const std::byte> seen,
-             std::span<const std::byte> my_latest) {
-  if (std::ranges::equal(seen, my_latest)) return View::kLatest;
+// What the sender has seen of the records of `receiver` from the counter `latest` on. A correct
+// sender passes on only what its own attestation kernel has verified.
+View view_of(AttestationKernel& kernel, std::span<const std::byte> seen, const Statement& receiver,
+             std::uint64_t latest) {
   if (seen.empty()) return View::kOlder;
   const auto header = read_header(seen);
+  if (!header || header->session != receiver.session || header->stream != receiver.stream)
+    return View::kNeverAttested;
+  switch (kernel.verify_stateless(seen, header->kind)) {
+    case Verdict::kOk:
+      return header->counter < latest ? View::kOlder : View::kLatest;
+    case Verdict::kLength:
+    case Verdict::kFormat:
+    case Verdict::kAlgorithm:
+    case Verdict::kEpoch:
+    case Verdict::kDevice:
+    case Verdict::kMac:
+      return View::kNeverAttested;
+    default:
+      return View::kUnknown;
+  }
+}
+
+View own_view(AttestationKernel& kernel, std::span<const std::byte> seen,
+              std::span<const std::byte> my_latest) {
+  if (my_latest.empty() || std::ranges::equal(seen, my_latest)) return View::kLatest;
   const auto latest = read_header(my_latest);
-  const bool mine = header && latest && header->device == kernel.device() &&
-                    header->session == latest->session && header->stream == latest->stream &&
-                    header->counter < latest->counter &&
-                    kernel.verify_stateless(seen, header->kind) == Verdict::kOk;
-  return mine ? View::kOlder : View::kNeverAttested;
+  if (!latest) throw Error(ErrorCode::kInvalidArgument, "`my_latest` is not a record");
+  return view_of(kernel, seen, {.session = latest->session, .stream = latest->stream},
+                 latest->counter);
 }
 
 }  // namespace
@@ -104,12 +127,13 @@ Received receive(AttestationKernel& kernel, std::span<const std::byte> record, K
   const auto parts = take_apart(payload_of(kept));
   received.outcome = Outcome::kExposed;
   if (parts && follows(*parts, simulation)) {
-    switch (my_latest.empty() ? View::kLatest : view_of(kernel, parts->receiver_state, my_latest)) {
+    switch (own_view(kernel, parts->receiver_state, my_latest)) {
       case View::kLatest:
         received.outcome = Outcome::kAccepted;
         received.message.assign(parts->message.begin(), parts->message.end());
         break;
       case View::kOlder:
+      case View::kUnknown:
         received.outcome = Outcome::kLagging;
         break;
       case View::kNeverAttested:
@@ -121,11 +145,13 @@ Received receive(AttestationKernel& kernel, std::span<const std::byte> record, K
 }
 
 bool proves(AttestationKernel& kernel, std::span<const std::byte> evidence, Kind expected,
-            const Simulation& simulation) {
+            const Simulation& simulation, const std::optional<Statement>& receiver) {
   const std::vector<std::byte> kept(evidence.begin(), evidence.end());
   if (kernel.verify_stateless(kept, expected) != Verdict::kOk) return false;
   const auto parts = take_apart(payload_of(kept));
-  return !parts || !follows(*parts, simulation);
+  if (!parts || !follows(*parts, simulation)) return true;
+  return receiver &&
+         view_of(kernel, parts->receiver_state, *receiver, 0) == View::kNeverAttested;
 }
 
 }  // namespace leat::trusted

@@ -85,15 +85,49 @@ TEST_F(Recipe, a_sender_that_has_not_seen_the_latest_state_lags) {
             Outcome::kAccepted);
 }
 
-TEST_F(Recipe, a_state_from_the_future_or_of_nobody_exposes_its_sender) {
+TEST_F(Recipe, a_state_that_the_receiver_never_attested_exposes_its_sender_to_a_third_node) {
   const Record latest = from_follower("latest");
   Record future = latest;
   future[24] = std::byte{9};
-  EXPECT_EQ(receive(follower_, from_leader(1, 1, future), Kind::kSend, adds_to(0), latest).outcome,
-            Outcome::kExposed);
-  EXPECT_EQ(
-      receive(follower_, from_leader(1, 2, Record(10)), Kind::kSend, adds_to(1), latest).outcome,
-      Outcome::kExposed);
+  Record cut = latest;
+  cut.pop_back();
+  const Record another = attested(leader_, "of another session", {.session = kFromLeader});
+  const Statement follower{.session = kFromFollower};
+  EXPECT_EQ(receive(follower_, another, Kind::kSend, adds_to(0)).outcome, Outcome::kExposed);
+  int state = 0;
+  for (const Record& seen : {future, cut, Record(10), another}) {
+    const int before = state++;
+    const Received received = receive(follower_, from_leader(1, state, seen), Kind::kSend,
+                                      adds_to(before), latest);
+    ASSERT_EQ(received.outcome, Outcome::kExposed) << before;
+    EXPECT_TRUE(proves(third_, received.evidence, Kind::kSend, adds_to(before), follower));
+    EXPECT_FALSE(proves(third_, received.evidence, Kind::kSend, adds_to(before)))
+        << "where that is not required";
+  }
+}
+
+TEST_F(Recipe, what_a_third_node_cannot_check_or_a_correct_sender_sends_proves_nothing) {
+  LocalKernel outsider(3, kEpoch);  // no member of the follower's session
+  outsider.provision(
+      {.id = kFromLeader, .role = Role::kGroupReceiver, .peer = 1, .key = session_key(1)});
+  outsider.enable();
+  const Statement follower{.session = kFromFollower};
+  Record forged = from_follower("forged");
+  forged[24] = std::byte{9};
+  const Record lies = from_leader(1, 1, forged);
+  EXPECT_TRUE(proves(third_, lies, Kind::kSend, adds_to(0), follower));
+  EXPECT_FALSE(proves(outsider, lies, Kind::kSend, adds_to(0), follower));
+  EXPECT_FALSE(proves(third_, from_leader(1, 1), Kind::kSend, adds_to(0), follower));
+  EXPECT_FALSE(
+      proves(third_, from_leader(1, 1, from_follower("x")), Kind::kSend, adds_to(0), follower));
+}
+
+// The caller's latest record was not its latest.
+TEST_F(Recipe, a_state_later_than_was_asked_for_is_accepted) {
+  const Record asked = from_follower("asked for");
+  const Record later = from_follower("later");
+  EXPECT_EQ(receive(follower_, from_leader(1, 1, later), Kind::kSend, adds_to(0), asked).outcome,
+            Outcome::kAccepted);
 }
 
 TEST_F(Recipe, a_payload_that_is_no_message_exposes_its_sender) {

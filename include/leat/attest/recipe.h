@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,11 +59,14 @@ LEAT_EXPORT Received receive(AttestationKernel& kernel, std::span<const std::byt
                              std::span<const std::byte> my_latest = {});
 
 // A third party's check: whether `evidence` proves that its sender left the protocol. `kernel` is a
-// member of the session; `simulation` starts from the sender's state before the message. Returns
-// false for a forged record, for one that a correct sender sends, and for one whose only fault is a
-// record of the receiver that the receiver never attested.
+// member of the session; `simulation` starts from the sender's state before the message. `receiver`:
+// the session and stream of the records that the sender must have seen (its `kind`, `slot` and
+// `offset` do not count); none: the protocol does not require that. Returns false for a forged record, and for one
+// that a correct sender sends. What is said of the receiver's records is proven only if `kernel` is
+// a member of their session, too.
 LEAT_EXPORT bool proves(AttestationKernel& kernel, std::span<const std::byte> evidence,
-                        Kind expected, const Simulation& simulation);
+                        Kind expected, const Simulation& simulation,
+                        const std::optional<Statement>& receiver = std::nullopt);
 
 // The record in which a message of a transport attested+X came, to keep or to forward to other
 // members of the session. A view that ends with the message's lifetime; empty for other transports.
