@@ -150,8 +150,7 @@ bool proves(AttestationKernel& kernel, std::span<const std::byte> evidence, Kind
   if (kernel.verify_stateless(kept, expected) != Verdict::kOk) return false;
   const auto parts = take_apart(payload_of(kept));
   if (!parts || !follows(*parts, simulation)) return true;
-  return receiver &&
-         view_of(kernel, parts->receiver_state, *receiver, 0) == View::kNeverAttested;
+  return receiver && view_of(kernel, parts->receiver_state, *receiver, 0) == View::kNeverAttested;
 }
 
 }  // namespace leat::trusted

@@ -327,9 +327,8 @@ TEST(BatchedDoorbells, AreHeardLongAfterWhatCameBehind) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     LateNetwork network(seed, 64);
-    const SlotOptions slots{.slot_bytes = kSlotBytes,
-                            .slot_count = kWordSlots + 16,
-                            .max_message_bytes = kLong};
+    const SlotOptions slots{
+        .slot_bytes = kSlotBytes, .slot_count = kWordSlots + 16, .max_message_bytes = kLong};
     const auto sender = make_batched(network.device(), network.queue_pair(0), slots);
     const auto receiver = make_batched(network.device(), network.queue_pair(1), slots);
     sender->start(receiver->setup());

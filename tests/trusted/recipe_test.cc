@@ -97,8 +97,8 @@ TEST_F(Recipe, a_state_that_the_receiver_never_attested_exposes_its_sender_to_a_
   int state = 0;
   for (const Record& seen : {future, cut, Record(10), another}) {
     const int before = state++;
-    const Received received = receive(follower_, from_leader(1, state, seen), Kind::kSend,
-                                      adds_to(before), latest);
+    const Received received =
+        receive(follower_, from_leader(1, state, seen), Kind::kSend, adds_to(before), latest);
     ASSERT_EQ(received.outcome, Outcome::kExposed) << before;
     EXPECT_TRUE(proves(third_, received.evidence, Kind::kSend, adds_to(before), follower));
     EXPECT_FALSE(proves(third_, received.evidence, Kind::kSend, adds_to(before)))

@@ -55,8 +55,8 @@ class SlotReceiver {
     return theirs.bits == confirm_.seen(word) && !confirm_.is_ahead(word);
   }
   // All words of one look at shared memory were seen. Its sender flips slots in the order of their
-  // messages, so the next look shows what one has missed. A bitmap that was read by requests says no
-  // such thing: its sender may announce a message by a doorbell alone, which comes when it comes.
+  // messages, so the next look shows what one has missed. A bitmap that was read by requests says
+  // no such thing: its sender may announce a message by a doorbell alone, which comes when it may.
   const char* look_done();
   // The write that put the message with that place, modulo 2^kDoorbellPlaceBits, into this slot is
   // known to be complete, and so all before it. `bytes`: of that write, if the doorbell came with
