@@ -59,11 +59,11 @@ LEAT_EXPORT Received receive(AttestationKernel& kernel, std::span<const std::byt
                              std::span<const std::byte> my_latest = {});
 
 // A third party's check: whether `evidence` proves that its sender left the protocol. `kernel` is a
-// member of the session; `simulation` starts from the sender's state before the message. `receiver`:
-// the session and stream of the records that the sender must have seen (its `kind`, `slot` and
-// `offset` do not count); none: the protocol does not require that. Returns false for a forged record, and for one
-// that a correct sender sends. What is said of the receiver's records is proven only if `kernel` is
-// a member of their session, too.
+// member of the session; `simulation` starts from the sender's state before the message.
+// `receiver`: the session and stream of the records that the sender must have seen (its `kind`,
+// `slot` and `offset` do not count); none: the protocol does not require that. Returns false for a
+// forged record, and for one that a correct sender sends. What is said of the receiver's records is
+// proven only if `kernel` is a member of their session, too.
 LEAT_EXPORT bool proves(AttestationKernel& kernel, std::span<const std::byte> evidence,
                         Kind expected, const Simulation& simulation,
                         const std::optional<Statement>& receiver = std::nullopt);
