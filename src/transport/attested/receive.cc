@@ -20,6 +20,11 @@ using trusted::Verdict;
               "Lower max_message_bytes, and connect again.");
 }
 
+[[noreturn]] void refuse_incomplete(const std::string& what) {
+  throw Error(ErrorCode::kAuthentication, what,
+              "Someone between the two sides has changed or removed messages. Connect again.");
+}
+
 // Says at the end of a scope that nothing is pending. Release: see Checking.
 struct Over {
   explicit Over(std::atomic<bool>& flag) : pending(flag) {}
@@ -56,10 +61,8 @@ ReceiveResult AttestedTransport::try_receive(Context context, Delivery& delivery
     if (result == ReceiveResult::kNothing) return result;
     if (result == ReceiveResult::kEnd) {
       if (ended_[context]) return result;
-      throw Error(ErrorCode::kAuthentication,
-                  "the end of context " + std::to_string(context) +
-                      " is not attested: messages are missing",
-                  "Someone between the two sides has changed or removed messages.");
+      refuse_incomplete("the end of context " + std::to_string(context) +
+                        " is not attested: messages are missing");
     }
     // First the copy, then the proof, and what is handed out is the copy.
     Incoming incoming{.ticket = ticket, .record = copy_of(outer, ticket), .header = {}};
@@ -175,10 +178,8 @@ void AttestedTransport::check_whole(Context context) {
   if (missing_[context] == Missing::kNothing) [[likely]]
     return;
   missing_[context] = Missing::kTold;
-  throw Error(ErrorCode::kAuthentication,
-              "a message of context " + std::to_string(context) +
-                  " is missing, and what was sent behind it has come",
-              "Someone between the two sides has changed or removed messages. Connect again.");
+  refuse_incomplete("a message of context " + std::to_string(context) +
+                    " is missing, and what was sent behind it has come");
 }
 
 void AttestedTransport::release(Delivery& delivery) noexcept { give_back(delivery.ticket); }
