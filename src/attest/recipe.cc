@@ -44,16 +44,17 @@ enum class View {
   kLatest,
   kOlder,
   kNeverAttested,
-  kUnknown,  // this kernel cannot tell: it is no member of that session, or does not answer
+  kUnknown,  // the kernel cannot tell: it is not a member of the session, or it does not answer
 };
 
-// What the sender has seen of the records of `receiver` from the counter `latest` on. A correct
-// sender passes on only what its own attestation kernel has verified.
-View view_of(AttestationKernel& kernel, std::span<const std::byte> seen, const Statement& receiver,
-             std::uint64_t latest) {
+// What the sender has seen of the records of `receiver`, whose latest one has the counter `latest`.
+// A correct sender passes on only what its own attestation kernel has verified.
+View view_of(AttestationKernel& kernel, std::span<const std::byte> seen,
+             const RecordSource& receiver, std::uint64_t latest) {
   if (seen.empty()) return View::kOlder;
   const auto header = read_header(seen);
-  if (!header || header->session != receiver.session || header->stream != receiver.stream)
+  if (!header || header->device != receiver.device || header->session != receiver.session ||
+      header->stream != receiver.stream)
     return View::kNeverAttested;
   switch (kernel.verify_stateless(seen, header->kind)) {
     case Verdict::kOk:
@@ -68,15 +69,6 @@ View view_of(AttestationKernel& kernel, std::span<const std::byte> seen, const S
     default:
       return View::kUnknown;
   }
-}
-
-View own_view(AttestationKernel& kernel, std::span<const std::byte> seen,
-              std::span<const std::byte> my_latest) {
-  if (my_latest.empty() || std::ranges::equal(seen, my_latest)) return View::kLatest;
-  const auto latest = read_header(my_latest);
-  if (!latest) throw Error(ErrorCode::kInvalidArgument, "`my_latest` is not a record");
-  return view_of(kernel, seen, {.session = latest->session, .stream = latest->stream},
-                 latest->counter);
 }
 
 }  // namespace
@@ -119,6 +111,11 @@ std::vector<std::byte> send(AttestationKernel& kernel, const Statement& statemen
 
 Received receive(AttestationKernel& kernel, std::span<const std::byte> record, Kind expected,
                  const Simulation& simulation, std::span<const std::byte> my_latest) {
+  std::optional<RecordHeader> latest;
+  if (!my_latest.empty()) {
+    latest = read_header(my_latest);
+    if (!latest) throw Error(ErrorCode::kInvalidArgument, "`my_latest` is not a record");
+  }
   // Our own copy: the record may lie where its sender can still write.
   const std::vector<std::byte> kept(record.begin(), record.end());
   Received received;
@@ -127,7 +124,11 @@ Received receive(AttestationKernel& kernel, std::span<const std::byte> record, K
   const auto parts = take_apart(payload_of(kept));
   received.outcome = Outcome::kExposed;
   if (parts && follows(*parts, simulation)) {
-    switch (own_view(kernel, parts->receiver_state, my_latest)) {
+    const bool up_to_date = !latest || std::ranges::equal(parts->receiver_state, my_latest);
+    switch (up_to_date
+                ? View::kLatest
+                : view_of(kernel, parts->receiver_state,
+                          {kernel.device(), latest->session, latest->stream}, latest->counter)) {
       case View::kLatest:
         received.outcome = Outcome::kAccepted;
         received.message.assign(parts->message.begin(), parts->message.end());
@@ -145,7 +146,7 @@ Received receive(AttestationKernel& kernel, std::span<const std::byte> record, K
 }
 
 bool proves(AttestationKernel& kernel, std::span<const std::byte> evidence, Kind expected,
-            const Simulation& simulation, const std::optional<Statement>& receiver) {
+            const Simulation& simulation, const std::optional<RecordSource>& receiver) {
   const std::vector<std::byte> kept(evidence.begin(), evidence.end());
   if (kernel.verify_stateless(kept, expected) != Verdict::kOk) return false;
   const auto parts = take_apart(payload_of(kept));

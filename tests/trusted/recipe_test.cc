@@ -92,7 +92,7 @@ TEST_F(Recipe, a_state_that_the_receiver_never_attested_exposes_its_sender_to_a_
   Record cut = latest;
   cut.pop_back();
   const Record another = attested(leader_, "of another session", {.session = kFromLeader});
-  const Statement follower{.session = kFromFollower};
+  const RecordSource follower{.device = 2, .session = kFromFollower};
   EXPECT_EQ(receive(follower_, another, Kind::kSend, adds_to(0)).outcome, Outcome::kExposed);
   int state = 0;
   for (const Record& seen : {future, cut, Record(10), another}) {
@@ -111,7 +111,7 @@ TEST_F(Recipe, what_a_third_node_cannot_check_or_a_correct_sender_sends_proves_n
   outsider.provision(
       {.id = kFromLeader, .role = Role::kGroupReceiver, .peer = 1, .key = session_key(1)});
   outsider.enable();
-  const Statement follower{.session = kFromFollower};
+  const RecordSource follower{.device = 2, .session = kFromFollower};
   Record forged = from_follower("forged");
   forged[24] = std::byte{9};
   const Record lies = from_leader(1, 1, forged);
@@ -120,6 +120,32 @@ TEST_F(Recipe, what_a_third_node_cannot_check_or_a_correct_sender_sends_proves_n
   EXPECT_FALSE(proves(third_, from_leader(1, 1), Kind::kSend, adds_to(0), follower));
   EXPECT_FALSE(
       proves(third_, from_leader(1, 1, from_follower("x")), Kind::kSend, adds_to(0), follower));
+}
+
+// In a pair session both sides' records have the same session and stream.
+TEST_F(Recipe, a_sender_that_passes_its_own_record_off_as_the_receivers_is_exposed) {
+  Pair pair;
+  const Statement both{.session = kSession};
+  const auto from_a = [&](int state, const Record& seen) {
+    return send(pair.a, both, bytes_of("1"), bytes_of(std::to_string(state)), seen);
+  };
+  const Record latest = attested(pair.b, "of the receiver", both);
+  int state = 0;
+  for (int i = 0; i < 3; ++i) {  // below, at and above the counter of `latest`
+    const Record own = attested(pair.a, "of the sender", both);
+    ASSERT_EQ(pair.b.verify(own, Kind::kSend), Verdict::kOk);
+    const int before = state++;
+    EXPECT_EQ(receive(pair.b, from_a(state, own), Kind::kSend, adds_to(before), latest).outcome,
+              Outcome::kExposed);
+  }
+}
+
+TEST_F(Recipe, a_latest_record_that_is_not_one_is_refused_before_anything_is_verified) {
+  const Record record = from_leader(1, 1);
+  leat::detail::expect_error(ErrorCode::kInvalidArgument, [&] {
+    receive(follower_, record, Kind::kSend, adds_to(0), Record(10));
+  });
+  EXPECT_EQ(receive(follower_, record, Kind::kSend, adds_to(0)).outcome, Outcome::kAccepted);
 }
 
 // The caller's latest record was not its latest.

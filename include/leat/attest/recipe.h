@@ -54,19 +54,27 @@ using Simulation = std::function<StateDigest(std::span<const std::byte> message)
 
 // The receiver's side. `my_latest`: the latest record that this side attested, which the sender
 // must have seen (empty: not required). Unless the outcome is kRefused, the record's turn is over.
+// Throws leat::Error kInvalidArgument, and changes nothing, if `my_latest` is not a record.
 LEAT_EXPORT Received receive(AttestationKernel& kernel, std::span<const std::byte> record,
                              Kind expected, const Simulation& simulation,
                              std::span<const std::byte> my_latest = {});
 
+// The records that one device attests in one stream of a session.
+struct RecordSource {
+  std::uint32_t device = 0;
+  std::uint32_t session = 0;
+  std::uint8_t stream = 0;
+};
+
 // A third party's check: whether `evidence` proves that its sender left the protocol. `kernel` is a
 // member of the session; `simulation` starts from the sender's state before the message.
-// `receiver`: the session and stream of the records that the sender must have seen (its `kind`,
-// `slot` and `offset` do not count); none: the protocol does not require that. Returns false for a
-// forged record, and for one that a correct sender sends. What is said of the receiver's records is
-// proven only if `kernel` is a member of their session, too.
+// `receiver`: where the records come from that the sender must have seen; none: the protocol does
+// not require that. Returns false for a forged record, and for one that a correct sender sends.
+// That the receiver never attested a record is proven only if `kernel` is a member of that record's
+// session, too.
 LEAT_EXPORT bool proves(AttestationKernel& kernel, std::span<const std::byte> evidence,
                         Kind expected, const Simulation& simulation,
-                        const std::optional<Statement>& receiver = std::nullopt);
+                        const std::optional<RecordSource>& receiver = std::nullopt);
 
 // The record in which a message of a transport attested+X came, to keep or to forward to other
 // members of the session. A view that ends with the message's lifetime; empty for other transports.
