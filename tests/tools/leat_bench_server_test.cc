@@ -19,7 +19,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(LeatBench, ServerHasEveryWayBesideTcpAndThePair) {
+TEST(LeatBenchServer, HasEveryWayBesideTcpAndThePair) {
   const json object = json_of(
       {"server", "--channels", "1,5", "-r", "1", "-n", "40", "-d", "shm", "--transport", "ring"});
   const bool two_cores = std::thread::hardware_concurrency() >= 2;
@@ -65,7 +65,7 @@ TEST(LeatBench, ServerHasEveryWayBesideTcpAndThePair) {
 }
 
 // More client processes exchange than there are cores, so they sleep as with --spin-us 0.
-TEST(LeatBench, ServerWithAllChannelsActiveDoesNotSpinOnCrowdedCores) {
+TEST(LeatBenchServer, WithAllChannelsActiveDoesNotSpinOnCrowdedCores) {
   const std::string clients = std::to_string(std::thread::hardware_concurrency());
   const json all = json_of({"server", "--channels", "70", "--active", "all", "--clients", clients,
                             "--wait", "epoll,poller,wait_any", "-r", "1", "-n", "140"});
@@ -82,7 +82,7 @@ TEST(LeatBench, ServerWithAllChannelsActiveDoesNotSpinOnCrowdedCores) {
   EXPECT_TRUE(sleeping.at("ratios").contains("server_wait_any_3_vs_tcp"));
 }
 
-TEST(LeatBench, ServerPrintsHowItsClientsWait) {
+TEST(LeatBenchServer, PrintsHowItsClientsWait) {
   const ProgramResult result =
       bench({"server", "--channels", "2", "-r", "1", "-n", "10", "--spin-us", "0"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -93,7 +93,7 @@ TEST(LeatBench, ServerPrintsHowItsClientsWait) {
     EXPECT_THAT(result.out, HasSubstr(text));
 }
 
-TEST(LeatBench, ServerHelpNamesEveryOption) {
+TEST(LeatBenchServer, HelpNamesEveryOption) {
   const ProgramResult help = bench({"server", "--help"});
   EXPECT_EQ(help.exit_code, 0) << help.err;
   for (const char* option : {"--channels N=1,100,1000", "--active M=1", "--size BYTES=64",
@@ -102,7 +102,7 @@ TEST(LeatBench, ServerHelpNamesEveryOption) {
     EXPECT_THAT(help.out, HasSubstr(option));
 }
 
-TEST(LeatBench, ServerSaysHowManyConnectionsTheDescriptorsAllow) {
+TEST(LeatBenchServer, SaysHowManyConnectionsTheDescriptorsAllow) {
   const std::string few = "ulimit -n 256; exec " LEAT_BUILD_FOLDER
                           "/bench/leat-bench server --channels 1,1000 --wait epoll -n 1";
   const ProgramResult refused = run_program("/bin/sh", {"-c", few});
@@ -125,7 +125,7 @@ std::vector<pid_t> children_of(pid_t process) {
   return children;
 }
 
-TEST(LeatBench, ServerWhoseClientDiesEndsAndSaysSo) {
+TEST(LeatBenchServer, WhoseClientDiesEndsAndSaysSo) {
   for (const std::string way : {"epoll", "poller", "wait_any", "poll"}) {
     Program program("bench/leat-bench", {"server", "--channels", "3", "--clients", "3", "--wait",
                                          way, "-r", "1", "-n", "100000000"});

@@ -44,7 +44,7 @@ void expect_convicted(Tree& tree, PartyId liar) {
   EXPECT_EQ(fault->accused, liar);
 }
 
-TEST(PeerReview, a_lie_told_to_a_client_only_is_found) {
+TEST(PeerReviewAnswers, a_lie_told_to_a_client_only_is_found) {
   for (const PartyId liar : {1U, 3U})
     for (const auto& [checkpoint, piece] : {std::pair{1U, 1U}, {3U, 1U}, {3U, 3U}, {7U, 256U}}) {
       auto options = tree_options();
@@ -68,7 +68,7 @@ TEST(PeerReview, a_lie_told_to_a_client_only_is_found) {
 }
 
 // It has executed nothing of the kind.
-TEST(PeerReview, an_answer_that_the_log_does_not_have_is_found) {
+TEST(PeerReviewAnswers, an_answer_that_the_log_does_not_have_is_found) {
   Tree tree;
   std::mt19937 random(12);
   let_lie(
@@ -85,7 +85,7 @@ TEST(PeerReview, an_answer_that_the_log_does_not_have_is_found) {
   expect_convicted(tree, 2);
 }
 
-TEST(PeerReview, a_client_may_hand_in_its_last_answers_long_after_the_audit) {
+TEST(PeerReviewAnswers, a_client_may_hand_in_its_last_answers_long_after_the_audit) {
   for (const std::size_t later : {0U, 15U, 16U}) {
     Tree tree;
     tree.hands_in = false;
@@ -112,7 +112,7 @@ TEST(PeerReview, a_client_may_hand_in_its_last_answers_long_after_the_audit) {
 }
 
 // Neither who hands in nor a witness can turn a right answer against the node that gave it.
-TEST(PeerReview, right_answers_convict_nobody) {
+TEST(PeerReviewAnswers, right_answers_convict_nobody) {
   auto options = tree_options();
   options.checkpoint_records = 10;
   Tree tree(options);
@@ -160,7 +160,7 @@ TEST(PeerReview, right_answers_convict_nobody) {
 }
 
 // Waiting answers have a limit for each client, and are no more than that.
-TEST(PeerReview, answers_that_wait_are_bounded) {
+TEST(PeerReviewAnswers, answers_that_wait_are_bounded) {
   Tree tree;
   PeerAudit audit(tree.kernel(4), tree.directory(), make_counter, tree.options(), 1);
   Bytes outputs;

@@ -70,7 +70,9 @@ void connect_bare(BareEnd& passive, BareEnd& active, const std::string& address)
   passive.queue_pair = accepted.get();
 }
 
-TEST_F(IbConnection, SidesThatDifferInReadsAgreeOnTheFewer) {
+class IbConnectionSetUp : public IbConnection {};
+
+TEST_F(IbConnectionSetUp, SidesThatDifferInReadsAgreeOnTheFewer) {
   for (const auto& [passive_reads, active_reads] : {std::pair{1, 16}, {16, 1}, {2, 2}}) {
     BareEnd passive(name_);
     BareEnd active(peer_name_);
@@ -83,7 +85,7 @@ TEST_F(IbConnection, SidesThatDifferInReadsAgreeOnTheFewer) {
   }
 }
 
-TEST_F(IbConnection, DeviceThatIsIwarpIsRefusedAndConnectionsGoOverTcp) {
+TEST_F(IbConnectionSetUp, DeviceThatIsIwarpIsRefusedAndConnectionsGoOverTcp) {
   BareEnd end(name_);
   first_ = End();
   second_ = End();
@@ -149,7 +151,7 @@ void expect_inlining(BareEnd& passive, BareEnd& active, std::size_t most) {
   }
 }
 
-TEST_F(IbConnection, InlinesMoreThanTheDeviceGrants) {
+TEST_F(IbConnectionSetUp, InlinesMoreThanTheDeviceGrants) {
   constexpr std::size_t kBytes = 4000;
   BareEnd passive(name_);
   BareEnd active(peer_name_);
@@ -160,7 +162,7 @@ TEST_F(IbConnection, InlinesMoreThanTheDeviceGrants) {
 
 thread_local bool refuses_inline_data = false;
 
-TEST_F(IbConnection, InlinesOnADeviceThatGrantsNone) {
+TEST_F(IbConnectionSetUp, InlinesOnADeviceThatGrantsNone) {
   BareEnd passive(name_);
   BareEnd active(peer_name_);
   const std::size_t most = active.domain.limits.max_inline_bytes;
