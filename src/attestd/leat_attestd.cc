@@ -36,7 +36,7 @@ and for the programs, instead of attest_key_file:
 With sessions that a vendor provisions (docs/remote_attestation.md):
   leat-provision device FOLDER --vendor-key FILE -- /usr/bin/leat-attestd --controller --socket PATH
 
-LEAT_SPIN_US says how long it spins before it sleeps.
+LEAT_SPIN_US, or under a controller spin_us in /etc/leat.conf, says how long it spins before it sleeps.
 Exit code: 0 after SIGTERM or SIGINT; 1 if it cannot serve; 2 for wrong arguments. See leat-attestd(8).)";
 
 struct Arguments {

@@ -6,10 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/memfd.h"
 #include "base/system_error.h"
 #include "trusted/remote/exchange.h"
 
@@ -20,6 +23,8 @@ using leat::detail::Deadline;
 using leat::detail::deadline_after;
 using leat::detail::Fd;
 
+constexpr std::size_t kMaxProgramBytes = std::size_t{256} << 20;
+
 [[noreturn]] void fail_kernel(const std::string& why) { throw Refused(Refusal::kKernel, why); }
 
 // The same open file or socket at a number that the kernel's own end, descriptor 3, will not take.
@@ -27,6 +32,58 @@ Fd out_of_the_way(Fd descriptor) {
   Fd moved(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kKernelDescriptor + 1));
   if (!moved) throw leat::detail::system_error("fcntl", errno);
   return moved;
+}
+
+std::string path_of(const Fd& descriptor) {
+  return "/proc/self/fd/" + std::to_string(descriptor.get());
+}
+
+[[noreturn]] void fail_program(const std::string& path, const std::string& why) {
+  fail_kernel(path + ": " + why);
+}
+
+[[noreturn]] void fail_program(const std::string& path, const char* call, int failure) {
+  fail_program(path, std::string(call) + ": " + std::generic_category().message(failure));
+}
+
+void copy_program(const std::string& path, const Fd& from, const Fd& to) {
+  std::vector<char> block(std::size_t{1} << 16);
+  std::size_t copied = 0;
+  while (const ssize_t got = read(from.get(), block.data(), block.size())) {
+    if (got < 0) fail_program(path, "read", errno);
+    const std::string_view bytes(block.data(), static_cast<std::size_t>(got));
+    // What ran would be the interpreter, which nobody measures.
+    if (copied == 0 && bytes.starts_with("#!")) fail_program(path, "is a script, not a program");
+    copied += bytes.size();
+    if (copied > kMaxProgramBytes) fail_program(path, "is longer than 256 MiB");
+    for (std::size_t done = 0; done < bytes.size();) {
+      const ssize_t put = write(to.get(), bytes.data() + done, bytes.size() - done);
+      if (put < 0) fail_program(path, "its copy in memory", errno);
+      done += static_cast<std::size_t>(put);
+    }
+  }
+}
+
+// The program's bytes, which from now on nobody can change, open for reading.
+Fd sealed_copy_of(const std::string& path) {
+  // Not to wait at a pipe.
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!file || fstat(file.get(), &status) != 0) fail_program(path, "open", errno);
+  if (!S_ISREG(status.st_mode)) fail_program(path, "is not a file");
+  if (static_cast<std::uint64_t>(status.st_size) > kMaxProgramBytes)
+    fail_program(path, "is longer than 256 MiB");
+  const Fd copy(leat::detail::new_program_memfd("attestation-kernel"));
+  if (!copy && errno == EACCES)
+    fail_program(path, "sysctl vm.memfd_noexec is 2, which forbids programs in memory");
+  if (!copy) fail_program(path, "memfd_create", errno);
+  copy_program(path, file, copy);
+  if (fcntl(copy.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    fail_program(path, "its copy cannot be sealed", errno);
+  // What is open for writing, though sealed, is not executed: ETXTBSY.
+  Fd sealed(open(path_of(copy).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!sealed) fail_program(path, "its copy cannot be opened", errno);
+  return out_of_the_way(std::move(sealed));
 }
 
 // A frame of that type from the other end of the pair, whose errors are the kernel's failing.
@@ -48,10 +105,8 @@ KernelProcess::KernelProcess(std::vector<std::string> command, std::chrono::mill
 
 Digest KernelProcess::start(const Digest& expected) {
   if (stream_) fail_kernel("it has been started before");
-  Fd opened(open(command_[0].c_str(), O_RDONLY | O_CLOEXEC));
-  if (!opened) fail_kernel(command_[0] + ": " + std::generic_category().message(errno));
-  const Fd program = out_of_the_way(std::move(opened));
-  const std::string path = "/proc/self/fd/" + std::to_string(program.get());
+  const Fd program = sealed_copy_of(command_[0]);
+  const std::string path = path_of(program);
   const Digest measured = sha384_of_file(path);
   if (!same(measured, expected))
     throw Refused(Refusal::kImage, command_[0] + " is not the vendor's kernel");
@@ -64,15 +119,16 @@ Digest KernelProcess::start(const Digest& expected) {
   std::vector<char*> arguments;
   for (const std::string& word : command_) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  std::array<char*, 1> no_environment{};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, theirs.get(), kKernelDescriptor);
   const int failure =
-      posix_spawn(&pid_, path.c_str(), &actions, nullptr, arguments.data(), environ);
+      posix_spawn(&pid_, path.c_str(), &actions, nullptr, arguments.data(), no_environment.data());
   posix_spawn_file_actions_destroy(&actions);
   if (failure != 0) {
     pid_ = 0;
-    fail_kernel(command_[0] + ": " + std::generic_category().message(failure));
+    fail_program(command_[0], "exec", failure);
   }
   stream_ = leat::detail::plain_stream(std::move(own));
   return measured;

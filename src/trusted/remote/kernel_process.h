@@ -26,8 +26,11 @@ class KernelProcess final : public KernelHome {
   explicit KernelProcess(std::vector<std::string> command,
                          std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
-  // Measures and runs the same open file, so that it cannot be exchanged in between. Throws
-  // Refused(kImage) for another program, Refused(kKernel) if it cannot be run.
+  // Measures and runs a sealed copy in memory, so that the program can neither be exchanged nor
+  // rewritten in between, with an empty environment. The arguments, the working directory, the
+  // other descriptors that exec passes on, and the shared libraries are not measured. Throws
+  // Refused(kImage) for another program; Refused(kKernel) for a script, for more than 256 MiB, and
+  // if it cannot be run.
   Digest start(const Digest& expected) override;
   void provision(const Secrets& secrets) override;
   void enable(const Enable& enable) override;

@@ -1,9 +1,13 @@
 // The kernel's process: started by the controller, given keys once.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <fstream>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -11,6 +15,7 @@
 #include "support/errors.h"
 #include "support/remote_parties.h"
 #include "support/scale.h"
+#include "support/scratch.h"
 #include "trusted/remote/exchange.h"
 #include "trusted/remote/kernel_process.h"
 
@@ -19,6 +24,8 @@ namespace {
 
 using leat::detail::error_of;
 using leat::detail::hang_deadline;
+using leat::detail::ScratchFolder;
+using leat::detail::ScratchVariable;
 
 constexpr const char* kProgram = LEAT_REMOTE_KERNEL;
 
@@ -27,6 +34,11 @@ int exit_code(pid_t pid) {
   int status = 0;
   EXPECT_EQ(waitpid(pid, &status, 0), pid);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 class KernelProcessTest : public testing::Test {
@@ -54,6 +66,50 @@ TEST_F(KernelProcessTest, R16_AnotherProgramIsNotStarted) {
   KernelProcess missing({"/nowhere/kernel"});
   expect_refused(Refusal::kKernel, [&] { missing.start(measured_); });
   expect_refused(Refusal::kKernel, [&] { missing.provision(parties_.secrets(1)); });
+}
+
+TEST_F(KernelProcessTest, R16_RunsTheSealedBytesThatWereMeasured) {
+  const ScratchFolder folder;
+  const std::string path = folder.write("kernel", content_of(kProgram), 0755);
+  KernelProcess kernel({path, "silent"});
+  EXPECT_EQ(kernel.start(measured_), measured_);
+  // The file is only where the bytes came from.
+  EXPECT_TRUE(std::ofstream(path, std::ios::binary | std::ios::in) << "another program");
+  const std::string image = "/proc/" + std::to_string(kernel.pid()) + "/exe";
+  EXPECT_EQ(sha384_of_file(image), measured_);
+  const leat::detail::Fd running(open(image.c_str(), O_RDONLY | O_CLOEXEC));
+  const int seals = fcntl(running.get(), F_GET_SEALS);
+  EXPECT_EQ(seals < 0 ? 0 : seals & (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+            F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  kill(kernel.pid(), SIGKILL);
+  exit_code(kernel.pid());
+}
+
+TEST_F(KernelProcessTest, R16_NothingOfTheEnvironmentReachesTheKernel) {
+  const ScratchVariable leaks("LD_LIBRARY_PATH", "/of/the/controller");
+  KernelProcess kernel({kProgram, "bare"});
+  kernel.start(measured_);
+  EXPECT_EQ(exit_code(kernel.pid()), 0);
+}
+
+TEST_F(KernelProcessTest, R16_WhatCannotBeMeasuredWholeIsNotStarted) {
+  const ScratchFolder folder;
+  const auto refuses = [](const std::string& path, const char* says) {
+    KernelProcess kernel({path});
+    try {
+      kernel.start(Digest{});
+      ADD_FAILURE() << path << " was started";
+    } catch (const Refused& refused) {
+      EXPECT_EQ(refused.refusal(), Refusal::kKernel);
+      EXPECT_THAT(refused.what(), testing::HasSubstr(says));
+    }
+    EXPECT_EQ(kernel.pid(), 0);
+  };
+  refuses(folder.write("script", "#!/bin/sh\n", 0755), "script");
+  const std::string long_file = folder.write("long", "", 0755);
+  EXPECT_EQ(truncate(long_file.c_str(), (256L << 20) + 1), 0);
+  refuses(long_file, "256 MiB");
+  refuses(folder.path(), "not a file");
 }
 
 TEST_F(KernelProcessTest, KernelThatDiesOrIsSilentIsAnError) {

@@ -1,6 +1,9 @@
 // The smallest program that a controller can start as its attestation kernel: it takes keys, waits
 // for ENABLE, and proves for each session that it has the key. Arguments: "twice" asks for a second
-// set of keys, "silent" never answers, "dead" ends at once.
+// set of keys, "silent" never answers, "dead" ends at once, "bare" says by its exit code whether it
+// has an environment.
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <string_view>
@@ -13,6 +16,7 @@ int main(int argc, char** argv) {
   using namespace leat::trusted::remote;
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "dead") return 1;
+  if (mode == "bare") return environ[0] == nullptr ? 0 : 1;
   if (mode == "silent") std::this_thread::sleep_for(std::chrono::seconds(60));
   try {
     KernelEnd end{leat::detail::Fd(kKernelDescriptor)};
