@@ -324,7 +324,7 @@ TEST(BatchedDoorbells, AreHeardLongAfterWhatCameBehind) {
   constexpr std::size_t kSlotBytes = 1024;
   constexpr std::size_t kLong = 22 * kSlotBytes;  // in pieces, which no doorbell comes with
   std::uint64_t reads = 0;
-  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+  for (std::uint64_t seed = 0; seed < scaled(50); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     LateNetwork network(seed, 64);
     const SlotOptions slots{
