@@ -30,10 +30,11 @@ class LocalChannelHome final : public ChannelHome {
   LocalChannelHome(const std::string& key_file, Algorithm algorithm)
       : key_file_(key_file), algorithm_(algorithm) {
     if (key_file.empty())
-      throw Error(
-          ErrorCode::kInvalidArgument, "transports attested+... need the setting attest_key_file",
-          "Make a key with: openssl rand -hex 32 > FILE, mode 600, the same on both sides. Or let "
-          "leat-attestd have it, and set attest_kernel.");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "transports attested+... need the setting attest_key_file",
+                  "Make a key with: (umask 077; openssl rand -hex 32 >FILE), the same on both "
+                  "sides. Or let "
+                  "leat-attestd have it, and set attest_kernel.");
     const FileKey tried(key_file);  // to fail before the peer waits
   }
 

@@ -27,7 +27,7 @@ constexpr int kUsage = 2;
 
 constexpr const char* kFooter =
     R"(With a key that the other side's leat-attestd, or the other side itself, has too:
-  openssl rand -hex 32 > key; chmod 600 key
+  (umask 077; openssl rand -hex 32 >key)
   useradd --system leat-attestd   # no other program may run as this user
   install -d -o leat-attestd /run/leat-attestd
   leat-attestd --socket /run/leat-attestd/socket --key-file key --user leat-attestd --mode 666 --allow alice
