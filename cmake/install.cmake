@@ -70,6 +70,7 @@ if(TARGET leat-attestd)
     cmake_path(APPEND leat_bindir \"${CMAKE_INSTALL_BINDIR}\")
     configure_file(${PROJECT_SOURCE_DIR}/src/attestd/leat-attestd.service.in ${PROJECT_BINARY_DIR}/leat-attestd.service @ONLY)")
   install(FILES ${PROJECT_BINARY_DIR}/leat-attestd.service DESTINATION lib/systemd/system)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/attestd/leat-attestd.sysusers DESTINATION lib/sysusers.d RENAME leat-attestd.conf)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/models DESTINATION ${CMAKE_INSTALL_DATADIR}/leat
   FILES_MATCHING PATTERN "*.json")

@@ -30,10 +30,11 @@ class LocalChannelHome final : public ChannelHome {
   LocalChannelHome(const std::string& key_file, Algorithm algorithm)
       : key_file_(key_file), algorithm_(algorithm) {
     if (key_file.empty())
-      throw Error(
-          ErrorCode::kInvalidArgument, "transports attested+... need the setting attest_key_file",
-          "Make a key with: openssl rand -hex 32 > FILE, mode 600, the same on both sides. Or let "
-          "leat-attestd have it, and set attest_kernel.");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "transports attested+... need the setting attest_key_file",
+                  "Make a key with: (umask 077; openssl rand -hex 32 >FILE), the same on both "
+                  "sides. Or let "
+                  "leat-attestd have it, and set attest_kernel.");
     const FileKey tried(key_file);  // to fail before the peer waits
   }
 
@@ -64,9 +65,9 @@ class LocalChannelHome final : public ChannelHome {
 
 class IsolatedChannelHome final : public ChannelHome {
  public:
-  IsolatedChannelHome(const std::string& path, std::uint32_t session, Algorithm algorithm,
-                      std::chrono::microseconds spin)
-      : connection_(std::make_unique<KernelConnection>(path, spin)) {
+  IsolatedChannelHome(const std::string& path, const std::string& user, std::uint32_t session,
+                      Algorithm algorithm, std::chrono::microseconds spin)
+      : connection_(std::make_unique<KernelConnection>(path, user, spin)) {
     Reply reply;
     const Verdict verdict =
         connection_->ask({.operation = static_cast<std::uint8_t>(Operation::kOpen),
@@ -121,10 +122,10 @@ std::unique_ptr<ChannelHome> make_local_home(const std::string& key_file, Algori
   return std::make_unique<LocalChannelHome>(key_file, algorithm);
 }
 
-std::unique_ptr<ChannelHome> make_isolated_home(const std::string& path, std::uint32_t session,
-                                                Algorithm algorithm,
+std::unique_ptr<ChannelHome> make_isolated_home(const std::string& path, const std::string& user,
+                                                std::uint32_t session, Algorithm algorithm,
                                                 std::chrono::microseconds spin) {
-  return std::make_unique<IsolatedChannelHome>(path, session, algorithm, spin);
+  return std::make_unique<IsolatedChannelHome>(path, user, session, algorithm, spin);
 }
 
 }  // namespace leat::trusted::detail

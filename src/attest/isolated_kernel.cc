@@ -29,8 +29,9 @@ bool is_of(const RecordHeader& header, const Statement& statement, std::uint32_t
 
 }  // namespace
 
-IsolatedKernel::IsolatedKernel(const std::string& path, std::chrono::microseconds spin)
-    : connection_(std::make_unique<detail::KernelConnection>(path, spin)),
+IsolatedKernel::IsolatedKernel(const std::string& path, std::chrono::microseconds spin,
+                               const std::string& user)
+    : connection_(std::make_unique<detail::KernelConnection>(path, user, spin)),
       kernel_(detail::kDeviceKernel),
       device_(connection_->welcome().device),
       epoch_(connection_->welcome().epoch) {

@@ -15,8 +15,11 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/quote.h"
 #include "base/system_error.h"
 #include "base/unix_socket.h"
+#include "base/user_namespace.h"
+#include "base/users.h"
 #include "leat/error.h"
 #include "net/stream.h"
 
@@ -45,6 +48,28 @@ Fd connect_to(const std::string& path) {
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     throw no_daemon(path, std::generic_category().message(errno));
   return socket;
+}
+
+// Whoever may write in the socket's folder can serve there too, and would verify what it likes.
+void check_server(int socket, const std::string& path, const std::string& user) {
+  const auto server = leat::detail::peer_of(socket);  // as the one who called listen() was then
+  if (!server) throw leat::detail::system_error("getsockopt(SO_PEERCRED)", errno);
+  const uid_t own = geteuid();
+  const std::string where = "leat-attestd at " + path + ": ";
+  if (!leat::detail::is_one_user(server->uid))
+    throw Error(ErrorCode::kAuthentication,
+                where + "it is served by a user whom this user namespace does not map",
+                "Let the daemon run as a user that is mapped here: a number that many users have "
+                "proves nothing.");
+  if (may_serve(server->uid, own, user)) return;
+  std::string trusted = leat::detail::describe_user(0);
+  if (own != 0) trusted += ", " + leat::detail::describe_user(own);
+  if (!user.empty()) trusted += ", " + leat::detail::quoted(user);
+  throw Error(ErrorCode::kAuthentication,
+              where + "it is served by " + leat::detail::describe_user(server->uid) +
+                  ", and trusted are only: " + trusted,
+              "If that is the daemon's own user, set attest_kernel_user to it. If not, another "
+              "program has taken the daemon's place.");
 }
 
 // So that the daemon, or an impostor, cannot take the memory away while it is in use.
@@ -109,8 +134,14 @@ void say_sleeping(const RingSlot& slot, std::uint32_t how) {
 
 }  // namespace
 
-KernelConnection::KernelConnection(const std::string& path, std::chrono::microseconds spin)
+bool may_serve(uid_t server, uid_t own, const std::string& user) {
+  return server == 0 || server == own || server == leat::detail::user_of(user);
+}
+
+KernelConnection::KernelConnection(const std::string& path, const std::string& user,
+                                   std::chrono::microseconds spin)
     : longest_spin_(spin), socket_(connect_to(path)) {
+  check_server(socket_.get(), path, user);
   receive_welcome(path);
   owned_ = std::vector<Owned>(welcome_.shape.slots);
 }

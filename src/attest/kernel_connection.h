@@ -1,6 +1,8 @@
 // A client's end of leat-attestd.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -17,6 +19,10 @@
 #include "leat/attest/attestation.h"
 
 namespace leat::trusted::detail {
+
+// Whether a process of user `own` trusts a daemon of user `server`: one of its own or of root's,
+// who can do anything to it anyway, or of the one whom `user` names or numbers. Any thread.
+bool may_serve(uid_t server, uid_t own, const std::string& user);
 
 // Owner: the caller that made it. Threads: any; as many requests are under way at once as the ring
 // has slots. Once the daemon has ended, has not answered for kPatience or has broken the protocol,
@@ -38,9 +44,11 @@ class KernelConnection {
     bool under_way() const { return slot != kNoSlot; }
   };
 
-  // `path`: the daemon's socket. `spin`: the longest time to spin before sleeping; negative: never
+  // `path`: the daemon's socket. `user`: who may serve there, by name or number, beside root and
+  // the user of this process. `spin`: the longest time to spin before sleeping; negative: never
   // sleep. Throws kUnavailable with the reason, kVersion, kProtocol, kAuthentication, kResource.
-  KernelConnection(const std::string& path, std::chrono::microseconds spin);
+  KernelConnection(const std::string& path, const std::string& user,
+                   std::chrono::microseconds spin);
   ~KernelConnection();
   KernelConnection(const KernelConnection&) = delete;
   KernelConnection& operator=(const KernelConnection&) = delete;

@@ -1,7 +1,5 @@
 #include "attestd/holdings.h"
 
-#include <pwd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,6 +9,7 @@
 #include "base/key_file.h"
 #include "base/quote.h"
 #include "base/setting_values.h"
+#include "base/users.h"
 #include "base/wire.h"
 #include "leat/error.h"
 
@@ -80,17 +79,9 @@ void AccessRules::add(const std::string& rule) {
   };
   const std::size_t colon = rule.find(':');
   const std::string user = rule.substr(0, colon);
-  uid_t uid = 0;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): before there is another thread
-  if (const passwd* entry = getpwnam(user.c_str())) {
-    uid = entry->pw_uid;
-  } else if (const auto number = leat::detail::parse_number(user);
-             number && *number < 0xffff'ffff) {
-    uid = static_cast<uid_t>(*number);
-  } else {
-    refuse("no such user");
-  }
-  auto& sessions = rules_[uid];
+  const auto uid = leat::detail::user_of(user);
+  if (!uid) refuse("no such user");
+  auto& sessions = rules_[*uid];
   sessions.reset();
   if (colon == std::string::npos) return;
   sessions.emplace();

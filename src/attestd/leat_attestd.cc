@@ -27,11 +27,13 @@ constexpr int kUsage = 2;
 
 constexpr const char* kFooter =
     R"(With a key that the other side's leat-attestd, or the other side itself, has too:
-  openssl rand -hex 32 > key; chmod 600 key
-  install -d -o nobody /run/leat-attestd
-  leat-attestd --socket /run/leat-attestd/socket --key-file key --user nobody --mode 666 --allow alice
+  (umask 077; openssl rand -hex 32 >key)
+  useradd --system leat-attestd   # no other program may run as this user
+  install -d -o leat-attestd /run/leat-attestd
+  leat-attestd --socket /run/leat-attestd/socket --key-file key --user leat-attestd --mode 666 --allow alice
 and for the programs, instead of attest_key_file:
   leat://host:port?transport=attested+ring&attest_kernel=/run/leat-attestd/socket
+If the daemon runs as another user than leat-attestd, root or the program's, attest_kernel_user names it.
 
 With sessions that a vendor provisions (docs/remote_attestation.md):
   leat-provision device FOLDER --vendor-key FILE -- /usr/bin/leat-attestd --controller --socket PATH
@@ -114,7 +116,7 @@ leat::detail::Fd stop_signals() {
 void check_user(const std::string& user) {
   if (geteuid() == 0 && user.empty())
     throw Error(ErrorCode::kInvalidArgument, "started by root without --user",
-                "Name a user that does nothing else, or give --user root.");
+                "Name a user that does nothing else, such as leat-attestd, or give --user root.");
 }
 
 void run(const Arguments& arguments) {

@@ -2,14 +2,17 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <system_error>
 
-#include "base/log.h"
 #include "base/quote.h"
 #include "base/system_error.h"
+#include "base/users.h"
 #include "leat/error.h"
 
 namespace leat::detail {
@@ -24,7 +27,36 @@ int digit(char c) {
 
 std::string reason() { return std::generic_category().message(errno); }
 
+// As chmod takes it.
+std::string octal(mode_t mode) {
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "%04o", static_cast<unsigned>(mode));
+  return text.data();
+}
+
+void check_secret(const char* setting, const std::string& path, const struct stat& status) {
+  const uid_t own = geteuid();
+  const auto most = most_open_mode(status.st_uid, own);
+  if (!most)
+    refuse_file(
+        setting, path,
+        "it is " + describe_user(status.st_uid) + "'s and must be " + describe_user(own) +
+            (own == 0 ? "'s" : "'s or root's"),
+        "chown " + std::to_string(own) + " " + quoted(path) + " && chmod 0600 " + quoted(path));
+  const mode_t mode = status.st_mode & 07777;
+  if ((mode & (S_IRWXG | S_IRWXO) & ~*most) == 0) return;
+  refuse_file(setting, path,
+              "other users of this host may use it: its mode is " + octal(mode) +
+                  ", and must be at most " + octal(*most),
+              "chmod " + octal(*most) + " " + quoted(path));
+}
+
 }  // namespace
+
+std::optional<mode_t> most_open_mode(uid_t owner, uid_t own) {
+  if (owner == 0) return 0640;
+  return owner == own ? std::optional<mode_t>(0600) : std::nullopt;
+}
 
 void refuse_file(const char* setting, const std::string& path, const std::string& why,
                  const std::string& advice) {
@@ -41,11 +73,7 @@ Fd open_secret(const char* setting, const std::string& path) {
       throw system_error(std::string(setting) + " " + quoted(path) + ": open", errno);
     refuse_file(setting, path, reason());
   }
-  if (S_ISREG(status.st_mode) && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    log_once(LogLevel::kWarn,
-             std::string(setting) + " " + quoted(path) +
-                 " is open to other users of this host. chmod 600 keeps it secret.");
-  }
+  if (!S_ISDIR(status.st_mode)) check_secret(setting, path, status);
   return file;
 }
 
@@ -62,7 +90,8 @@ std::vector<unsigned char> read_key_file(const KeyFile& key) {
 
 std::vector<unsigned char> parse_key(const std::string& text, const KeyFile& file) {
   const auto refuse = [&](const std::string& why) {
-    refuse_file(file.setting, file.path, why, "Make one with: openssl rand -hex 32");
+    refuse_file(file.setting, file.path, why,
+                "Make one with: (umask 077; openssl rand -hex 32 >FILE)");
   };
   std::string digits = text;
   while (!digits.empty() && std::strchr(" \t\r\n", digits.back()) != nullptr) digits.pop_back();

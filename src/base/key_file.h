@@ -1,7 +1,10 @@
 // Keys in files.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +20,13 @@ struct KeyFile {
   std::size_t max_bytes;
 };
 
-// Opens a file with a secret; warns once if other users can read it. Throws kInvalidArgument.
+// The most open mode (but for the owner's bits) that a secret of user `owner` may have for a
+// process of user `own`: a group may read root's, as where several services have one key; none: it
+// may not be that owner's. Any thread.
+std::optional<mode_t> most_open_mode(uid_t owner, uid_t own);
+
+// Opens a file with a secret. Throws kInvalidArgument, also if it is another user's or more open
+// than that. Any thread.
 Fd open_secret(const char* setting, const std::string& path);
 
 // Reads a key of one line of hexadecimal digits. The caller wipes it. Both throw kInvalidArgument.

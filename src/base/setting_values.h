@@ -131,6 +131,11 @@ struct KernelCodec {
   static std::string format(const std::string& value) { return value; }
 };
 
+struct UserCodec : PathCodec {
+  static constexpr const char* kType = "user";
+  static constexpr const char* kAllowed = "the name or number of a user, or nothing";
+};
+
 struct SessionCodec : RangeCodec<0, 0xffff'ffff> {
   static constexpr const char* kAllowed = "a number from 0 to 4294967295";
 };

@@ -135,6 +135,10 @@ constexpr Row kTable[] = {
         "attest_kernel",
         "transports attested+X: where session keys and counters are held: in-process, or the path "
         "of leat-attestd's socket"),
+    row<UserCodec, &Settings::attest_kernel_user, &Options::attest_kernel_user>(
+        "attest_kernel_user",
+        "transports attested+X with leat-attestd: the user as whom the daemon may run; root and "
+        "this process's own user are always trusted"),
     row<SessionCodec, &Settings::attest_session, &Options::attest_session>(
         "attest_session",
         "transports attested+X with leat-attestd: the provisioned pair session that both sides "

@@ -1,12 +1,16 @@
 #include "net/tls_context.h"
 
+#include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
 #include <cstring>
+#include <memory>
 
 #include "base/key_file.h"
 #include "base/quote.h"
@@ -221,14 +225,19 @@ void TlsContext::use_certificates(const Settings& settings) {
                   "TLS with certificates needs tls_cert_file, tls_key_file and tls_ca_file.");
     }
   }
-  open_secret("tls_key_file", settings.tls_key_file);
+  const Fd key_file = open_secret("tls_key_file", settings.tls_key_file);
   SSL_CTX_set_default_passwd_cb(context_.get(), no_passphrase);
   ERR_clear_error();
   if (SSL_CTX_use_certificate_chain_file(context_.get(), settings.tls_cert_file.c_str()) != 1) {
     refuse_file("tls_cert_file", settings.tls_cert_file, tls_reason(), "It must be PEM.");
   }
-  if (SSL_CTX_use_PrivateKey_file(context_.get(), settings.tls_key_file.c_str(),
-                                  SSL_FILETYPE_PEM) != 1) {
+  // From the file that was looked at, whatever its name means by now.
+  const std::unique_ptr<BIO, decltype(&BIO_free)> pem(BIO_new_fd(key_file.get(), BIO_NOCLOSE),
+                                                      BIO_free);
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+      pem ? PEM_read_bio_PrivateKey(pem.get(), nullptr, no_passphrase, nullptr) : nullptr,
+      EVP_PKEY_free);
+  if (!key || SSL_CTX_use_PrivateKey(context_.get(), key.get()) != 1) {
     refuse_file("tls_key_file", settings.tls_key_file, tls_reason(),
                 "It must be PEM, not encrypted, and the key of tls_cert_file.");
   }

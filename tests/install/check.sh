@@ -53,6 +53,10 @@ check_install() {
   # But systemd's unit names the program, and systemd wants whole paths.
   [[ ! -x $prefix/bin/leat-attestd ]] || grep -q "^ExecStart=$work/elsewhere/bin/leat-attestd " "$unit" \
     || fail "$unit starts no leat-attestd of the prefix: $(grep ExecStart "$unit")"
+  # ... and runs it as a user whom sysusers.d makes, whom clients expect by this name.
+  [[ ! -x $prefix/bin/leat-attestd ]] \
+    || { grep -qx "User=leat-attestd" "$unit" && grep -q "^u leat-attestd " "$prefix/lib/sysusers.d/leat-attestd.conf"; } \
+    || fail "$unit runs as another user than sysusers.d makes"
   [[ $(readelf -d "$prefix"/lib*/libleat.so) =~ libleat\.so\.[0-9]+\.[0-9]+\] ]] || fail "libleat.so has no versioned soname"
   if [[ -x $prefix/bin/leat-info ]]; then "$prefix/bin/leat-info" -v; fi
   if [[ -x $prefix/bin/leat-plan ]]; then "$prefix/bin/leat-plan" "$prefix/share/leat/models/secureml.json"; fi

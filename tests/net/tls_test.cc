@@ -8,6 +8,7 @@
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include "base/system_error.h"
 #include "handshake/hello.h"
 #include "net/tcp.h"
+#include "support/errors.h"
 #include "support/leaks.h"
 #include "support/link_pair.h"
 #include "support/scale.h"
@@ -239,16 +241,15 @@ TEST_F(TlsTest, KeyFilesAreChecked) {
   EXPECT_THROW(check_settings(both), Error);
 }
 
-TEST_F(TlsTest, KeyFileThatOthersCanReadIsWarnedOf) {
+TEST_F(TlsTest, KeyFileThatOthersCanReadIsRefused) {
   Settings settings = link_settings("tcp");
-  settings.tls_psk_file = folder_.write("open.key", kKey, 0640);
-  testing::internal::CaptureStderr();
-  check_settings(settings);
-  check_settings(settings);
-  const std::string said = testing::internal::GetCapturedStderr();
-  const std::size_t first = said.find("open to other users");
-  EXPECT_NE(first, std::string::npos) << said;
-  EXPECT_EQ(said.find("open to other users", first + 1), std::string::npos) << "once is enough";
+  settings.tls_psk_file = folder_.write("open.key", kKey, 0644);
+  const std::string said =
+      detail::error_of(ErrorCode::kInvalidArgument, [&] { check_settings(settings); });
+  EXPECT_NE(said.find("tls_psk_file '" + settings.tls_psk_file + "'"), std::string::npos) << said;
+  EXPECT_NE(said.find("its mode is 0644"), std::string::npos) << said;
+  ASSERT_EQ(chmod(settings.tls_psk_file.c_str(), 0600), 0);
+  EXPECT_NO_THROW(check_settings(settings));
 }
 
 // --- a stream by itself
@@ -521,6 +522,8 @@ TEST_F(CertificateTest, BadFilesAreNamed) {
   settings = good;
   settings.tls_ca_file = "/nowhere/ca.pem";
   expect_named(settings, "/nowhere/ca.pem");
+  ASSERT_EQ(chmod(good.tls_key_file.c_str(), 0644), 0);
+  expect_named(good, "chmod 06");
 }
 
 }  // namespace

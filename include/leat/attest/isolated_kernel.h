@@ -30,11 +30,14 @@ class OpenQuestions;
 // another IsolatedKernel; a daemon that was restarted refuses it until it is provisioned again.
 class LEAT_EXPORT IsolatedKernel final : public AttestationKernel {
  public:
-  // `path`: the daemon's socket. `spin`: negative: never sleep. Throws leat::Error: kUnavailable if
-  // no daemon serves that socket or it has no sessions, kResource if it has as many clients as it
-  // may, kAuthentication if it does not serve this user, kVersion, kProtocol.
+  // `path`: the daemon's socket. `spin`: negative: never sleep. `user`: by name or number, the one
+  // who may serve there, beside root and this process's own. Throws leat::Error: kUnavailable if no
+  // daemon serves that socket or it has no sessions, kResource if it has as many clients as it may,
+  // kAuthentication if another user serves there or if it does not serve this user, kVersion,
+  // kProtocol.
   explicit IsolatedKernel(const std::string& path,
-                          std::chrono::microseconds spin = std::chrono::microseconds(50));
+                          std::chrono::microseconds spin = std::chrono::microseconds(50),
+                          const std::string& user = "leat-attestd");
   ~IsolatedKernel() override;
 
   Verdict attest(const Statement& statement, std::span<const std::byte> payload,
