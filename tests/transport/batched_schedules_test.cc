@@ -324,7 +324,9 @@ TEST(BatchedDoorbells, AreHeardLongAfterWhatCameBehind) {
   constexpr std::size_t kSlotBytes = 1024;
   constexpr std::size_t kLong = 22 * kSlotBytes;  // in pieces, which no doorbell comes with
   std::uint64_t reads = 0;
-  for (std::uint64_t seed = 0; seed < scaled(50); ++seed) {
+  // In a tenth of the orders the doorbell comes after the allowance and before the read.
+  for (std::uint64_t seed = 0; reads < scaled(2000); ++seed) {
+    ASSERT_LT(seed, 1000U) << "orders in which nothing is read";
     SCOPED_TRACE("seed " + std::to_string(seed));
     LateNetwork network(seed, 64);
     const SlotOptions slots{
@@ -381,7 +383,6 @@ TEST(BatchedDoorbells, AreHeardLongAfterWhatCameBehind) {
       ASSERT_NO_FATAL_FAILURE(look(10));
     }
   }
-  EXPECT_GT(reads, 1000U);
 }
 
 TEST_F(BatchedSchedules, NetworkThatBreaksDown) {
