@@ -33,8 +33,7 @@ class LocalChannelHome final : public ChannelHome {
       throw Error(ErrorCode::kInvalidArgument,
                   "transports attested+... need the setting attest_key_file",
                   "Make a key with: (umask 077; openssl rand -hex 32 >FILE), the same on both "
-                  "sides. Or let "
-                  "leat-attestd have it, and set attest_kernel.");
+                  "sides. Or let leat-attestd have it, and set attest_kernel.");
     const FileKey tried(key_file);  // to fail before the peer waits
   }
 
