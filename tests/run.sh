@@ -19,6 +19,7 @@ Everything else goes to ctest, for example:
   tests/run.sh --preset tsan -L '^transport$'
 
 Tests of a build with sanitizers are named asan.* and tsan.*; those in the guest vm.*; those of the installation install.*.
+Loops of many iterations run half of them; LEAT_TEST_SCALE=1 runs all.
 Needs Debian 12. Missing packages are installed as root or with sudo. Everything lands in build/.
 HELP
 }
@@ -91,6 +92,7 @@ for preset in "${presets[@]}"; do
 done
 
 headline "test"
+export LEAT_TEST_SCALE=${LEAT_TEST_SCALE-0.5}
 failed=
 # One more than processors: many tests sleep most of their time.
 ctest --test-dir build/tests --parallel "$(($(nproc) + 1))" --output-on-failure --no-tests=error --no-label-summary \
