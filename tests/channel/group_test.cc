@@ -446,7 +446,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, GroupThreads,
                          testing::Combine(testing::ValuesIn(group_kinds()),
                                           testing::Values(PeerMode::kThreads),
                                           testing::Values(GroupSpin::kDefault, GroupSpin::kZero)),
-                         group_test_name);
+                         group_test_name_without_mode);
 
 TEST_P(GroupThreads, CloseWakesWhoeverWaits) {
   const std::vector<std::function<void(GroupMaster&)>> calls{

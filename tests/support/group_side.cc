@@ -16,6 +16,8 @@ namespace {
 
 using Word = std::array<char, 64>;  // goes through a pipe whole
 
+const char* spin_suffix(GroupSpin spin) { return spin == GroupSpin::kZero ? "_spin0" : ""; }
+
 }  // namespace
 
 Words::Words() {
@@ -92,8 +94,13 @@ void GroupTest::run(unsigned workers, const std::function<void(GroupMaster&)>& m
 
 std::string group_test_name(const testing::TestParamInfo<GroupTest::ParamType>& parameters) {
   return testing::PrintToString(std::get<0>(parameters.param)) + "_" +
-         to_string(std::get<1>(parameters.param)) +
-         (std::get<2>(parameters.param) == GroupSpin::kZero ? "_spin0" : "");
+         to_string(std::get<1>(parameters.param)) + spin_suffix(std::get<2>(parameters.param));
+}
+
+std::string group_test_name_without_mode(
+    const testing::TestParamInfo<GroupTest::ParamType>& parameters) {
+  return testing::PrintToString(std::get<0>(parameters.param)) +
+         spin_suffix(std::get<2>(parameters.param));
 }
 
 std::vector<ChannelKind> group_kinds() {
