@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,21 +37,18 @@ Error no_daemon(const std::string& path, const std::string& why) {
 }
 
 Fd connect_to(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path)
-    throw no_daemon(path, "the path is empty or too long for a socket");
-  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const auto address = leat::detail::unix_address(path);
+  if (!address) throw no_daemon(path, "the path is empty or too long for a socket");
   Fd socket(
       leat::detail::check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket(AF_UNIX)"));
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
     throw no_daemon(path, std::generic_category().message(errno));
   return socket;
 }
 
 // Whoever may write in the socket's folder can serve there too, and would verify what it likes.
 void check_server(int socket, const std::string& path, const std::string& user) {
-  const auto server = leat::detail::peer_of(socket);  // as the one who called listen() was then
+  const auto server = leat::detail::peer_of(socket);
   if (!server) throw leat::detail::system_error("getsockopt(SO_PEERCRED)", errno);
   const uid_t own = geteuid();
   const std::string where = "leat-attestd at " + path + ": ";

@@ -4,14 +4,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -54,13 +52,11 @@ Error cannot_bind(const std::string& path, int failure) {
 }
 
 Fd listen_at(const std::string& path, unsigned mode) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path)
+  const auto address = leat::detail::unix_address(path);
+  if (!address)
     throw Error(ErrorCode::kInvalidArgument,
                 "--socket " + path + ": the path is empty or too long for a socket");
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  const auto* where = reinterpret_cast<const sockaddr*>(&address);
+  const auto* where = reinterpret_cast<const sockaddr*>(&*address);
   const auto make = [] {
     return Fd(check(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
                     "socket(AF_UNIX)"));
@@ -69,14 +65,14 @@ Fd listen_at(const std::string& path, unsigned mode) {
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) {
     const Fd knock = make();
-    if (connect(knock.get(), where, sizeof address) == 0 || errno == EAGAIN)
+    if (connect(knock.get(), where, sizeof *address) == 0 || errno == EAGAIN)
       throw Error(ErrorCode::kInvalidArgument, "somebody serves at " + path + " already");
     if (errno == ECONNREFUSED) unlink(path.c_str());
   }
   Fd listener = make();
   // Nobody gets in between bind and chmod.
   const mode_t before = umask(0177);
-  const int bound = bind(listener.get(), where, sizeof address);
+  const int bound = bind(listener.get(), where, sizeof *address);
   const int failure = errno;
   umask(before);
   if (bound != 0) throw cannot_bind(path, failure);

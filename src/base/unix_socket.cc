@@ -7,6 +7,14 @@
 
 namespace leat::detail {
 
+std::optional<sockaddr_un> unix_address(const std::string& path) noexcept {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) return std::nullopt;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  return address;
+}
+
 std::optional<ucred> peer_of(int socket) noexcept {
   ucred peer{};
   socklen_t bytes = sizeof peer;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/fd.h"
@@ -15,7 +17,10 @@ namespace leat::detail {
 
 inline constexpr std::size_t kMaxPassedFds = 5;
 
-// The process at the other end, as it was when it connected.
+// The address of the socket at `path`; none if that is empty or too long.
+std::optional<sockaddr_un> unix_address(const std::string& path) noexcept;
+
+// The process at the other end, as it was when it connected, or when it began to listen.
 std::optional<ucred> peer_of(int socket) noexcept;
 
 // Sends one message with at most kMaxPassedFds descriptors. Returns false if there is no room now.

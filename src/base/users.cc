@@ -3,15 +3,13 @@
 #include <pwd.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <vector>
 
 #include "base/setting_values.h"
+#include "base/user_namespace.h"
 
 namespace leat::detail {
 namespace {
-
-constexpr std::uint64_t kNumbers = 0xffff'ffff;  // the last one is no user's
 
 // `find`: getpwnam_r or getpwuid_r with its first argument. Calls `found` with the entry.
 template <typename Find, typename Found>
@@ -31,7 +29,7 @@ std::optional<uid_t> user_of(const std::string& name_or_number) {
           [&](const passwd& entry) { user = entry.pw_uid; });
   if (user) return user;
   const auto number = parse_number(name_or_number);
-  if (number && *number < kNumbers) user = static_cast<uid_t>(*number);
+  if (number && *number < kNoUser) user = static_cast<uid_t>(*number);
   return user;
 }
 

@@ -23,6 +23,7 @@
 #include "leat/listener.h"
 #include "support/errors.h"
 #include "support/peer_pair.h"
+#include "support/users.h"
 
 namespace leat::attestd {
 namespace {
@@ -319,13 +320,7 @@ TEST(Attestd, a_folder_that_is_missing_is_told_with_advice) {
 TEST(Attestd, of_another_version_is_told) {
   const leat::detail::ScratchFolder folder;
   const std::string path = folder.path() + "/socket";
-  const Fd listener(
-      leat::detail::check(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket"));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  leat::detail::check(
-      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), "bind");
+  const Fd listener = socket_at(path, bind);
   leat::detail::check(listen(listener.get(), 1), "listen");
   std::thread old([&] {
     const Fd client(accept(listener.get(), nullptr, nullptr));
@@ -364,10 +359,7 @@ TEST(Attestd, no_process_of_its_user_can_look_into_it) {
   const pid_t process = daemon.program().pid();
   ASSERT_FALSE(daemon.serves().empty()) << daemon.program().wait().err;
   leat::detail::run_process("looks", [&] {
-    if (root) {
-      ASSERT_EQ(setresgid(65534, 65534, 65534), 0);
-      ASSERT_EQ(setresuid(65534, 65534, 65534), 0);
-    }
+    ASSERT_TRUE(!root || leat::detail::become_nobody());
     const pid_t ordinary = fork();
     if (ordinary == 0) {
       execl("/bin/sleep", "sleep", "60", nullptr);

@@ -3,12 +3,10 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -107,16 +105,19 @@ struct Connected {
   std::optional<Channel> accepted, connecting;
 };
 
+// A socket of the daemon's kind after `call`, bind or connect, with the address of `path`.
+inline Fd socket_at(const std::string& path, int (*call)(int, const sockaddr*, socklen_t)) {
+  Fd socket(leat::detail::check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket"));
+  const auto address = leat::detail::unix_address(path).value();
+  leat::detail::check(
+      call(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+      path.c_str());
+  return socket;
+}
+
 // A client that plays by no rules.
 struct RawClient {
-  explicit RawClient(const std::string& path)
-      : socket(leat::detail::check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket")) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path.c_str(), path.size());
-    leat::detail::check(
-        connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
-        "connect");
+  explicit RawClient(const std::string& path) : socket(socket_at(path, ::connect)) {
     leat::detail::wait_ready(socket.get(), POLLIN, leat::detail::hang_deadline(), "no welcome");
     std::array<std::byte, trusted::detail::kWelcomeBytes> message{};
     std::vector<Fd> descriptors;

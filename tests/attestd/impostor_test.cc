@@ -4,12 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
 #include <string>
 
 #include "attest/kernel_connection.h"
@@ -23,29 +21,24 @@
 #include "leat/listener.h"
 #include "support/errors.h"
 #include "support/scratch.h"
+#include "support/users.h"
 
 namespace leat::attestd {
 namespace {
 
 using leat::detail::check;
 using leat::detail::error_of;
+using leat::detail::kNobody;
 using testing::AllOf;
 using testing::HasSubstr;
 using trusted::detail::may_serve;
-
-constexpr uid_t kNobody = 65534;
 
 // A process of user nobody, where root runs the test, else of this one, that serves at a socket and
 // welcomes clients with what no daemon says. Killed at the end.
 class Impostor {
  public:
   Impostor() {
-    Fd listener(check(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket"));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path().c_str(), path().size());
-    check(bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
-          "bind");
+    const Fd listener = socket_at(path(), bind);
     int ready[2];
     check(pipe(ready), "pipe");
     Fd serves(ready[0]), tells(ready[1]);
@@ -66,8 +59,7 @@ class Impostor {
 
  private:
   [[noreturn]] static void serve(int listener, int tells) {
-    const bool other = geteuid() != 0 || (setresgid(kNobody, kNobody, kNobody) == 0 &&
-                                          setresuid(kNobody, kNobody, kNobody) == 0);
+    const bool other = geteuid() != 0 || leat::detail::become_nobody();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!other || listen(listener, 8) != 0 || write(tells, "!", 1) != 1) _exit(1);
     for (;;) {

@@ -238,12 +238,7 @@ TEST_F(OpenQuestionsTest, the_daemons_death_answers_what_is_under_way_and_what_c
 class FalseDaemon {
  public:
   explicit FalseDaemon(std::uint32_t slots = 2) : shape_{.slots = slots, .max_payload_bytes = 64} {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path().c_str(), path().size());
-    const Fd listener(check(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), "socket"));
-    check(bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
-          "bind");
+    const Fd listener = socket_at(path(), bind);
     check(listen(listener.get(), 1), "listen");
     std::thread client([&] { kernel_.emplace(path()); });
     socket_ = Fd(check(accept(listener.get(), nullptr, nullptr), "accept"));

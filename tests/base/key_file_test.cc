@@ -11,14 +11,13 @@
 #include "support/errors.h"
 #include "support/peer_pair.h"
 #include "support/scratch.h"
+#include "support/users.h"
 
 namespace leat::detail {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-constexpr uid_t kNobody = 65534;
 
 TEST(KeyFile, IsOfItsReaderOrOfRootWhoseGroupMayReadIt) {
   EXPECT_EQ(most_open_mode(1000, 1000), mode_t{0600});
@@ -74,8 +73,7 @@ TEST_F(KeyFileOf, root_may_be_read_by_a_service_through_its_group) {
   ASSERT_EQ(chown(path.c_str(), 0, kNobody), 0);
   ASSERT_EQ(chmod(path.c_str(), 0640), 0);
   run_process("service", [&] {
-    ASSERT_EQ(setresgid(kNobody, kNobody, kNobody), 0);
-    ASSERT_EQ(setresuid(kNobody, kNobody, kNobody), 0);
+    ASSERT_TRUE(become_nobody());
     EXPECT_NO_THROW(open_secret("a_key_file", path));
     EXPECT_NO_THROW(open_secret("a_key_file", own));
     ASSERT_EQ(chmod(own.c_str(), 0640), 0);
@@ -84,7 +82,7 @@ TEST_F(KeyFileOf, root_may_be_read_by_a_service_through_its_group) {
   });
   ASSERT_EQ(chmod(path.c_str(), 0644), 0);
   run_process("service", [&] {
-    ASSERT_EQ(setresuid(kNobody, kNobody, kNobody), 0);
+    ASSERT_TRUE(become_nobody());
     EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { open_secret("a_key_file", path); }),
                 HasSubstr("at most 0640"));
   });

@@ -14,6 +14,7 @@
 #include "leat/error.h"
 #include "support/devices.h"
 #include "support/leaks.h"
+#include "support/users.h"
 #include "support/verbs_side.h"
 #include "verbs/table.h"
 
@@ -261,7 +262,6 @@ LEAT_INSTANTIATE_ON_DEVICES(VerbsConnect);
 // Only where a user is checked at all: processes of one host, and only root can become another.
 TEST(ShmConnect, AnotherUsersProcessIsTurnedAwayAndTheOfferStillServes) {
   if (::geteuid() != 0) GTEST_SKIP() << "must run as root to become another user";
-  constexpr uid_t kNobody = 65534;
   run_pair(
       PeerMode::kProcesses,
       [&](Peer& peer) {
