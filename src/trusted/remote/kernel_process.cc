@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -47,21 +47,18 @@ std::string path_of(const Fd& descriptor) {
 }
 
 void copy_program(const std::string& path, const Fd& from, const Fd& to) {
-  std::vector<char> block(std::size_t{1} << 16);
   std::size_t copied = 0;
-  while (const ssize_t got = read(from.get(), block.data(), block.size())) {
-    if (got < 0) fail_program(path, "read", errno);
-    const std::string_view bytes(block.data(), static_cast<std::size_t>(got));
-    // What ran would be the interpreter, which nobody measures.
-    if (copied == 0 && bytes.starts_with("#!")) fail_program(path, "is a script, not a program");
-    copied += bytes.size();
+  while (const ssize_t more = sendfile(to.get(), from.get(), nullptr, kMaxProgramBytes)) {
+    if (more < 0) fail_program(path, "copying it", errno);
+    copied += static_cast<std::size_t>(more);
     if (copied > kMaxProgramBytes) fail_program(path, "is longer than 256 MiB");
-    for (std::size_t done = 0; done < bytes.size();) {
-      const ssize_t put = write(to.get(), bytes.data() + done, bytes.size() - done);
-      if (put < 0) fail_program(path, "its copy in memory", errno);
-      done += static_cast<std::size_t>(put);
-    }
   }
+}
+
+bool is_script(const Fd& program) {
+  std::array<char, 2> start{};
+  return pread(program.get(), start.data(), start.size(), 0) == 2 && start[0] == '#' &&
+         start[1] == '!';
 }
 
 // The program's bytes, which from now on nobody can change, open for reading.
@@ -83,6 +80,8 @@ Fd sealed_copy_of(const std::string& path) {
   // What is open for writing, though sealed, is not executed: ETXTBSY.
   Fd sealed(open(path_of(copy).c_str(), O_RDONLY | O_CLOEXEC));
   if (!sealed) fail_program(path, "its copy cannot be opened", errno);
+  // What ran would be the interpreter, which nobody measures.
+  if (is_script(sealed)) fail_program(path, "is a script, not a program");
   return out_of_the_way(std::move(sealed));
 }
 

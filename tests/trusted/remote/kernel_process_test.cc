@@ -2,17 +2,16 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <fstream>
-#include <iterator>
 #include <thread>
 #include <utility>
 
 #include "base/system_error.h"
 #include "support/errors.h"
+#include "support/program.h"
 #include "support/remote_parties.h"
 #include "support/scale.h"
 #include "support/scratch.h"
@@ -34,11 +33,6 @@ int exit_code(pid_t pid) {
   int status = 0;
   EXPECT_EQ(waitpid(pid, &status, 0), pid);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 class KernelProcessTest : public testing::Test {
@@ -70,7 +64,7 @@ TEST_F(KernelProcessTest, R16_AnotherProgramIsNotStarted) {
 
 TEST_F(KernelProcessTest, R16_RunsTheSealedBytesThatWereMeasured) {
   const ScratchFolder folder;
-  const std::string path = folder.write("kernel", content_of(kProgram), 0755);
+  const std::string path = folder.write("kernel", leat::detail::read_file(kProgram), 0755);
   KernelProcess kernel({path, "silent"});
   EXPECT_EQ(kernel.start(measured_), measured_);
   // The file is only where the bytes came from.
