@@ -193,7 +193,7 @@ TEST(ChainProcesses, case69_acknowledgements_that_are_not_the_tails_are_ignored)
   for (int i = 0; i < 10; ++i) {
     Bytes list;
     for (int k = 0; k < 3; ++k) append_blob(list, Bytes(kRecordOverheadBytes + 20));
-    raw.channel().send(write_blobs(MessageType::kExecuted, {list}));
+    raw.send(write_blobs(MessageType::kExecuted, {list}));
   }
   Client client = nodes.connect(kNodes, kOtherClient);
   EXPECT_EQ(client.call(std::vector<Bytes>{KeyValueMachine::put("a", "1")}).front(), put_output());

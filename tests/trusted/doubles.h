@@ -2,13 +2,17 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "leat/channel.h"
 #include "trusted/nodes.h"
+#include "trusted/parts/link.h"
 #include "trusted/parts/messages.h"
 
 namespace leat::trusted {
@@ -140,15 +144,15 @@ class Deviant final : public Participant, private Outbox {
 // A client's connection without the client library.
 class RawClient {
  public:
+  // With another party's key it is an impostor, whom no node lets in.
   RawClient(const Nodes& nodes, PartyId node, PartyId self = kClient, PartyId key = 0)
       : key_(key_of(key == 0 ? self : key)),
         self_(self),
-        channel_(leat::Channel::connect("leat://" + nodes.directory().find(node)->address,
-                                        options_of(nodes))) {
-    channel_.send(detail::write_signed(
-        key_,
-        {.type = MessageType::kAttach, .sender = self, .target = node, .epoch = kSystemEpoch}));
-    if (key == 0) receive();  // the node knows this client now
+        link_(leat::Channel::connect("leat://" + nodes.directory().find(node)->address,
+                                     options_of(nodes)),
+              {nodes.directory(), key_, self, kSystemEpoch}, node, std::size_t{1} << 30,
+              detail::Link::Time::max()) {
+    while (link_.alive() && !link_.introduced()) take(received_);
   }
   Bytes request(std::uint64_t first, const std::vector<Bytes>& commands,
                 std::uint64_t epoch = kSystemEpoch) const {
@@ -160,10 +164,17 @@ class RawClient {
                                        .first = first,
                                        .items = *Items::read(body, commands.size())});
   }
-  leat::Channel& channel() { return channel_; }
+  bool let_in() const { return link_.introduced(); }
+  void send(View message) { link_.send(message); }
+  // The next message. Throws if the node has ended the connection.
   Bytes receive() {
-    const leat::Message message = channel_.receive();
-    return {message.bytes().begin(), message.bytes().end()};
+    while (received_.empty()) {
+      if (!link_.alive()) throw std::runtime_error("the node has ended the connection");
+      take(received_);
+    }
+    Bytes first = std::move(received_.front());
+    received_.pop_front();
+    return first;
   }
 
  private:
@@ -173,9 +184,18 @@ class RawClient {
     return options;
   }
 
+  void take(std::deque<Bytes>& received) {
+    link_.flush();
+    Bytes copy;
+    link_.receive(1, copy,
+                  [&](View message) { received.emplace_back(message.begin(), message.end()); });
+    std::this_thread::yield();
+  }
+
   const SigningKey key_;
   const PartyId self_;
-  leat::Channel channel_;
+  detail::Link link_;
+  std::deque<Bytes> received_;
 };
 
 }  // namespace leat::trusted

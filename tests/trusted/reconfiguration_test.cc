@@ -13,6 +13,7 @@
 #include "trusted/configured.h"
 #include "trusted/doubles.h"
 #include "trusted/parts/configuration_messages.h"
+#include "trusted/parts/courier.h"
 
 namespace leat::trusted {
 namespace {
@@ -162,8 +163,8 @@ TEST(Reconfiguration, case72_messages_of_the_old_configuration_are_rejected_by_e
   EXPECT_EQ(user.client.epoch(), 2U) << "the chain needed no other configuration";
   // The present head does not accept a request that was made to an earlier chain.
   RawClient raw(nodes, 3, kOtherClient);
-  raw.channel().send(raw.request(1000, {KeyValueMachine::put("a", "old")}, 1));
-  raw.channel().send(raw.request(2000, {KeyValueMachine::get("a")}, 2));
+  raw.send(raw.request(1000, {KeyValueMachine::put("a", "old")}, 1));
+  raw.send(raw.request(2000, {KeyValueMachine::get("a")}, 2));
   const auto reply = raw.receive();
   const auto content = read_signed(reply, MessageType::kReply);
   ASSERT_TRUE(content);
@@ -252,18 +253,47 @@ TEST(Reconfiguration, complaints_of_nothing_change_nothing) {
   const Bytes foreign = write_signed(
       user.key,
       {.type = MessageType::kRequest, .sender = kClient, .epoch = 1, .first = 1, .items = {}});
-  raw.channel().send(write_complaint(foreign, {}));
-  raw.channel().send(write_complaint(raw.request(5, {KeyValueMachine::get("a")}, 1), {foreign}));
+  raw.send(write_complaint(foreign, {}));
+  raw.send(write_complaint(raw.request(5, {KeyValueMachine::get("a")}, 1), {foreign}));
   for (const auto type :
        {ConfigurationMessage::kSeal, ConfigurationMessage::kEnable, ConfigurationMessage::kJoin})
-    raw.channel().send(write_epoch(type, 1));
-  raw.channel().send(write_history(1, {}));
+    raw.send(write_epoch(type, 1));
+  raw.send(write_history(1, {}));
   Bytes evidence{static_cast<std::byte>(MessageType::kEvidence)};
-  raw.channel().send(evidence);
+  raw.send(evidence);
   RawClient to_node(nodes, 2, kOtherClient);
-  to_node.channel().send(write_epoch(ConfigurationMessage::kSeal, 1));
-  to_node.channel().send(
+  to_node.send(write_epoch(ConfigurationMessage::kSeal, 1));
+  to_node.send(
       write_configuration(sign_configuration(user.key, {2, {3, 4, 5}}, digest_of({})), {}));
+  user.put("b", "1");
+  EXPECT_EQ(user.client.epoch(), 1U);
+  EXPECT_FALSE(nodes.report(0ms));
+}
+
+// Heard on the way, once: how node 2 introduced itself, and what it says when it has started again.
+TEST(Reconfiguration, what_a_node_was_heard_saying_makes_nobody_that_node) {
+  Nodes nodes(kParties);
+  start_service(nodes, 0, {}, kLong);
+  User user(nodes);
+  user.put("a", "1");
+  const SigningKey key = key_of(2);
+  Introduction heard({nodes.directory(), key, 2, kSystemEpoch}, kService);
+  Bytes challenge{static_cast<std::byte>(MessageType::kChallenge)};
+  challenge.resize(33);
+  ASSERT_TRUE(heard.take(challenge));
+  leat::Options options = nodes.client_options(1).channel;
+  options.timeout = kLong;
+  auto liar =
+      leat::Channel::connect("leat://" + nodes.directory().find(kService)->address, options);
+  liar.send(*heard.answer());
+  liar.send(write_resumption({.life = 99}));
+  liar.send(write_epoch(ConfigurationMessage::kJoin, 0));
+  EXPECT_TRUE(liar.receive());  // a challenge, whose answer nobody has heard
+  try {
+    EXPECT_FALSE(liar.receive());
+  } catch (const Error& error) {  // with words of the liar unread
+    EXPECT_EQ(error.code(), ErrorCode::kPeerDied);
+  }
   user.put("b", "1");
   EXPECT_EQ(user.client.epoch(), 1U);
   EXPECT_FALSE(nodes.report(0ms));

@@ -1,4 +1,5 @@
-// A TCP port in front of another, whose connections a test can cut.
+// A TCP port in front of another, whose connections a test can cut, and which can say again what it
+// has heard.
 #pragma once
 
 #include <poll.h>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <list>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -45,26 +47,37 @@ class Relay {
     while (!is_cut_.load(std::memory_order_relaxed)) std::this_thread::yield();
   }
   void mend() { cut_.store(false, std::memory_order_relaxed); }
+  // Passes on the next bytes that come twice. Returns when that is done.
+  void say_again() {
+    again_.store(true, std::memory_order_relaxed);
+    while (again_.load(std::memory_order_relaxed)) std::this_thread::yield();
+  }
 
  private:
   using Pair = std::array<leat::detail::Fd, 2>;
 
   // False when the connection has ended.
-  static bool move(const leat::detail::Fd& from, const leat::detail::Fd& to) {
+  bool move(const leat::detail::Fd& from, const leat::detail::Fd& to) {
     std::array<char, 65536> bytes;
     const ssize_t got = recv(from.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
-    for (ssize_t sent = 0; sent < got;) {
-      const ssize_t more =
-          send(to.get(), bytes.data() + sent, static_cast<std::size_t>(got - sent), MSG_NOSIGNAL);
-      if (more < 0 && errno != EAGAIN && errno != EINTR) return false;
+    const std::span chunk = std::span(bytes).first(static_cast<std::size_t>(got));
+    if (!pass_on(chunk, to)) return false;
+    if (got > 0 && again_.exchange(false, std::memory_order_relaxed) && !pass_on(chunk, to))
+      return false;
+    return got > 0;
+  }
+  static bool pass_on(std::span<const char> bytes, const leat::detail::Fd& to) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(to.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
       pollfd room{to.get(), POLLOUT, 0};
-      if (more < 0)
+      if (sent < 0)
         poll(&room, 1, 10);
       else
-        sent += more;
+        bytes = bytes.subspan(static_cast<std::size_t>(sent));
     }
-    return got > 0;
+    return true;
   }
   void run() {
     std::list<Pair> pairs;
@@ -81,7 +94,7 @@ class Relay {
         if (client && !cut) connect(std::move(client), pairs);
       }
       pairs.remove_if(
-          [](const Pair& pair) { return !move(pair[0], pair[1]) || !move(pair[1], pair[0]); });
+          [&](const Pair& pair) { return !move(pair[0], pair[1]) || !move(pair[1], pair[0]); });
     }
   }
   void connect(leat::detail::Fd client, std::list<Pair>& pairs) const {
@@ -97,7 +110,8 @@ class Relay {
   const std::string target_;
   const leat::detail::Fd listener_;
   const std::string address_;
-  std::atomic<bool> cut_{false}, is_cut_{false}, stop_{false};  // relaxed: they order nothing
+  // Relaxed: they order nothing.
+  std::atomic<bool> cut_{false}, is_cut_{false}, again_{false}, stop_{false};
   std::thread thread_;
 };
 

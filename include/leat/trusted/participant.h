@@ -27,7 +27,8 @@ class LEAT_EXPORT Outbox {
 };
 
 // Owner: the caller that runs it. Threads: one at a time. A message may be any bytes; `from` has
-// proved its identity. Calls throw only if the participant cannot go on (its attestor is gone).
+// proved its identity, and that the message is its next one. Calls throw only if the participant
+// cannot go on (its attestor is gone).
 class LEAT_EXPORT Participant {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -51,8 +52,8 @@ struct ServeOptions {
   leat::Options channel;       // for each connection; `timeout` is overridden
   std::size_t max_backlog_bytes = std::size_t{64}
                                   << 20;  // what is kept for a peer; with more it is cut off
-  // How long a newcomer may be connected without saying who it is. Beside that at most so many such
-  // newcomers stay: another one replaces the oldest.
+  // How long a peer may be connected without having proved who it is. At most so many newcomers may
+  // be in that state: another one replaces the oldest.
   std::chrono::milliseconds attach_timeout{5000};
   static constexpr std::size_t kMostStrangers = 64;
 };
@@ -62,9 +63,8 @@ struct ServeOptions {
 // `stop` is called between messages and at least once in kTick. Drops a peer that breaks the
 // protocol or goes away. Keeps trying to connect to a node that is absent, without delaying
 // anything else, and resumes where a connection was lost, unless the node was started again.
-// Blocks, at the end also for
-// connection attempts under way. Throws what the participant throws; kInvalidArgument for a node
-// without an address; kAddress.
+// Blocks, at the end also for connection attempts under way. Throws what the participant throws;
+// kInvalidArgument for a node without an address; kAddress.
 LEAT_EXPORT void serve(Participant& participant, const Directory& directory, const SigningKey& key,
                        const ServeOptions& options, const std::function<bool()>& stop);
 

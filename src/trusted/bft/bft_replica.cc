@@ -278,6 +278,8 @@ void BftReplica::receive(PartyId from, std::span<const std::byte> message, Time 
     case MessageType::kRefused:
     case MessageType::kResume:
     case MessageType::kReceived:
+    case MessageType::kChallenge:
+    case MessageType::kAttached:
       return;
   }
 }

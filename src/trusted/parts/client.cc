@@ -4,7 +4,6 @@
 #include <functional>
 #include <list>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,8 +25,8 @@ using leat::detail::Clock;
 
 constexpr std::size_t kMaxBacklogBytes = std::size_t{64} << 20;
 constexpr std::chrono::milliseconds kTick{20};
-// How long connecting waits for nodes to say that they know the client.
-constexpr std::chrono::milliseconds kAttachTime{500};
+// How long connecting waits for nodes to introduce themselves, and how long they have in all.
+constexpr std::chrono::milliseconds kAttachTime{500}, kMostAttachTime{5000};
 
 // Larger than those of the same client when it ran before: nodes refuse numbers that they have had.
 std::uint64_t first_number() {
@@ -52,9 +51,9 @@ struct Client::State {
   State(const Directory& its_directory, const SigningKey& its_key, const ClientOptions& its_options)
       : options(its_options),
         directory(its_directory),
-        key(its_key),
+        self{its_directory, its_key, its_options.self, its_options.epoch},
         connector(std::make_unique<Connector>(channel_options())),
-        quorum(directory, key, with_service(options), first_number()) {
+        quorum(directory, its_key, with_service(options), first_number()) {
     if (options.service != 0) {
       ask_service();
       return;
@@ -112,8 +111,8 @@ struct Client::State {
   // A node that has not seen the client yet would lose its answers, and the client much time.
   void wait_until_known() {
     const auto until = Clock::now() + kAttachTime;
-    while (!unknown.empty() && Clock::now() < until) wait([this] { return take_answers(); });
-    unknown.clear();
+    while (!std::ranges::all_of(links, &Link::introduced) && Clock::now() < until)
+      wait([this] { return take_answers(); });
   }
 
   void connect(PartyId node) {
@@ -141,12 +140,8 @@ struct Client::State {
   }
 
   void attach(Channel channel, PartyId node) {
-    Link& link = links.emplace_back(std::move(channel), node, kMaxBacklogBytes);
-    link.send(write_signed(key, {.type = MessageType::kAttach,
-                                 .sender = options.self,
-                                 .target = node,
-                                 .epoch = options.epoch}));
-    unknown.insert(node);
+    links.emplace_back(std::move(channel), self, node, kMaxBacklogBytes,
+                       Clock::now() + kMostAttachTime);
   }
 
   // Whether the client still has to do with that party, which an earlier configuration may have
@@ -158,6 +153,7 @@ struct Client::State {
 
   // Lost connections are made again, and what has no answer is asked there again.
   void keep_connected() {
+    for (Link& link : links) link.check_deadline(Clock::now());
     for (const Link& link : links)
       if (!link.alive() && talks_to(link.party()) && !connector->wants(link.party()))
         connector->want(link.party(), directory.find(link.party())->address,
@@ -194,16 +190,13 @@ struct Client::State {
   template <typename Handle>
   bool take_in(Handle&& handle) {
     std::size_t received = 0;
-    for (Link& link : links)
-      received += link.receive(64, copy, [&](View message) { handle(link.party(), message); });
+    for (Link& link : links) received += link.receive(64, copy, handle);
     for (Link& link : links) link.flush();
     return received > 0;
   }
   bool take_answers() {
-    return take_in([this](PartyId from, View message) {
-      if (type_of(message) == MessageType::kAttach) {
-        unknown.erase(from);
-      } else if (configuration_message(message)) {
+    return take_in([this](View message) {
+      if (configuration_message(message)) {
         on_configuration(message);
       } else {
         // Also one that comes too late to count may be a lie.
@@ -277,10 +270,9 @@ struct Client::State {
   const leat::detail::MadeHere made_here;
   const ClientOptions options;
   const Directory& directory;
-  const SigningKey& key;
+  const Self self;
   std::unique_ptr<Connector> connector;
   Quorum quorum;
-  std::set<PartyId> unknown;               // connected to, and without a word so far
   std::optional<Configuration> announced;  // by the service, and to be taken up
   bool complained = false;                 // in this epoch
   std::list<Link> links;

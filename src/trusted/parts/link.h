@@ -1,14 +1,17 @@
-// One connection of a node or client. Messages that cannot be sent at once wait, up to a limit.
+// One connection of a node or client: its introduction, and then its messages, each vouched for.
+// Those that cannot be sent at once wait, up to a limit.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "leat/channel.h"
 #include "leat/error.h"
-#include "trusted/parts/messages.h"
+#include "trusted/parts/introduction.h"
 
 namespace leat::trusted::detail {
 
@@ -16,12 +19,28 @@ namespace leat::trusted::detail {
 // throw.
 class Link {
  public:
-  Link(Channel channel, PartyId party, std::size_t max_backlog_bytes)
-      : channel_(std::move(channel)), party_(party), max_backlog_bytes_(max_backlog_bytes) {}
+  using Time = std::chrono::steady_clock::time_point;
+
+  // `party`: who was connected to; 0 for a connection that was accepted. It ends unless the peer
+  // has introduced itself until `deadline`.
+  Link(Channel channel, const Self& self, PartyId party, std::size_t max_backlog_bytes,
+       Time deadline)
+      : channel_(std::move(channel)),
+        party_(party),
+        max_backlog_bytes_(max_backlog_bytes),
+        deadline_(deadline),
+        introduction_(std::in_place, self, party) {
+    if (const auto opening = introduction_->opening()) put(*opening);
+  }
 
   Channel& channel() { return channel_; }
-  PartyId party() const { return party_; }
-  void set_party(PartyId party) { party_ = party; }
+  PartyId party() const { return party_; }  // 0: not known yet
+  // Whether both sides have proved who they are.
+  bool introduced() const { return !introduction_; }
+  // At its deadline a peer that has not introduced itself is cut off.
+  void check_deadline(Time now) {
+    if (!introduced() && now >= deadline_) end();
+  }
   // Of a node: whether it has said how far it has received this node's messages.
   bool resumed() const { return resumed_; }
   void set_resumed() { resumed_ = true; }
@@ -30,11 +49,12 @@ class Link {
   bool has_backlog() const { return !backlog_.empty(); }
 
   void send(View message) {
-    flush();
-    if (!alive_ || (backlog_.empty() && try_send(message))) return;
-    backlog_bytes_ += message.size();
-    if (backlog_bytes_ > max_backlog_bytes_) return end();
-    backlog_.emplace_back(message.begin(), message.end());
+    Bytes sealed(message.begin(), message.end());
+    if (introduced()) {
+      seal_and_put(std::move(sealed));
+    } else if (hold(sealed.size())) {
+      early_.push_back(std::move(sealed));
+    }
   }
 
   void flush() {
@@ -45,18 +65,54 @@ class Link {
   }
 
   // Passes up to `most` messages to `handle`, each as a copy that the peer cannot change. Returns
-  // how many.
+  // how many came. Stops behind the introduction, so that the owner sees it before anything else.
   template <typename Handle>
   std::size_t receive(std::size_t most, Bytes& copy, Handle&& handle) {
     std::size_t count = 0;
     for (; alive_ && count < most; ++count) {
       if (!take(copy)) break;
+      if (!introduced()) {
+        introduce(copy);
+        if (!introduced()) continue;
+        return count + 1;
+      }
+      if (!taggers_->peers.remove(copy)) {
+        end();
+        break;
+      }
       handle(View(copy));
     }
     return count;
   }
 
  private:
+  void introduce(View message) {
+    if (!introduction_->take(message)) return end();
+    if (const auto& answer = introduction_->answer()) put(*answer);
+    if (!introduction_->is_done()) return;
+    party_ = introduction_->peer();
+    taggers_.emplace(introduction_->take_taggers());
+    introduction_.reset();
+    for (; alive_ && !early_.empty(); early_.pop_front()) {
+      backlog_bytes_ -= early_.front().size();
+      seal_and_put(std::move(early_.front()));
+    }
+  }
+
+  void seal_and_put(Bytes message) {
+    taggers_->mine.append(message);
+    put(std::move(message));
+  }
+  void put(Bytes message) {
+    flush();
+    if (!alive_ || (backlog_.empty() && try_send(message))) return;
+    if (hold(message.size())) backlog_.push_back(std::move(message));
+  }
+  bool hold(std::size_t bytes) {
+    backlog_bytes_ += bytes;
+    if (backlog_bytes_ > max_backlog_bytes_) end();
+    return alive_;
+  }
   bool try_send(View message) {
     try {
       return channel_.try_send(message);
@@ -80,8 +136,12 @@ class Link {
   Channel channel_;
   PartyId party_;
   const std::size_t max_backlog_bytes_;
-  std::size_t backlog_bytes_ = 0;
-  std::deque<Bytes> backlog_;
+  const Time deadline_;
+  std::optional<Introduction> introduction_;      // until it is done,
+  std::optional<Introduction::Taggers> taggers_;  // and what came of it
+  std::size_t backlog_bytes_ = 0;                 // of both:
+  std::deque<Bytes> early_;                       // until the introduction is done
+  std::deque<Bytes> backlog_;                     // until there is room
   bool alive_ = true;
   bool resumed_ = false;
 };

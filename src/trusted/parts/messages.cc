@@ -14,7 +14,7 @@ using leat::detail::WireWriter;
 
 // Type, version, count (2), sender, target (4 each), epoch, first (8 each).
 constexpr std::size_t kSignedHeaderBytes = 28;
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kMaxReplyBytes = kMaxCommands * (kMaxItemBytes + 2) + 128;
 // Requests (2), outputs (2), whether there is a digest (1), zeros (3).
 constexpr std::size_t kStepHeaderBytes = 8;
@@ -31,7 +31,7 @@ void append_number(Bytes& bytes, Number value) {
 std::optional<MessageType> type_of(View message) noexcept {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message[0]);
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kReceived)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kAttached)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 
@@ -77,8 +77,7 @@ std::optional<Signed> read_signed(View message, MessageType expected) noexcept {
   content.first = reader.number<std::uint64_t>();
   const View body = reader.bytes(message.size() - kSignedHeaderBytes - kSignatureBytes);
   const auto items = Items::read(body, count);
-  const bool counted = (expected == MessageType::kAttach) == (count == 0);
-  if (content.type != expected || version != kVersion || !items || !counted ||
+  if (content.type != expected || version != kVersion || !items || count == 0 ||
       count > kMaxCommands || content.first > ~std::uint64_t{0} - kMaxCommands)
     return std::nullopt;
   content.items = *items;

@@ -20,15 +20,17 @@ using View = std::span<const std::byte>;
 inline constexpr std::size_t kSignatureBytes = std::tuple_size_v<Signature>;
 
 enum class MessageType : std::uint8_t {
-  kAttach = 1,    // the sender's identity: the first message of the connecting side
-  kRequest = 2,   // a client's commands
-  kOrder = 3,     // the attested record of the leader or head
-  kExecuted = 4,  // a follower's proof of execution, and the record that it executed
-  kReply = 5,     // a node's answer to a client
-  kEvidence = 6,  // the reason why a node is exposed
-  kRefused = 7,   // tells a client that its request is larger than nodes can attest
-  kResume = 8,    // between nodes, behind kAttach: how far each has received the other's messages
-  kReceived = 9,  // between nodes: the same, from time to time
+  kAttach = 1,      // the connecting side's proof of its identity: introduction.h
+  kRequest = 2,     // a client's commands
+  kOrder = 3,       // the attested record of the leader or head
+  kExecuted = 4,    // a follower's proof of execution, and the record that it executed
+  kReply = 5,       // a node's answer to a client
+  kEvidence = 6,    // the reason why a node is exposed
+  kRefused = 7,     // tells a client that its request is larger than nodes can attest
+  kResume = 8,      // between nodes, at first: how far each has received the other's messages
+  kReceived = 9,    // between nodes: the same, from time to time
+  kChallenge = 10,  // what the accepting side says first
+  kAttached = 11,   // the accepting side's proof of its identity
 };
 // No value if it is not a message.
 std::optional<MessageType> type_of(View message) noexcept;
@@ -51,14 +53,16 @@ class Items {
   std::size_t count_ = 0;
 };
 
-// A message that its sender signed: kAttach, kRequest, kReply, kRefused. Views into it.
+// A message that its sender signed: kAttach, kAttached, kRequest, kReply, kRefused. Views into it.
 struct Signed {
   MessageType type{};
   PartyId sender = 0;
-  PartyId target = 0;  // kAttach: the receiver; kReply, kRefused: the client
+  PartyId target = 0;  // kAttach, kAttached: the receiver; kReply, kRefused: the client
   std::uint64_t epoch = 0;
   std::uint64_t first = 0;  // the number of the first command
-  Items items;              // kRefused: one item, the limit of a request in bytes (8)
+  // kRefused: one item, the limit of a request in bytes (8). kAttach, kAttached: the receiver's key
+  // of the introduction, and the sender's.
+  Items items;
 };
 std::optional<Signed> read_signed(View message, MessageType expected) noexcept;
 // Only after read_signed().

@@ -1,7 +1,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <deque>
 #include <list>
 #include <map>
 #include <random>
@@ -51,8 +50,8 @@ class Server final : public Outbox {
          const ServeOptions& options)
       : participant_(participant),
         directory_(directory),
-        key_(key),
         options_(options),
+        self_{directory, key, options.self, options.epoch},
         channel_options_(with_tick(options.channel)),
         listener_(address_of(directory, options.self), channel_options_),
         connector_(channel_options_) {
@@ -94,14 +93,13 @@ class Server final : public Outbox {
  private:
   // To a node before this one.
   void adopt(Connector::Made made) {
-    Link& link =
-        links_.emplace_back(std::move(made.channel), made.node, options_.max_backlog_bytes);
+    add(std::move(made.channel), made.node);
     reached_.insert(made.node);
-    link.send(write_signed(key_, {.type = MessageType::kAttach,
-                                  .sender = options_.self,
-                                  .target = made.node,
-                                  .epoch = options_.epoch}));
-    link.send(write_resumption(couriers_.at(made.node).resumption()));
+  }
+
+  void add(Channel channel, PartyId party) {
+    links_.emplace_back(std::move(channel), self_, party, options_.max_backlog_bytes,
+                        std::chrono::steady_clock::now() + options_.attach_timeout);
   }
 
   // Those to which this node connects it tries to reach again.
@@ -110,7 +108,6 @@ class Server final : public Outbox {
       if (!link.alive() && reached_.erase(link.party()) > 0)
         connector_.want(link.party(), address_of(directory_, link.party()),
                         Connector::kReconnectAfter);
-    std::erase_if(strangers_, [](const Stranger& one) { return !one.link->alive(); });
     links_.remove_if([](const Link& link) { return !link.alive(); });
   }
 
@@ -136,12 +133,9 @@ class Server final : public Outbox {
   }
 
   void take(Link& link, View message) {
-    if (link.party() == 0) return attach(link, message);
     if (const auto courier = couriers_.find(link.party()); courier != couriers_.end()) {
-      const auto type = type_of(message);
-      if (type == MessageType::kAttach) return;
       if (!link.resumed()) return resume(link, message);
-      if (type == MessageType::kReceived) {
+      if (type_of(message) == MessageType::kReceived) {
         if (const auto count = read_received(message)) courier->second.on_received(*count);
         return;
       }
@@ -154,40 +148,31 @@ class Server final : public Outbox {
   // Newcomers that do not say who they are stay for a while only; where too many do not, the oldest
   // goes, so that a client that speaks as soon as it is connected gets in.
   void accept() {
-    const auto now = std::chrono::steady_clock::now();
+    const auto is_stranger = [](const Link& link) { return link.alive() && link.party() == 0; };
     while (auto channel = listener_.try_accept()) {
-      if (strangers_.size() == ServeOptions::kMostStrangers) {
-        strangers_.front().link->end();
-        strangers_.pop_front();
-      }
-      Link& link = links_.emplace_back(std::move(*channel), PartyId{0}, options_.max_backlog_bytes);
-      strangers_.push_back({&link, now + options_.attach_timeout});
+      if (std::ranges::count_if(links_, is_stranger) == ServeOptions::kMostStrangers)
+        std::ranges::find_if(links_, is_stranger)->end();
+      add(std::move(*channel), 0);
     }
-    for (; !strangers_.empty() && strangers_.front().until <= now; strangers_.pop_front())
-      strangers_.front().link->end();
+    const auto now = std::chrono::steady_clock::now();
+    for (Link& link : links_) link.check_deadline(now);
   }
 
-  // The first message of a newcomer. A party that connects again replaces its older connection.
-  void attach(Link& link, View message) {
-    std::erase_if(strangers_, [&](const Stranger& one) { return one.link == &link; });
-    const auto content = read_signed(message, MessageType::kAttach);
-    if (!content || content->target != options_.self || content->epoch != options_.epoch ||
-        content->sender == options_.self || !verify_signed(directory_, message, *content))
-      return link.end();
+  // A party that connects again replaces its older connection.
+  void welcome(Link& link) {
     for (Link& other : links_)
-      if (other.party() == content->sender) other.end();
-    link.set_party(content->sender);
-    // So that it knows that answers will find it.
-    link.send(write_signed(key_, {.type = MessageType::kAttach,
-                                  .sender = options_.self,
-                                  .target = content->sender,
-                                  .epoch = options_.epoch}));
+      if (other.party() == link.party() && &other != &link) other.end();
+    if (reached_.contains(link.party()))
+      link.send(write_resumption(couriers_.at(link.party()).resumption()));
   }
 
   std::size_t receive() {
     std::size_t received = 0;
-    for (Link& link : links_)
+    for (Link& link : links_) {
+      const bool known = link.introduced();
       received += link.receive(kMostAtOnce, copy_, [&](View message) { take(link, message); });
+      if (link.introduced() && !known) welcome(link);
+    }
     const auto now = std::chrono::steady_clock::now();
     if (received > 0)
       participant_.settle(now, *this);
@@ -230,19 +215,13 @@ class Server final : public Outbox {
 
   Participant& participant_;
   const Directory& directory_;
-  const SigningKey& key_;
   const ServeOptions options_;
+  const Self self_;
   const leat::Options channel_options_;
   leat::Listener listener_;
   Connector connector_;
-  std::set<PartyId> reached_;  // connected to by this node
-  std::list<Link> links_;
-  // Links whose party is not known, in the order of arrival.
-  struct Stranger {
-    Link* link = nullptr;
-    Participant::Time until;
-  };
-  std::deque<Stranger> strangers_;
+  std::set<PartyId> reached_;            // connected to by this node
+  std::list<Link> links_;                // in the order of arrival
   std::map<PartyId, Courier> couriers_;  // correct nodes that live lose nothing of each other
   Bytes copy_;
 };
