@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "leat/error.h"
+#include "leat/listener.h"
 #include "trusted/doubles.h"
 #include "trusted/relay.h"
 
@@ -134,6 +135,22 @@ TEST(Serve, a_newcomer_that_says_nothing_goes) {
   for (const PartyId id : nodes.ids()) nodes.start(id, correct_replica(nodes.directory()));
   leat::Channel silent = connected_to(nodes, 1);
   EXPECT_TRUE(turns_away(silent));
+}
+
+// Somebody stands where a node should, and says nothing: the node that connects there gives up, and
+// tries again.
+TEST(Serve, a_node_that_does_not_introduce_itself_is_tried_again) {
+  Nodes nodes(3);
+  leat::Options options = nodes.client_options(1).channel;
+  options.device.reset();
+  options.transport = "tcp";
+  options.timeout = kLong;
+  leat::Listener silent("leat://127.0.0.1:0", options);
+  nodes.put_in_front(1, silent.address());
+  nodes.start(2, correct_replica(nodes.directory()));
+  leat::Channel channel = silent.accept();
+  EXPECT_FALSE(channel.receive()) << "its end, in order, and nothing before a challenge";
+  EXPECT_NO_THROW((void)silent.accept());
 }
 
 }  // namespace
