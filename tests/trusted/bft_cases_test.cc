@@ -163,6 +163,24 @@ TEST(BftProcesses, case53_a_request_that_comes_again_gets_the_same_reply_and_is_
   EXPECT_EQ(CounterMachine::value_of(items.take()), 4U);
 }
 
+// A small message would make nodes send somebody else a large one, as often as its sender likes.
+TEST(BftProcesses, case53_a_reply_is_sent_again_to_the_client_that_asks_and_to_no_other) {
+  Nodes nodes(3);
+  start_replicas(nodes, 3);
+  RawClient client(nodes, 1), other(nodes, 1, kOtherClient);
+  const Bytes request = client.request(7, additions(3));
+  client.send(request);
+  client.receive();
+  other.send(request);
+  other.send(other.request(1, additions(1)));
+  other.receive();  // so the node has had both
+  client.send(client.request(10, additions(1)));
+  const Bytes next = client.receive();
+  const auto content = read_signed(next, MessageType::kReply);
+  ASSERT_TRUE(content);
+  EXPECT_EQ(content->first, 10U);
+}
+
 TEST(BftProcesses, case53_a_leader_that_orders_a_request_again_is_exposed) {
   Nodes nodes(3);
   start_replicas(nodes, 3, 1, liar([](Scripted& self, View request, Outbox& outbox) {

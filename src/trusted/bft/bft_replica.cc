@@ -73,7 +73,7 @@ void BftReplica::State::on_request(PartyId from, std::span<const std::byte> requ
   const auto content = read_signed(request, MessageType::kRequest);
   if (!content || content->epoch != kernel.epoch()) return;
   if (ledger.has_executed(content->sender, content->first)) {
-    replies.send_again(content->sender, content->first, outbox);
+    if (from == content->sender) replies.send_again(content->sender, content->first, outbox);
     return;
   }
   if (request.size() > orderer_.max_request_bytes()) {

@@ -113,7 +113,7 @@ void PeerNode::State::on_request(PartyId from, std::span<const std::byte> reques
   if (!content || content->epoch != kernel_.epoch() || stopped_) return;
   Ledger& ledger = state_.ledger();
   if (ledger.has_executed(content->sender, content->first)) {
-    replies_.send_again(content->sender, content->first, outbox);
+    if (from == content->sender) replies_.send_again(content->sender, content->first, outbox);
     return;
   }
   if (request.size() > orderer_.max_request_bytes()) {
