@@ -218,7 +218,7 @@ TEST(BftProcesses, case55_a_follower_with_a_wrong_value_is_exposed_and_the_other
                    const Bytes own = self.record(write_step({{}, *Items::read(outputs, 1), {}}));
                    for (const PartyId to : {1U, 2U})
                      outbox.send(to, write_blobs(MessageType::kExecuted, {own, order}));
-                   self.answer(kClient, 1, *Items::read(outputs, 1), outbox);
+                   self.answer({.sender = kClient, .first = 1}, *Items::read(outputs, 1), outbox);
                  }));
   Client client = nodes.connect(2);
   for (std::uint64_t i = 1; i < 6; ++i) EXPECT_EQ(value(client.call(additions(1))), i);
@@ -261,8 +261,7 @@ Nodes::Make replies_only(int times) {
   return liar([times](Scripted& self, View request, Outbox& outbox) {
     const auto content = read_signed(request, MessageType::kRequest);
     const Bytes outputs = Scripted::outputs_from(1);
-    for (int i = 0; i < times; ++i)
-      self.answer(content->sender, content->first, *Items::read(outputs, 1), outbox);
+    for (int i = 0; i < times; ++i) self.answer(*content, *Items::read(outputs, 1), outbox);
   });
 }
 
@@ -278,11 +277,9 @@ TEST(BftProcesses, case58_a_reply_of_an_earlier_round_is_no_answer) {
   Nodes nodes(3);
   // Answers the first request rightly and all later ones with that answer; so do two of three.
   const auto stale = liar([](Scripted& self, View request, Outbox& outbox) {
-    static std::uint64_t first = 0;
-    const auto content = read_signed(request, MessageType::kRequest);
-    if (first == 0) first = content->first;
+    static const Bytes first(request.begin(), request.end());
     const Bytes outputs = Scripted::outputs_from(1);
-    self.answer(content->sender, first, *Items::read(outputs, 1), outbox);
+    self.answer(*read_signed(first, MessageType::kRequest), *Items::read(outputs, 1), outbox);
   });
   nodes.start(1, stale);
   nodes.start(2, stale);

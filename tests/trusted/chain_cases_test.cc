@@ -135,7 +135,7 @@ TEST(ChainProcesses, case65_66_67_70_altered_dropped_swapped_and_replayed_proofs
                   [](Scripted& self, View request, Outbox& outbox) {
                     const auto content = read_signed(request, MessageType::kRequest);
                     const Bytes outputs = one_item(put_output());
-                    self.answer(content->sender, content->first, items_of(outputs), outbox);
+                    self.answer(*content, items_of(outputs), outbox);
                   },
                   [](Scripted& self, View message, Outbox& outbox) {
                     static Bytes old_head, old_own;
@@ -180,7 +180,7 @@ TEST(ChainProcesses, case68_a_tail_that_lies_to_the_client_gets_no_answer_believ
   const auto lie = [](Scripted& self, View request, Outbox& outbox) {
     const auto content = read_signed(request, MessageType::kRequest);
     const Bytes outputs = one_item(put_output());  // of a get: found, and empty
-    if (content) self.answer(content->sender, content->first, items_of(outputs), outbox);
+    if (content) self.answer(*content, items_of(outputs), outbox);
   };
   start_chain(nodes, 3, liar(lie));
   nodes.expect_no_answer(kNodes, std::vector<Bytes>{KeyValueMachine::get("never put")});

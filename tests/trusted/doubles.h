@@ -50,13 +50,15 @@ class Double : public Participant {
     for (PartyId to = 1; to <= nodes_; ++to)
       if (to != id_) outbox.send(to, message);
   }
-  void answer(PartyId client, std::uint64_t first, Items items, Outbox& outbox) {
-    outbox.send(client, detail::write_signed(key_, {.type = MessageType::kReply,
-                                                    .sender = id_,
-                                                    .target = client,
-                                                    .epoch = kSystemEpoch,
-                                                    .first = first,
-                                                    .items = items}));
+  void answer(const detail::Signed& request, Items items, Outbox& outbox) {
+    const StateDigest digest = detail::digest_of_request(request);
+    outbox.send(request.sender, detail::write_signed(key_, {.type = MessageType::kReply,
+                                                            .sender = id_,
+                                                            .target = request.sender,
+                                                            .epoch = kSystemEpoch,
+                                                            .first = request.first,
+                                                            .request = digest,
+                                                            .items = items}));
   }
   static Bytes outputs_from(std::uint64_t value, std::size_t count = 1) {
     Bytes outputs;

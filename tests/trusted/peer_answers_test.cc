@@ -165,12 +165,14 @@ TEST(PeerReviewAnswers, answers_that_wait_are_bounded) {
   PeerAudit audit(tree.kernel(4), tree.directory(), make_counter, tree.options(), 1);
   Bytes outputs;
   Items::append(outputs, CounterMachine::add(1));
+  const StateDigest of_any{};
   const auto answer = [&](PartyId client, std::uint64_t first) {
     return write_signed(tree.key(2), {.type = MessageType::kReply,
                                       .sender = 2,
                                       .target = client,
                                       .epoch = kSystemEpoch,
                                       .first = first,
+                                      .request = of_any,
                                       .items = *Items::read(outputs, 1)});
   };
   std::size_t taken = 0;

@@ -41,7 +41,7 @@ class Tree final {
     ClientOptions client{.self = kClient, .epoch = kSystemEpoch, .nodes = {}, .quorum = count};
     for (PartyId id = 1; id <= count; ++id) client.nodes.push_back(id);
     client.window = 16;
-    quorum = std::make_unique<Quorum>(directory_, client_key_, client, 1000);
+    quorum = std::make_unique<detail::Quorum>(directory_, client_key_, client, 1000);
   }
 
   void replace(PartyId id, std::unique_ptr<Participant> party) { parties_[id] = std::move(party); }
@@ -76,7 +76,7 @@ class Tree final {
   std::vector<std::pair<PartyId, StandingChange>> changes;
   std::vector<PeerNode*> nodes;
   PeerWitness* witness = nullptr;
-  std::unique_ptr<Quorum> quorum;
+  std::unique_ptr<detail::Quorum> quorum;
   std::vector<std::pair<PartyId, PartyId>> cut;
   std::function<void(PartyId, PartyId, View)> tap;
   bool hands_in = true;  // the client passes on all answers to the witness

@@ -33,6 +33,9 @@ class Schedule final {
     std::erase_if(links_, [id](const auto& link) { return link.first.second == id; });
   }
 
+  // A connection that breaks takes with it what was under way.
+  void lose(const Link& link) { links_.erase(link); }
+
   void send(PartyId from, PartyId to, detail::View message) {
     if (cut.contains({from, to}) || !parties_.contains(to)) return;
     links_[{from, to}].emplace_back(message.begin(), message.end());
@@ -122,6 +125,7 @@ class ScheduledClient final : public Participant {
   // The believed answer to the oldest request.
   std::optional<Answer> take() { return quorum_.take(); }
   std::uint64_t epoch() const { return quorum_.epoch(); }
+  std::chrono::milliseconds retry_after{100};
 
   void receive(PartyId, std::span<const std::byte> message, Time, Outbox& outbox) override {
     if (!detail::configuration_message(message)) {
@@ -140,7 +144,7 @@ class ScheduledClient final : public Participant {
     for (; has_nodes && !asked_.empty(); asked_.pop_front())
       outbox.send(quorum_.nodes().front(), quorum_.submit(asked_.front()));
     if (now < next_) return;
-    next_ = now + std::chrono::milliseconds(100);
+    next_ = now + retry_after;
     send_all(outbox);
     if (service_ == 0) return;
     outbox.send(service_,

@@ -63,7 +63,9 @@ class LEAT_EXPORT Client {
   // the same answer within the option `timeout` of this call; the text names the nodes that
   // answered. The request may have been executed or may still be; it remains the oldest, so that
   // the caller can wait again. Throws kTooLarge if the request has more bytes than `quorum` nodes
-  // can attest, and gives it up; kInvalidArgument if no request is under way.
+  // can attest, and kUnavailable if the nodes executed it, or another one with its number, and too
+  // few still have an answer: they keep the last 16 of each client, 4 MiB together. Both give the
+  // request up. Throws kInvalidArgument if no request is under way.
   Answer receive();
   // Submits a request and receives its answer; drops the answers to earlier requests.
   std::vector<Bytes> call(std::span<const Bytes> commands);

@@ -16,7 +16,7 @@ using namespace detail;
 // Records of the leader that f followers have not answered yet.
 constexpr std::uint64_t kWindow = 256;
 // Results that are kept for followers that are slower than others.
-constexpr std::size_t kKeptResults = 8192;
+constexpr std::size_t kKeptResults = 8192, kKeptResultBytes = std::size_t{16} << 20;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, "a BFT replica " + what);
@@ -72,8 +72,8 @@ void BftReplica::State::on_request(PartyId from, std::span<const std::byte> requ
   if (peers_[0].accused) return;
   const auto content = read_signed(request, MessageType::kRequest);
   if (!content || content->epoch != kernel.epoch()) return;
-  if (ledger.has_executed(content->sender, content->first)) {
-    if (from == content->sender) replies.send_again(content->sender, content->first, outbox);
+  if (ledger.has_finished(content->sender, content->first)) {
+    if (from == content->sender) replies.send_again(*content, nullptr, outbox);
     return;
   }
   if (request.size() > orderer_.max_request_bytes()) {
@@ -109,7 +109,7 @@ void BftReplica::State::order(bool also_short) {
     Bytes snapshot;
     auto payload = orderer_.next(is_checkpoint(executed), result, snapshot);
     if (!payload) continue;
-    for (Done& done : ledger.done()) unanswered_.emplace_back(executed, std::move(done));
+    for (Done& done : ledger.done()) replies.hold(executed, std::move(done));
     ledger.done().clear();
     const bool checkpoint = result.digest.has_value();
     outgoing_.add(std::move(*payload),
@@ -131,14 +131,6 @@ std::uint64_t BftReplica::State::acknowledged_by_quorum() const {
   for (std::size_t i = 1; i < peers_.size(); ++i) acknowledged.push_back(peers_[i].acknowledged);
   std::ranges::sort(acknowledged, std::greater<>());
   return acknowledged[options.faults - 1];
-}
-
-void BftReplica::State::reply_acknowledged(Outbox& outbox) {
-  const std::uint64_t acknowledged = acknowledged_by_quorum();
-  while (!unanswered_.empty() && unanswered_.front().first < acknowledged) {
-    replies.send(unanswered_.front().second, outbox);
-    unanswered_.pop_front();
-  }
 }
 
 // --- followers
@@ -191,12 +183,17 @@ void BftReplica::State::settle(bool also_short, Outbox& outbox) {
   }
   if (leads()) order(also_short);
   outgoing_.attest(outbox);
-  if (leads()) reply_acknowledged(outbox);
+  if (leads()) replies.send_before(acknowledged_by_quorum(), outbox);
 }
 
 void BftReplica::State::finish_step(Result result) {
-  if (results_.size() == kKeptResults) results_.pop_front();
+  results_bytes_ += result.outputs.size();
   results_.push_back(std::move(result));
+  // Those of the window must be there: the quorum is counted by them.
+  for (; results_.size() > kKeptResults ||
+         (results_bytes_ > kKeptResultBytes && results_.size() > kWindow);
+       results_.pop_front())
+    results_bytes_ -= results_.front().outputs.size();
   ++executed;
 }
 
@@ -273,6 +270,8 @@ void BftReplica::receive(PartyId from, std::span<const std::byte> message, Time 
     }
     case MessageType::kEvidence:
       return state_->on_evidence(from, message, outbox);
+    case MessageType::kNumber:
+      return outbox.send(from, write_number(state_->ledger.next_number(from)));
     case MessageType::kAttach:
     case MessageType::kReply:
     case MessageType::kRefused:

@@ -58,7 +58,6 @@ struct BftReplica::State {
   void order(bool also_short);
   std::uint64_t acknowledged_by_quorum() const;
   void finish_step(detail::Result result);
-  void reply_acknowledged(Outbox& outbox);
   void accuse(std::size_t index, FaultKind kind, std::span<const std::byte> record, Outbox& outbox);
   void report(std::size_t index, FaultKind kind, Bytes evidence, Outbox& outbox);
 
@@ -68,7 +67,7 @@ struct BftReplica::State {
   detail::Orderer orderer_;
   detail::Complaints complaints_;
   std::deque<detail::Result> results_;  // of the last records, the latest at the end
-  std::deque<std::pair<std::uint64_t, detail::Done>> unanswered_;  // the leader's, by record
+  std::size_t results_bytes_ = 0;
 };
 
 }  // namespace leat::trusted

@@ -111,13 +111,10 @@ struct ChainNode::State {
 void ChainNode::State::on_request(PartyId from, View request, Time now, Outbox& outbox) {
   const auto content = read_signed(request, MessageType::kRequest);
   if (!content || content->epoch != kernel.epoch()) return;
-  if (ledger.has_executed(content->sender, content->first)) {
+  if (ledger.has_finished(content->sender, content->first)) {
     // Waits for the others to answer too: if they do not, something is stuck behind this node.
-    if (from != content->sender || replies.send_again(content->sender, content->first, outbox))
-      return;
-    // In an earlier epoch.
-    if (const Done* done = ledger.answer(content->sender, content->first))
-      replies.send(*done, outbox);
+    if (from == content->sender)
+      replies.send_again(*content, ledger.answer(content->sender, content->first), outbox);
     return;
   }
   if (stands_still) return;
@@ -307,6 +304,8 @@ void ChainNode::receive(PartyId from, std::span<const std::byte> message, Time n
                         Outbox& outbox) {
   const auto type = type_of(message);
   if (type == MessageType::kRequest) state_->on_request(from, message, now, outbox);
+  if (type == MessageType::kNumber)
+    outbox.send(from, write_number(state_->ledger.next_number(from)));
   if (type == MessageType::kOrder || type == MessageType::kExecuted) state_->take_in(from, message);
 }
 

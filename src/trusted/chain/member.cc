@@ -103,7 +103,7 @@ void ChainMember::receive(PartyId from, std::span<const std::byte> message, Time
   State& state = *state_;
   state.current_outbox = &outbox;
   if (!configuration_message(message)) {
-    const bool early = state.is_head && !state.enabled;
+    const bool early = state.is_head && !state.enabled && type_of(message) != MessageType::kNumber;
     if (state.serves() && !early) state.node->receive(from, message, now, outbox);
     return;
   }

@@ -28,7 +28,8 @@ constexpr std::chrono::milliseconds kTick{20};
 // How long connecting waits for nodes to introduce themselves, and how long they have in all.
 constexpr std::chrono::milliseconds kAttachTime{500}, kMostAttachTime{5000};
 
-// Larger than those of the same client when it ran before: nodes refuse numbers that they have had.
+// Larger than those of the same client when it ran before, unless the clock was set back: nodes
+// refuse numbers that they have had, and are asked.
 std::uint64_t first_number() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                         std::chrono::system_clock::now().time_since_epoch())
@@ -68,6 +69,7 @@ struct Client::State {
                   "See whether the nodes run, at the addresses of the directory.");
     for (const PartyId witness : options.witnesses) connect(witness);
     wait_until_known();
+    learn_number();
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -92,6 +94,7 @@ struct Client::State {
                       ", names no nodes after " + std::to_string(options.timeout.count()) + " ms",
                   "See whether enough nodes run.");
     reconfigure();
+    learn_number();
   }
 
   void reconfigure() {
@@ -112,6 +115,15 @@ struct Client::State {
   void wait_until_known() {
     const auto until = Clock::now() + kAttachTime;
     while (!std::ranges::all_of(links, &Link::introduced) && Clock::now() < until)
+      wait([this] { return take_answers(); });
+  }
+
+  // Which number the nodes would take. One that does not say is not waited for any longer: then
+  // the clock's number holds, and a request whose number was used has no answer.
+  void learn_number() {
+    for (const PartyId node : quorum.nodes()) send_to(node, write_number(0));
+    const auto until = Clock::now() + kAttachTime;
+    while (quorum.should_learn_more() && Clock::now() < until)
       wait([this] { return take_answers(); });
   }
 
@@ -190,14 +202,17 @@ struct Client::State {
   template <typename Handle>
   bool take_in(Handle&& handle) {
     std::size_t received = 0;
-    for (Link& link : links) received += link.receive(64, copy, handle);
+    for (Link& link : links)
+      received += link.receive(64, copy, [&](View message) { handle(link.party(), message); });
     for (Link& link : links) link.flush();
     return received > 0;
   }
   bool take_answers() {
-    return take_in([this](View message) {
+    return take_in([this](PartyId from, View message) {
       if (configuration_message(message)) {
         on_configuration(message);
+      } else if (const auto number = read_number(message)) {
+        quorum.learn(from, *number);
       } else {
         // Also one that comes too late to count may be a lie.
         if (type_of(message) == MessageType::kReply)

@@ -37,12 +37,8 @@ using leat::detail::WireReader;
 using leat::detail::WireWriter;
 
 constexpr std::size_t kMostBlobs = std::size_t{1} << 20;
-constexpr std::size_t kAnswerBytes = 14;
+constexpr std::size_t kAnswerBytes = 14 + std::tuple_size_v<StateDigest>;
 constexpr std::size_t kClientBytes = 20;  // id (4), next, executed (8 each)
-// Answers kept for each client: as many as it may have requests under way, in no more than so many
-// bytes, except that the last answer is always kept.
-constexpr std::size_t kKeptAnswers = 16, kKeptAnswerBytes = std::size_t{1} << 20;
-
 constexpr std::size_t kAnyRoom = std::numeric_limits<std::size_t>::max();
 
 template <typename Number>
@@ -61,27 +57,40 @@ Ledger::Ledger(const Directory& directory, std::uint64_t epoch, const MachineFac
       keeps_answers_(keeps_answers),
       machine_(make_machine()) {}
 
-std::optional<FaultKind> Ledger::take(View request) { return take(request, epoch_); }
+std::optional<FaultKind> Ledger::take(View request) {
+  const auto content = read_signed(request, MessageType::kRequest);
+  if (!content || has_taken(content->sender, content->first) || !is_right(request, *content) ||
+      !take_right(request))
+    return FaultKind::kRequest;
+  return std::nullopt;
+}
 
-std::optional<FaultKind> Ledger::take(View request, std::uint64_t oldest_epoch) {
+bool Ledger::is_right(View request, const Signed& content) const {
+  return is_right(request, content, epoch_);
+}
+
+bool Ledger::is_right(View request, const Signed& content, std::uint64_t oldest_epoch) const {
+  // A node is not a client: its signatures are for answers.
+  const Party* client = directory_.find(content.sender);
+  return content.epoch >= oldest_epoch && content.epoch <= epoch_ && client != nullptr &&
+         client->address.empty() && verify_signed(directory_, request, content);
+}
+
+bool Ledger::take_right(View request) {
   Pending pending{.bytes = Bytes(request.begin(), request.end())};
   const auto content = read_signed(pending.bytes, MessageType::kRequest);
-  // A node is not a client: its signatures are for answers.
-  const Party* client = content ? directory_.find(content->sender) : nullptr;
-  if (!content || content->epoch < oldest_epoch || content->epoch > epoch_ || client == nullptr ||
-      !client->address.empty() || has_taken(content->sender, content->first) ||
-      !verify_signed(directory_, pending.bytes, *content))
-    return FaultKind::kRequest;
+  if (!content || has_taken(content->sender, content->first)) return false;
   ClientState& state = clients_[content->sender];
   taken_.emplace_back(content->sender, state);
   state.next = content->first + content->items.count();
   pending.client = content->sender;
   pending.first = content->first;
   pending.count = content->items.count();
+  pending.digest = digest_of_request(*content);
   pending.left = content->items;
   waiting_ += pending.count;
   queue_.push_back(std::move(pending));
-  return std::nullopt;
+  return true;
 }
 
 std::size_t Ledger::execute(std::size_t most, std::size_t room, Bytes& outputs) {
@@ -114,7 +123,8 @@ void Ledger::keep() {
   machine_->keep();
   for (; front_ > 0; --front_) {
     Pending& pending = queue_.front();
-    done_.push_back({pending.client, pending.first, pending.count, std::move(pending.outputs)});
+    done_.push_back(
+        {pending.client, pending.first, pending.count, pending.digest, std::move(pending.outputs)});
     if (keeps_answers_) keep_answer(done_.back());
     queue_.pop_front();
   }
@@ -171,9 +181,20 @@ bool Ledger::has_taken(PartyId client, std::uint64_t first) const {
   return state != clients_.end() && first < state->second.next;
 }
 
+std::uint64_t Ledger::next_number(PartyId client) const {
+  const auto state = clients_.find(client);
+  return state == clients_.end() ? 0 : state->second.next;
+}
+
 bool Ledger::has_executed(PartyId client, std::uint64_t number) const {
   const auto state = clients_.find(client);
   return state != clients_.end() && number < state->second.executed;
+}
+
+bool Ledger::has_finished(PartyId client, std::uint64_t number) const {
+  return has_executed(client, number) && std::ranges::none_of(queue_, [&](const Pending& pending) {
+           return pending.client == client && pending.first <= number;
+         });
 }
 
 void Ledger::keep_answer(const Done& done) {
@@ -181,8 +202,7 @@ void Ledger::keep_answer(const Done& done) {
   kept.push_back(done);
   std::size_t bytes = 0;
   for (const Done& one : kept) bytes += one.outputs.size();
-  for (; kept.size() > kKeptAnswers || (bytes > kKeptAnswerBytes && kept.size() > 1);
-       kept.pop_front())
+  for (; kept.size() > kMaxUnderWay || bytes > kMaxKeptAnswerBytes; kept.pop_front())
     bytes -= kept.front().outputs.size();
 }
 
@@ -193,7 +213,7 @@ const Done* Ledger::answer(PartyId client, std::uint64_t first) const {
   return done == kept->second.end() ? nullptr : &*done;
 }
 
-// Two blobs for each: client (4), first (8), count (2); outputs.
+// Two blobs for each: client (4), first (8), count (2), digest of the request (32); outputs.
 Bytes Ledger::save_answers() const {
   Bytes part;
   for (const auto& [client, kept] : answers_)
@@ -203,6 +223,7 @@ Bytes Ledger::save_answers() const {
       writer.number(client);
       writer.number(done.first);
       writer.number(static_cast<std::uint16_t>(done.count));
+      writer.bytes(done.request, done.request.size());
       append_blob(part, head);
       append_blob(part, done.outputs);
     }
@@ -220,6 +241,7 @@ bool Ledger::load_answers(View part) {
     done.client = reader.number<std::uint32_t>();
     done.first = reader.number<std::uint64_t>();
     done.count = reader.number<std::uint16_t>();
+    std::ranges::copy(reader.bytes(done.request.size()), done.request.begin());
     const View outputs = (*blobs)[i + 1];
     if (!Items::read(outputs, done.count)) return false;
     done.outputs.assign(outputs.begin(), outputs.end());
@@ -263,7 +285,10 @@ bool Ledger::load(View state) {
   queue_.clear();
   waiting_ = 0;
   for (std::size_t i = 3; i < blobs->size(); i += 3) {
-    if ((*blobs)[i + 1].size() != 2 || take((*blobs)[i], 0)) return false;
+    const auto content = read_signed((*blobs)[i], MessageType::kRequest);
+    if ((*blobs)[i + 1].size() != 2 || !content || !is_right((*blobs)[i], *content, 0) ||
+        !take_right((*blobs)[i]))
+      return false;
     Pending& pending = queue_.back();
     const std::size_t executed = WireReader((*blobs)[i + 1]).number<std::uint16_t>();
     const View outputs = (*blobs)[i + 2];

@@ -20,6 +20,7 @@ struct Done {
   PartyId client = 0;
   std::uint64_t first = 0;
   std::size_t count = 0;
+  StateDigest request{};  // digest_of_request()
   Bytes outputs;
 };
 
@@ -27,7 +28,8 @@ struct Done {
 // commands of all requests form one queue, in the order in which the requests were taken in.
 class Ledger {
  public:
-  // `keeps_answers`: the last answers to each client are part of the state.
+  // `keeps_answers`: the last answers to each client, kMaxUnderWay in kMaxKeptAnswerBytes, are part
+  // of the state.
   Ledger(const Directory& directory, std::uint64_t epoch, const MachineFactory& make_machine,
          bool keeps_answers = false);
 
@@ -36,6 +38,9 @@ class Ledger {
   // Takes in a request if a client of the directory signed it for this epoch, and has no request
   // with that number or a later one.
   std::optional<FaultKind> take(View request);
+  // The same in two parts, for a node that keeps a request until its turn comes.
+  bool is_right(View request, const Signed& content) const;
+  [[nodiscard]] bool take_right(View request);
   // Executes the next commands of the queue, at most `most`, while an output of any size still fits
   // into `room` bytes. Returns the outputs as items.
   std::size_t execute(std::size_t most, std::size_t room, Bytes& outputs);
@@ -50,8 +55,12 @@ class Ledger {
   std::size_t waiting() const noexcept { return waiting_; }
   // Whether a request with that number would be refused as old.
   bool has_taken(PartyId client, std::uint64_t first) const;
+  // The least number that a client's next request may have.
+  std::uint64_t next_number(PartyId client) const;
   // Whether that command was executed.
   bool has_executed(PartyId client, std::uint64_t number) const;
+  // Whether the request that has that command, whichever it was, was executed to its end.
+  bool has_finished(PartyId client, std::uint64_t number) const;
   // Requests that kept steps have finished; the caller empties it.
   std::vector<Done>& done() noexcept { return done_; }
   // The answer to that request; null if it is not kept or no longer kept.
@@ -70,6 +79,7 @@ class Ledger {
     PartyId client = 0;
     std::uint64_t first = 0;
     std::size_t count = 0;
+    StateDigest digest{};
     Items left;
     Bytes outputs;
   };
@@ -85,7 +95,7 @@ class Ledger {
     std::uint64_t executed = 0;
   };
 
-  std::optional<FaultKind> take(View request, std::uint64_t oldest_epoch);
+  bool is_right(View request, const Signed& content, std::uint64_t oldest_epoch) const;
   void keep_answer(const Done& done);
   Bytes save_answers() const;
   bool load_answers(View part);

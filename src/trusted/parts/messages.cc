@@ -12,9 +12,11 @@ namespace {
 using leat::detail::WireReader;
 using leat::detail::WireWriter;
 
-// Type, version, count (2), sender, target (4 each), epoch, first (8 each).
+// Type, version, count (2), sender, target (4 each), epoch, first (8 each). In a reply the digest
+// of the request follows.
 constexpr std::size_t kSignedHeaderBytes = 28;
-constexpr std::uint8_t kVersion = 2;
+constexpr std::size_t kRequestDigestBytes = std::tuple_size_v<StateDigest>;
+constexpr std::uint8_t kVersion = 3;
 constexpr std::size_t kMaxReplyBytes = kMaxCommands * (kMaxItemBytes + 2) + 128;
 // Requests (2), outputs (2), whether there is a digest (1), zeros (3).
 constexpr std::size_t kStepHeaderBytes = 8;
@@ -31,7 +33,7 @@ void append_number(Bytes& bytes, Number value) {
 std::optional<MessageType> type_of(View message) noexcept {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message[0]);
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kAttached)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kNumber)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 
@@ -64,7 +66,8 @@ View Items::take() noexcept {
 
 std::optional<Signed> read_signed(View message, MessageType expected) noexcept {
   const std::size_t most = expected == MessageType::kReply ? kMaxReplyBytes : kMaxRequestBytes;
-  if (message.size() < kSignedHeaderBytes + kSignatureBytes || message.size() > most)
+  const std::size_t digest = expected == MessageType::kReply ? kRequestDigestBytes : 0;
+  if (message.size() < kSignedHeaderBytes + digest + kSignatureBytes || message.size() > most)
     return std::nullopt;
   WireReader reader(message);
   Signed content;
@@ -75,7 +78,8 @@ std::optional<Signed> read_signed(View message, MessageType expected) noexcept {
   content.target = reader.number<std::uint32_t>();
   content.epoch = reader.number<std::uint64_t>();
   content.first = reader.number<std::uint64_t>();
-  const View body = reader.bytes(message.size() - kSignedHeaderBytes - kSignatureBytes);
+  content.request = reader.bytes(digest);
+  const View body = reader.bytes(message.size() - kSignedHeaderBytes - digest - kSignatureBytes);
   const auto items = Items::read(body, count);
   if (content.type != expected || version != kVersion || !items || count == 0 ||
       count > kMaxCommands || content.first > ~std::uint64_t{0} - kMaxCommands)
@@ -91,7 +95,8 @@ bool verify_signed(const Directory& directory, View message, const Signed& conte
 
 Bytes write_signed(const SigningKey& key, const Signed& content) {
   const View body = content.items.bytes();
-  Bytes message(kSignedHeaderBytes + body.size() + kSignatureBytes);
+  const std::size_t signed_bytes = kSignedHeaderBytes + content.request.size() + body.size();
+  Bytes message(signed_bytes + kSignatureBytes);
   WireWriter writer(message);
   writer.number(static_cast<std::uint8_t>(content.type));
   writer.number(kVersion);
@@ -100,8 +105,32 @@ Bytes write_signed(const SigningKey& key, const Signed& content) {
   writer.number(content.target);
   writer.number(content.epoch);
   writer.number(content.first);
+  writer.bytes(content.request, content.request.size());
   writer.bytes(body, body.size());
-  writer.bytes(key.sign(View(message).first(kSignedHeaderBytes + body.size())), kSignatureBytes);
+  writer.bytes(key.sign(View(message).first(signed_bytes)), kSignatureBytes);
+  return message;
+}
+
+StateDigest digest_of_request(const Signed& request) {
+  const View body = request.items.bytes();
+  Bytes bytes;
+  bytes.reserve(14 + body.size());
+  append_number(bytes, request.sender);
+  append_number(bytes, request.first);
+  append_number(bytes, static_cast<std::uint16_t>(request.items.count()));
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  return digest_of(bytes);
+}
+
+std::optional<std::uint64_t> read_number(View message) {
+  if (type_of(message) != MessageType::kNumber || message.size() != 1 + sizeof(std::uint64_t))
+    return std::nullopt;
+  return WireReader(message.subspan(1)).number<std::uint64_t>();
+}
+
+Bytes write_number(std::uint64_t next) {
+  Bytes message{static_cast<std::byte>(MessageType::kNumber)};
+  append_number(message, next);
   return message;
 }
 

@@ -18,6 +18,10 @@ namespace leat::trusted::detail {
 using View = std::span<const std::byte>;
 
 inline constexpr std::size_t kSignatureBytes = std::tuple_size_v<Signature>;
+// The most requests that a client may have under way: nodes keep so many of each client that wait
+// to be ordered, which makes 4 MiB, and so many answers, within so many bytes.
+inline constexpr std::size_t kMaxUnderWay = 16;
+inline constexpr std::size_t kMaxKeptAnswerBytes = std::size_t{4} << 20;
 
 enum class MessageType : std::uint8_t {
   kAttach = 1,      // the connecting side's proof of its identity: introduction.h
@@ -26,11 +30,12 @@ enum class MessageType : std::uint8_t {
   kExecuted = 4,    // a follower's proof of execution, and the record that it executed
   kReply = 5,       // a node's answer to a client
   kEvidence = 6,    // the reason why a node is exposed
-  kRefused = 7,     // tells a client that its request is larger than nodes can attest
+  kRefused = 7,     // tells a client that its request will have no answer
   kResume = 8,      // between nodes, at first: how far each has received the other's messages
   kReceived = 9,    // between nodes: the same, from time to time
   kChallenge = 10,  // what the accepting side says first
   kAttached = 11,   // the accepting side's proof of its identity
+  kNumber = 12,     // a client asks which number it may use next; a node's answer
 };
 // No value if it is not a message.
 std::optional<MessageType> type_of(View message) noexcept;
@@ -60,14 +65,24 @@ struct Signed {
   PartyId target = 0;  // kAttach, kAttached: the receiver; kReply, kRefused: the client
   std::uint64_t epoch = 0;
   std::uint64_t first = 0;  // the number of the first command
-  // kRefused: one item, the limit of a request in bytes (8). kAttach, kAttached: the receiver's key
-  // of the introduction, and the sender's.
+  // kReply: digest_of_request() of what it answers (32); else empty.
+  View request;
+  // kRefused: one item, the limit of a request in bytes (8), or 0 if the number is used and no
+  // answer to this request is kept. kAttach, kAttached: the receiver's key of the introduction, and
+  // the sender's.
   Items items;
 };
 std::optional<Signed> read_signed(View message, MessageType expected) noexcept;
 // Only after read_signed().
 bool verify_signed(const Directory& directory, View message, const Signed& content);
 Bytes write_signed(const SigningKey& key, const Signed& content);
+// Of who asks what under which number, whatever the epoch: a client that uses a number twice, for
+// instance because its clock was set back, takes no old answer for the new request's.
+StateDigest digest_of_request(const Signed& request);
+
+// kNumber: its type, and the number (8); 0 asks.
+std::optional<std::uint64_t> read_number(View message);
+Bytes write_number(std::uint64_t next);
 
 // What a replica attests of one step: the new requests, the outputs of the next commands of all
 // requests so far, and at checkpoints the digest of the state after them. Views.

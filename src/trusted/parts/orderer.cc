@@ -1,6 +1,8 @@
 #include "trusted/parts/orderer.h"
 
 #include <algorithm>
+#include <iterator>
+#include <list>
 #include <string>
 #include <utility>
 
@@ -9,9 +11,6 @@
 namespace leat::trusted::detail {
 namespace {
 
-// Requests that no step has yet: beyond that clients must try again.
-constexpr std::size_t kMaxFreshBytes = std::size_t{4} << 20;
-constexpr std::size_t kMaxFresh = 4096;
 // Of any one command.
 constexpr std::size_t kOutputRoom = kItemBytes + kMaxItemBytes;
 // So that requests of a few commands have room.
@@ -34,26 +33,45 @@ std::size_t Orderer::max_request_bytes() const {
 }
 
 void Orderer::take(View request, const Signed& content) {
-  if (ledger_.has_taken(content.sender, content.first) || fresh_.size() == kMaxFresh ||
-      fresh_bytes_ + request.size() > kMaxFreshBytes || request.size() > max_request_bytes())
+  if (ledger_.has_taken(content.sender, content.first) || request.size() > max_request_bytes())
     return;
-  fresh_.push_back({Bytes(request.begin(), request.end()), content.items.count()});
-  fresh_bytes_ += request.size();
+  const auto client = fresh_.find(content.sender);
+  const bool full = client != fresh_.end() && client->second.size() == kMaxUnderWay;
+  if (client != fresh_.end() && client->second.contains(content.first)) return;
+  if (full && content.first > client->second.rbegin()->first) return;
+  // Only now, because it costs most: what is sent again is not verified again.
+  if (!ledger_.is_right(request, content)) return;
+  if (full) remove(client, std::prev(client->second.end()));
+  fresh_[content.sender].try_emplace(
+      content.first, Fresh{Bytes(request.begin(), request.end()), content.items.count()});
   fresh_commands_ += content.items.count();
+}
+
+std::map<PartyId, Orderer::Requests>::iterator Orderer::next_client() {
+  const auto next = fresh_.upper_bound(last_);
+  return next == fresh_.end() ? fresh_.begin() : next;
+}
+
+void Orderer::remove(std::map<PartyId, Requests>::iterator client, Requests::iterator request) {
+  fresh_commands_ -= request->second.commands;
+  client->second.erase(request);
+  if (client->second.empty()) fresh_.erase(client);
 }
 
 std::optional<Bytes> Orderer::next(bool is_checkpoint, Result& result, Bytes& snapshot) {
   Step step;
-  std::deque<Fresh> taken;
+  std::list<Bytes> taken;
   std::size_t room = room_ - kStepBytes;
-  while (!fresh_.empty() && kBlobBytes + fresh_.front().request.size() + kOutputRoom <= room) {
-    Fresh fresh = std::move(fresh_.front());
-    fresh_.pop_front();
-    fresh_bytes_ -= fresh.request.size();
-    fresh_commands_ -= fresh.commands;
-    if (ledger_.take(fresh.request)) continue;  // signed by no client, or there already
-    room -= kBlobBytes + fresh.request.size();
-    step.requests.emplace_back(taken.emplace_back(std::move(fresh)).request);
+  while (!fresh_.empty() && ledger_.waiting() < batch_) {
+    const auto client = next_client();
+    const auto first = client->second.begin();
+    if (kBlobBytes + first->second.request.size() + kOutputRoom > room) break;
+    last_ = client->first;
+    Bytes request = std::move(first->second.request);
+    remove(client, first);
+    if (!ledger_.take_right(request)) continue;  // its numbers are those of an earlier one
+    room -= kBlobBytes + request.size();
+    step.requests.emplace_back(taken.emplace_back(std::move(request)));
   }
   result.count = ledger_.execute(batch_, room, result.outputs);
   ledger_.keep();

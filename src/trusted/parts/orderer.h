@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 
@@ -28,16 +27,19 @@ class Orderer {
 
   // The limit of a request that fits into a step, in bytes.
   std::size_t max_request_bytes() const;
-  // Keeps a request for the next steps, unless a step has it already or too many wait.
+  // Keeps a right request until its client's turn, unless a step has it already. Of a client no
+  // more than kMaxUnderWay wait, those with the lowest numbers: a number left out is refused for
+  // ever once a later one was taken.
   void take(View request, const Signed& content);
   // Whether there is a full batch or, with `also_short`, anything at all.
   bool ready(bool also_short) const {
     return ledger_.waiting() + fresh_commands_ >=
            (also_short ? std::size_t{1} : std::size_t{batch_});
   }
-  // Returns the next step, to be attested: takes the right requests that fit into the ledger, and
-  // executes a batch, or as much of it as fits. At a checkpoint sets `snapshot` to the state after
-  // it. No value if no request was right.
+  // Returns the next step, to be attested: takes requests of all clients in turns until the ledger
+  // has a batch or no more fit, and executes a batch, or as much of it as fits. So a client waits
+  // for at most one request of each of the others. At a checkpoint sets `snapshot` to the state
+  // after it. No value if there is nothing to execute.
   std::optional<Bytes> next(bool is_checkpoint, Result& result, Bytes& snapshot);
 
  private:
@@ -45,12 +47,18 @@ class Orderer {
     Bytes request;
     std::size_t commands = 0;
   };
+  using Requests = std::map<std::uint64_t, Fresh>;  // by number; not empty
+
+  // The client whose turn is next; fresh_ is not empty.
+  std::map<PartyId, Requests>::iterator next_client();
+  void remove(std::map<PartyId, Requests>::iterator client, Requests::iterator request);
 
   Ledger& ledger_;
   const unsigned batch_;
   const std::size_t room_;
-  std::deque<Fresh> fresh_;  // no step has them yet, nor the ledger, which all have alike
-  std::size_t fresh_bytes_ = 0, fresh_commands_ = 0;
+  std::map<PartyId, Requests> fresh_;  // no step has them, nor the ledger, which all have alike
+  std::size_t fresh_commands_ = 0;
+  PartyId last_ = 0;  // the client whose turn it was
 };
 
 // Complaints of clients that got no answer from the ordering node.

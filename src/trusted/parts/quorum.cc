@@ -1,6 +1,9 @@
 #include "trusted/parts/quorum.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
 
 #include "base/wire.h"
 #include "leat/error.h"
@@ -8,6 +11,10 @@
 
 namespace leat::trusted::detail {
 namespace {
+
+// How far a node may be behind those that know more of this client's numbers: a window of records
+// (256) with the most commands each, and the most requests that were under way.
+constexpr std::uint64_t kMostBehind = std::uint64_t{512} * kMaxCommands;
 
 // What a service is shown of answers at most.
 constexpr std::size_t kMostShownBytes = std::size_t{1} << 20;
@@ -20,12 +27,32 @@ Quorum::Quorum(const Directory& directory, const SigningKey& key, const ClientOp
                std::uint64_t first)
     : directory_(directory), key_(key), options_(options), next_(first) {
   if (options.quorum == 0 || options.quorum > options.nodes.size() || options.window == 0 ||
-      options.window > 16)
+      options.window > kMaxUnderWay)
     throw Error(ErrorCode::kInvalidArgument,
                 "a client of " + std::to_string(options.nodes.size()) + " nodes cannot wait for " +
                     std::to_string(options.quorum) + " equal answers with " +
                     std::to_string(options.window) + " requests under way",
                 "The quorum is 1 to the number of nodes, the window 1 to 16.");
+}
+
+void Quorum::learn(PartyId node, std::uint64_t next) {
+  if (!has_asked_ && std::ranges::count(options_.nodes, node) > 0) numbers_.try_emplace(node, next);
+}
+
+// Of liars there are fewer than a quorum: a number that so many nodes name or exceed is at most
+// what a correct one names, and with one of them late it is at most so much too low.
+std::uint64_t Quorum::learned() const {
+  if (numbers_.size() < options_.quorum) return 0;
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [node, next] : numbers_) numbers.push_back(next);
+  std::ranges::sort(numbers, std::greater<>());
+  return numbers[options_.quorum - 1];
+}
+
+bool Quorum::should_learn_more() const {
+  if (has_asked_ || numbers_.size() == options_.nodes.size()) return false;
+  return numbers_.size() < options_.quorum ||
+         std::ranges::any_of(numbers_, [this](const auto& one) { return one.second > next_; });
 }
 
 const Bytes& Quorum::submit(std::span<const Bytes> commands) {
@@ -39,12 +66,17 @@ const Bytes& Quorum::submit(std::span<const Bytes> commands) {
                                             " bytes, not " + std::to_string(command.size()));
     Items::append(body, command);
   }
+  constexpr std::uint64_t kLast = std::numeric_limits<std::uint64_t>::max() - kMostBehind;
+  if (!std::exchange(has_asked_, true) && learned() > next_ && learned() < kLast)
+    next_ = learned() + kMostBehind;
   Request request{.first = next_, .count = commands.size()};
-  request.bytes = write_signed(key_, {.type = MessageType::kRequest,
-                                      .sender = options_.self,
-                                      .epoch = options_.epoch,
-                                      .first = next_,
-                                      .items = *Items::read(body, commands.size())});
+  const Signed content{.type = MessageType::kRequest,
+                       .sender = options_.self,
+                       .epoch = options_.epoch,
+                       .first = next_,
+                       .items = *Items::read(body, commands.size())};
+  request.digest = digest_of_request(content);
+  request.bytes = write_signed(key_, content);
   if (request.bytes.size() > kMaxRequestBytes)
     throw Error(ErrorCode::kTooLarge, "a request has up to " + std::to_string(kMaxRequestBytes) +
                                           " bytes, not " + std::to_string(request.bytes.size()));
@@ -68,6 +100,7 @@ bool Quorum::receive(View message) {
   const auto request = std::ranges::find(requests_, content->first, &Request::first);
   // Verified only while it can still matter. A node's first word counts, and no other.
   if (request == requests_.end() || request->believed || request->count != content->items.count() ||
+      !std::ranges::equal(request->digest, content->request) ||
       request->replies.contains(content->sender) || !verify_signed(directory_, message, *content))
     return false;
   const View outputs = content->items.bytes();
@@ -96,19 +129,51 @@ bool Quorum::receive_refusal(View message) {
 
 // As for answers, so many that one of them is correct; that one will not have it ordered.
 void Quorum::check_refused() {
-  if (requests_.empty() || requests_.front().believed ||
-      requests_.front().refusals.size() < options_.quorum)
+  if (requests_.empty() || requests_.front().believed) return;
+  if (is_lost(requests_.front())) {
+    const std::uint64_t number = requests_.front().first;
+    requests_.pop_front();
+    throw Error(
+        ErrorCode::kUnavailable,
+        "request " + std::to_string(number) + " of client " + std::to_string(options_.self) +
+            " was executed, or another one of that number, and too few nodes still have " +
+            "an answer",
+        "Ask for less in one request: answers above " + std::to_string(kMaxKeptAnswerBytes >> 20) +
+            " MiB are sent once and not " + "kept. And no two clients may have one key at a time.");
+  }
+  const auto too_large = [](const auto& refusal) { return refusal.second > 0; };
+  if (static_cast<std::size_t>(std::ranges::count_if(requests_.front().refusals, too_large)) <
+      options_.quorum)
     return;
   const Request request = std::move(requests_.front());
   requests_.pop_front();
-  const auto least = std::ranges::min_element(request.refusals, {},
-                                              [](const auto& refusal) { return refusal.second; });
+  const auto least = std::ranges::min_element(
+      request.refusals, {}, [](const auto& refusal) { return refusal.second - 1; });  // 0 is none
   throw Error(ErrorCode::kTooLarge,
               "request " + std::to_string(request.first) + " of client " +
                   std::to_string(options_.self) + " has " + std::to_string(request.bytes.size()) +
                   " bytes, and is refused: node " + std::to_string(least->first) +
                   " attests requests of up to " + std::to_string(least->second),
               "Sign fewer commands at once, or see --max-payload of the nodes' leat-attestd.");
+}
+
+// One that has answered may have forgotten since; its word is there.
+bool Quorum::is_lost(const Request& request) const {
+  const auto forgot =
+      static_cast<std::size_t>(std::ranges::count_if(request.refusals, [&](const auto& refusal) {
+        return refusal.second == 0 && !request.replies.contains(refusal.first);
+      }));
+  // So many that a correct one is among them.
+  if (forgot == 0 || forgot + request.replies.size() < options_.quorum) return false;
+  std::size_t most_equal = 0;
+  for (const auto& [node, reply] : request.replies)
+    most_equal = std::max(
+        most_equal,
+        static_cast<std::size_t>(std::ranges::count_if(request.replies, [&](const auto& other) {
+          return std::ranges::equal(outputs_of(other.second), outputs_of(reply));
+        })));
+  const std::size_t to_come = options_.nodes.size() - forgot - request.replies.size();
+  return most_equal + to_come < options_.quorum;
 }
 
 std::optional<Answer> Quorum::take() {
@@ -175,8 +240,10 @@ std::string Quorum::describe() const {
       !request.replies.contains(leader) && !request.refusals.contains(leader);
   if (!silent.empty()) text += "; no word from node" + silent;
   for (const auto& [node, most] : request.refusals)
-    text += "; node " + std::to_string(node) + " refuses requests above " + std::to_string(most) +
-            " bytes, and this one has " + std::to_string(request.bytes.size());
+    text += "; node " + std::to_string(node) +
+            (most == 0 ? " keeps no answer to it"
+                       : " refuses requests above " + std::to_string(most) +
+                             " bytes, and this one has " + std::to_string(request.bytes.size()));
   if (leader_silent) text += " (" + std::to_string(leader) + " leads)";
   return text;
 }

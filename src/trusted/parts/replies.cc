@@ -14,11 +14,20 @@ void Replies::send(const Done& done, Outbox& outbox) {
                                     .target = done.client,
                                     .epoch = epoch_,
                                     .first = done.first,
+                                    .request = done.request,
                                     .items = *items});
   outbox.send(done.client, reply);
-  auto& kept = kept_[done.client];
-  if (kept.size() == kKept) kept.pop_front();
-  kept.emplace_back(done.first, std::move(reply));
+  Kept& kept = kept_[done.client];
+  kept.bytes += reply.size();
+  kept.replies.emplace_back(done.request, std::move(reply));
+  for (; kept.replies.size() > kMaxUnderWay || kept.bytes > kMaxKeptAnswerBytes;
+       kept.replies.pop_front())
+    kept.bytes -= kept.replies.front().second.size();
+}
+
+void Replies::send_before(std::uint64_t acknowledged, Outbox& outbox) {
+  for (; !held_.empty() && held_.front().first < acknowledged; held_.pop_front())
+    send(held_.front().second, outbox);
 }
 
 void Replies::refuse(const Signed& request, std::uint64_t most_bytes, Outbox& outbox) const {
@@ -33,14 +42,18 @@ void Replies::refuse(const Signed& request, std::uint64_t most_bytes, Outbox& ou
                                                   .items = *Items::read(items, 1)}));
 }
 
-bool Replies::send_again(PartyId client, std::uint64_t first, Outbox& outbox) const {
-  const auto kept = kept_.find(client);
-  if (kept == kept_.end()) return false;
-  const auto found =
-      std::ranges::find(kept->second, first, [](const auto& one) { return one.first; });
-  if (found == kept->second.end()) return false;
-  outbox.send(client, found->second);
-  return true;
+void Replies::send_again(const Signed& request, const Done* answer, Outbox& outbox) {
+  const StateDigest digest = digest_of_request(request);
+  if (const auto kept = kept_.find(request.sender); kept != kept_.end()) {
+    const auto& replies = kept->second.replies;
+    const auto found =
+        std::ranges::find(replies, digest, [](const auto& one) { return one.first; });
+    if (found != replies.end()) return outbox.send(request.sender, found->second);
+  }
+  if (std::ranges::any_of(held_, [&](const auto& one) { return one.second.request == digest; }))
+    return;
+  if (answer != nullptr && answer->request == digest) return send(*answer, outbox);
+  refuse(request, 0, outbox);
 }
 
 }  // namespace leat::trusted::detail

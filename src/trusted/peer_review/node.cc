@@ -112,8 +112,9 @@ void PeerNode::State::on_request(PartyId from, std::span<const std::byte> reques
   const auto content = read_signed(request, MessageType::kRequest);
   if (!content || content->epoch != kernel_.epoch() || stopped_) return;
   Ledger& ledger = state_.ledger();
-  if (ledger.has_executed(content->sender, content->first)) {
-    if (from == content->sender) replies_.send_again(content->sender, content->first, outbox);
+  if (ledger.has_finished(content->sender, content->first)) {
+    if (from == content->sender)
+      replies_.send_again(*content, ledger.answer(content->sender, content->first), outbox);
     return;
   }
   if (request.size() > orderer_.max_request_bytes()) {
@@ -147,17 +148,9 @@ void PeerNode::State::order(bool also_short) {
     const auto step = orderer_.next(false, result, no_snapshot);
     if (!step) continue;
     Ledger& ledger = state_.ledger();
-    for (Done& done : ledger.done()) unanswered_.emplace_back(next(), std::move(done));
+    for (Done& done : ledger.done()) replies_.hold(next(), std::move(done));
     ledger.done().clear();
     log(EntryType::kContent, *step);
-  }
-}
-
-void PeerNode::State::reply_acknowledged(Outbox& outbox) {
-  const std::uint64_t until = acknowledged();
-  while (!unanswered_.empty() && unanswered_.front().first < until) {
-    replies_.send(unanswered_.front().second, outbox);
-    unanswered_.pop_front();
   }
 }
 
@@ -195,7 +188,7 @@ void PeerNode::State::settle(bool also_short, Outbox& outbox) {
   if (is_root() && !stopped_) order(also_short);
   outgoing_.attest(outbox);
   forget();
-  if (is_root()) return reply_acknowledged(outbox);
+  if (is_root()) return replies_.send_before(acknowledged(), outbox);
   for (const Done& done : state_.ledger().done()) replies_.send(done, outbox);
   state_.ledger().done().clear();
 }
@@ -249,7 +242,7 @@ void PeerNode::State::look_after(Child& child, Outbox& outbox) {
   if (now - child.progress < options_.patience || child.standing != Standing::kTrusted) return;
   child.standing = Standing::kSuspected;
   change(id(child.index), Standing::kSuspected, {id(child.index), FaultKind::kSilent, {}});
-  if (is_root()) reply_acknowledged(outbox);
+  if (is_root()) replies_.send_before(acknowledged(), outbox);
 }
 
 void PeerNode::State::idle(Outbox& outbox) {
@@ -325,6 +318,8 @@ PeerNode::~PeerNode() = default;
 void PeerNode::receive(PartyId from, std::span<const std::byte> message, Time now, Outbox& outbox) {
   state_->now = now;
   if (type_of(message) == MessageType::kRequest) return state_->on_request(from, message, outbox);
+  if (type_of(message) == MessageType::kNumber)
+    return outbox.send(from, write_number(state_->next_number(from)));
   const auto type = peer_message(message);
   if (!type) return;
   switch (*type) {

@@ -27,6 +27,7 @@ struct PeerNode::State {
   void idle(Outbox& outbox);
 
   Time now{};
+  std::uint64_t next_number(PartyId client) { return state_.ledger().next_number(client); }
   // Counter of its own log, which is its stream.
   std::uint64_t next() const { return log_base_ + log_.size(); }
 
@@ -64,7 +65,6 @@ struct PeerNode::State {
   // Of the root.
   void order(bool also_short);
   std::uint64_t acknowledged() const;
-  void reply_acknowledged(Outbox& outbox);
 
   // Null if no child that this node still listens to has that session.
   Child* child_of(std::uint32_t session);
@@ -96,8 +96,7 @@ struct PeerNode::State {
   bool resend_own_ = false;
   bool stopped_ = false;  // the root or the parent is exposed
 
-  detail::Orderer orderer_;                                        // the root's
-  std::deque<std::pair<std::uint64_t, detail::Done>> unanswered_;  // the root's, by record
+  detail::Orderer orderer_;  // the root's
 
   std::map<PartyId, Auditor> auditors_;
   std::set<PartyId> exposed_;
