@@ -58,7 +58,7 @@ void Holdings::enable() { require(device_->enable(), "enable"); }
 
 void Holdings::keep(std::uint32_t session, std::span<const std::byte> key,
                     std::optional<trusted::Algorithm> algorithm) {
-  leat::detail::SecretMemory memory(key.size());
+  auto memory = leat::detail::SecretMemory::lasting(key.size());
   std::ranges::copy(key, memory.span().begin());
   channel_keys_.emplace(session, ChannelKey{key.size(), std::move(memory), algorithm});
 }

@@ -151,6 +151,7 @@ void run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   try {
+    leat::attestd::start_hidden(argv);
     leat::attestd::hide_memory();
     int exit_code = 0;
     const auto arguments = leat::attestd::parse(argc, argv, exit_code);
