@@ -323,7 +323,7 @@ TEST(Attestd, of_another_version_is_told) {
   });
   EXPECT_THAT(error_of(ErrorCode::kVersion,
                        [&] {
-                         trusted::detail::KernelConnection connection(path, {},
+                         trusted::detail::KernelConnection connection({path},
                                                                       std::chrono::microseconds(0));
                        }),
               AllOf(HasSubstr(path), HasSubstr("the same release")));
