@@ -35,6 +35,7 @@ constexpr const char* kFooter =
 and for the programs, instead of attest_key_file:
   leat://host:port?transport=attested+ring&attest_kernel=/run/leat-attestd/socket
 If the daemon runs as another user than leat-attestd, root or the program's, attest_kernel_user names it.
+So that they believe this daemon only, attest_kernel_key is what this prints: leat-attestd --key-file key --show-key
 
 With sessions that a vendor provisions (docs/remote_attestation.md):
   leat-provision device FOLDER --vendor-key FILE -- /usr/bin/leat-attestd --controller --socket PATH

@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -221,12 +222,11 @@ class Onlooker {
   std::thread thread_;
 };
 
-// As a user would who starts the daemon for itself, while another process of this user waits for
-// it.
-TEST(AttestdSecrets, who_waits_for_its_start_finds_no_key) {
+// Starts the daemon many times as one user, of whom another process waits for it.
+void expect_to_find_no_key(const std::string& program) {
   if (leat::detail::kAddressSanitizer || leat::detail::kThreadSanitizer)
     GTEST_SKIP() << "a sanitizer's shadow memory has no end";
-  leat::detail::run_process("starts", [] {
+  leat::detail::run_process("starts", [&] {
     ASSERT_TRUE(geteuid() != 0 || leat::detail::become_nobody());
     const ScratchFolder folder;
     const std::string key_file = folder.path() + "/key";
@@ -234,8 +234,7 @@ TEST(AttestdSecrets, who_waits_for_its_start_finds_no_key) {
     const HiddenKey key(key_file);
     const std::size_t starts = scaled(200);
     for (std::size_t i = 0; i < starts; ++i) {
-      Program daemon("src/attestd/leat-attestd",
-                     {"--socket", folder.path() + "/socket", "--key-file", key_file});
+      Program daemon(program, {"--socket", folder.path() + "/socket", "--key-file", key_file});
       Onlooker onlooker(daemon.pid(), i % 2 == 0 ? Onlooker::How::kMemory : Onlooker::How::kTrace);
       if (daemon.wait_for("system calls").empty()) {
         EXPECT_THAT(daemon.wait().err, HasSubstr(" traces leat-attestd"));
@@ -246,6 +245,19 @@ TEST(AttestdSecrets, who_waits_for_its_start_finds_no_key) {
       EXPECT_EQ(count_in(seen, key.text) + count_in(seen, key.bytes), 0U) << "at start " << i;
     }
   });
+}
+
+TEST(AttestdSecrets, who_waits_for_its_start_finds_no_key) {
+  expect_to_find_no_key("src/attestd/leat-attestd");
+}
+
+TEST(AttestdSecrets, who_waits_for_the_start_of_a_program_that_its_user_cannot_read_finds_no_key) {
+  if (geteuid() != 0) GTEST_SKIP() << "another user is needed";
+  const ScratchFolder folder;
+  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+  expect_to_find_no_key(
+      folder.write("leat-attestd",
+                   leat::detail::read_file(LEAT_BUILD_FOLDER "/src/attestd/leat-attestd"), 0711));
 }
 
 // For this process and its children: Linux as it is before 5.14.
