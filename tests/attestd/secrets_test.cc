@@ -35,6 +35,7 @@ namespace {
 using leat::detail::Program;
 using leat::detail::scaled;
 using leat::detail::ScratchFolder;
+using testing::AllOf;
 using testing::HasSubstr;
 
 // Whether a process of this user may look into that one.
@@ -260,11 +261,11 @@ TEST(AttestdSecrets, who_waits_for_the_start_of_a_program_that_its_user_cannot_r
                    leat::detail::read_file(LEAT_BUILD_FOLDER "/src/attestd/leat-attestd"), 0711));
 }
 
-// For this process and its children: Linux as it is before 5.14.
-void take_secret_memory_away() {
+// Makes a system call fail, for this process and its children.
+void forbid(unsigned call, unsigned failure) {
   std::array<sock_filter, 4> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                                     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_secret, 0, 1),
-                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                                     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | failure),
                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
   const sock_fprog program{filter.size(), filter.data()};
   leat::detail::check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)");
@@ -277,7 +278,7 @@ TEST(AttestdSecrets, root_itself_reads_no_key_file_in_its_memory_where_linux_has
     GTEST_SKIP() << "a sanitizer's shadow memory has no end";
   for (const bool taken_away : {false, true}) {
     leat::detail::run_process("looks", [&] {
-      if (taken_away) take_secret_memory_away();
+      if (taken_away) forbid(SYS_memfd_secret, ENOSYS);  // as before Linux 5.14
       const bool secret = Fd(static_cast<int>(syscall(SYS_memfd_secret, O_CLOEXEC))).get() >= 0;
       const ScratchFolder folder;
       const std::string key_file = folder.path() + "/key";
@@ -293,6 +294,18 @@ TEST(AttestdSecrets, root_itself_reads_no_key_file_in_its_memory_where_linux_has
       EXPECT_EQ(count_in(seen, key.bytes), secret ? 0U : 1U) << "taken away: " << taken_away;
     });
   }
+}
+
+TEST(AttestdSecrets, where_it_cannot_hide_it_takes_no_key_and_says_what_to_do) {
+  leat::detail::run_process("starts", [] {
+    ASSERT_TRUE(geteuid() != 0 || leat::detail::become_nobody());
+    forbid(SYS_memfd_create, EACCES);  // as vm.memfd_noexec=2 does for programs
+    const auto result =
+        leat::detail::run_program("src/attestd/leat-attestd", {"--key-file", "/nowhere"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("cannot hide"), HasSubstr("vm.memfd_noexec"),
+                                  HasSubstr("mode 0711")));
+  });
 }
 
 TEST(AttestdSecrets, under_a_tracer_it_takes_no_key) {
