@@ -41,7 +41,7 @@ Options AttestHome::options() const {
 
 trusted::detail::ChannelSession AttestHome::session(trusted::Algorithm algorithm,
                                                     bool active) const {
-  return {daemon_ ? trusted::detail::make_isolated_home(socket_, {}, 0, algorithm, kNeverSleep)
+  return {daemon_ ? trusted::detail::make_isolated_home({socket_}, 0, algorithm, kNeverSleep)
                   : trusted::detail::make_local_home(key_file_, algorithm),
           algorithm, active};
 }

@@ -88,11 +88,13 @@ struct LEAT_EXPORT Options {
 
   // Transports attested+X: where session keys and counters are held, "in-process" (default) or the
   // absolute path of leat-attestd's socket; the user as whom that daemon may run, by name or number
-  // (default "leat-attestd"), beside root and this process's own user; and the session among those
-  // that leat-attestd was provisioned with, 0 to 4294967295, of which 0 (default) stands for the
-  // one of its key file.
+  // (default "leat-attestd"), beside root and this process's own user; the public key that the
+  // daemon must prove to be its own, 64 hexadecimal digits as leat-attestd prints them (default:
+  // none, so any daemon of those users is believed); and the session among those that leat-attestd
+  // was provisioned with, 0 to 4294967295, of which 0 (default) stands for the one of its key file.
   std::optional<std::string> attest_kernel;
   std::optional<std::string> attest_kernel_user;
+  std::optional<std::string> attest_kernel_key;
   std::optional<std::size_t> attest_session;
   // Transports attested+X in-process: the file of the key that both sides share (as tls_psk_file,
   // with 64 to 128 digits), and the MAC: "hmac-sha256" (default), "hmac-sha384", "hmac-sha512" or

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "attest/channel_session.h"
-#include "attest/kernel_connection.h"
 #include "base/fork.h"
 #include "base/key_file.h"
 #include "base/wire.h"
@@ -64,9 +63,9 @@ class LocalChannelHome final : public ChannelHome {
 
 class IsolatedChannelHome final : public ChannelHome {
  public:
-  IsolatedChannelHome(const std::string& path, const std::string& user, std::uint32_t session,
-                      Algorithm algorithm, std::chrono::microseconds spin)
-      : connection_(std::make_unique<KernelConnection>(path, user, spin)) {
+  IsolatedChannelHome(const ExpectedDaemon& daemon, std::uint32_t session, Algorithm algorithm,
+                      std::chrono::microseconds spin)
+      : connection_(std::make_unique<KernelConnection>(daemon, spin)) {
     Reply reply;
     const Verdict verdict =
         connection_->ask({.operation = static_cast<std::uint8_t>(Operation::kOpen),
@@ -75,14 +74,15 @@ class IsolatedChannelHome final : public ChannelHome {
                          {}, reply);
     if (verdict == Verdict::kSession)
       throw Error(ErrorCode::kUnavailable,
-                  "leat-attestd at " + path +
+                  "leat-attestd at " + daemon.path +
                       (session == 0 ? " has no key file"
                                     : " has no pair session " + std::to_string(session) +
                                           " for this user and algorithm"),
                   "Set attest_session to one that it was provisioned with, or 0 for its key file.");
     if (verdict != Verdict::kOk)
-      throw Error(ErrorCode::kUnavailable, "leat-attestd at " + path + " opens no session: " +
-                                               std::string(trusted::to_string(verdict)));
+      throw Error(ErrorCode::kUnavailable,
+                  "leat-attestd at " + daemon.path +
+                      " opens no session: " + std::string(trusted::to_string(verdict)));
     leat::detail::WireReader reader(reply.data);
     kernel_ = reader.number<std::uint32_t>();
     std::ranges::copy(reader.bytes(kNonceBytes), nonce_.begin());
@@ -121,10 +121,10 @@ std::unique_ptr<ChannelHome> make_local_home(const std::string& key_file, Algori
   return std::make_unique<LocalChannelHome>(key_file, algorithm);
 }
 
-std::unique_ptr<ChannelHome> make_isolated_home(const std::string& path, const std::string& user,
-                                                std::uint32_t session, Algorithm algorithm,
+std::unique_ptr<ChannelHome> make_isolated_home(const ExpectedDaemon& daemon, std::uint32_t session,
+                                                Algorithm algorithm,
                                                 std::chrono::microseconds spin) {
-  return std::make_unique<IsolatedChannelHome>(path, user, session, algorithm, spin);
+  return std::make_unique<IsolatedChannelHome>(daemon, session, algorithm, spin);
 }
 
 }  // namespace leat::trusted::detail

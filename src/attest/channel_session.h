@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "attest/channel_kernel.h"
+#include "attest/kernel_connection.h"
 #include "leat/attest/attestation.h"
 #include "leat/attest/isolated_kernel.h"
 
@@ -38,11 +39,10 @@ class ChannelHome {
 // In this process, with the key in a file. Throws kInvalidArgument if the file is missing,
 // unreadable or holds no key.
 std::unique_ptr<ChannelHome> make_local_home(const std::string& key_file, Algorithm algorithm);
-// In the leat-attestd whose socket is at `path` and which may run as `user`, with the key of its
-// session `session`, or of its key file if that is 0. Throws as IsolatedKernel does, and
-// kUnavailable if it has no such key.
-std::unique_ptr<ChannelHome> make_isolated_home(const std::string& path, const std::string& user,
-                                                std::uint32_t session, Algorithm algorithm,
+// In that leat-attestd, with the key of its session `session`, or of its key file if that is 0.
+// Throws as IsolatedKernel does, and kUnavailable if it has no such key.
+std::unique_ptr<ChannelHome> make_isolated_home(const ExpectedDaemon& daemon, std::uint32_t session,
+                                                Algorithm algorithm,
                                                 std::chrono::microseconds spin);
 
 class ChannelSession {

@@ -5,6 +5,8 @@
 
 #include "attest/kernel_connection.h"
 #include "attest/record.h"
+#include "base/quote.h"
+#include "base/setting_values.h"
 #include "base/wire.h"
 #include "leat/error.h"
 
@@ -19,6 +21,16 @@ constexpr std::uint8_t number_of(Operation operation) {
   return static_cast<std::uint8_t>(operation);
 }
 
+std::string checked_key(const std::string& key) {
+  using Codec = leat::detail::PublicKeyCodec;
+  auto checked = Codec::parse(key);
+  if (!checked)
+    throw Error(ErrorCode::kInvalidArgument,
+                leat::detail::quoted(key) + " is not the public key of a leat-attestd",
+                std::string("Allowed: ") + Codec::kAllowed + ".");
+  return *checked;
+}
+
 // Whether the header says what was asked for: everything but counter, epoch and algorithm.
 bool is_of(const RecordHeader& header, const Statement& statement, std::uint32_t device,
            std::uint64_t epoch) {
@@ -30,8 +42,9 @@ bool is_of(const RecordHeader& header, const Statement& statement, std::uint32_t
 }  // namespace
 
 IsolatedKernel::IsolatedKernel(const std::string& path, std::chrono::microseconds spin,
-                               const std::string& user)
-    : connection_(std::make_unique<detail::KernelConnection>(path, user, spin)),
+                               const std::string& user, const std::string& key)
+    : connection_(std::make_unique<detail::KernelConnection>(
+          detail::ExpectedDaemon{path, user, checked_key(key)}, spin)),
       kernel_(detail::kDeviceKernel),
       device_(connection_->welcome().device),
       epoch_(connection_->welcome().epoch) {

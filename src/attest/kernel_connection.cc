@@ -14,11 +14,15 @@
 #include <cstring>
 #include <system_error>
 
+#include "attest/channel_kernel.h"
 #include "base/quote.h"
+#include "base/random.h"
 #include "base/system_error.h"
 #include "base/unix_socket.h"
 #include "base/user_namespace.h"
 #include "base/users.h"
+#include "base/wire.h"
+#include "leat/attest/identity.h"
 #include "leat/error.h"
 #include "net/stream.h"
 
@@ -134,12 +138,12 @@ bool may_serve(uid_t server, uid_t own, const std::string& user) {
   return server == 0 || server == own || server == leat::detail::user_of(user);
 }
 
-KernelConnection::KernelConnection(const std::string& path, const std::string& user,
-                                   std::chrono::microseconds spin)
-    : longest_spin_(spin), socket_(connect_to(path)) {
-  check_server(socket_.get(), path, user);
-  receive_welcome(path);
+KernelConnection::KernelConnection(const ExpectedDaemon& daemon, std::chrono::microseconds spin)
+    : longest_spin_(spin), socket_(connect_to(daemon.path)) {
+  check_server(socket_.get(), daemon.path, daemon.user);
+  receive_welcome(daemon.path);
   owned_ = std::vector<Owned>(welcome_.shape.slots);
+  if (!daemon.key.empty()) demand_proof(daemon);
 }
 
 KernelConnection::~KernelConnection() = default;
@@ -171,6 +175,38 @@ void KernelConnection::receive_welcome(const std::string& path) {
   memory_ = leat::detail::MappedMemory::of_file(descriptors[0].get(), bytes,
                                                 leat::detail::MappedMemory::Protection::kReadWrite);
   wake_ = std::move(descriptors[1]);
+}
+
+void KernelConnection::demand_proof(const ExpectedDaemon& daemon) {
+  const auto refuse = [&](const std::string& why, const std::string& advice) {
+    throw Error(ErrorCode::kAuthentication, "leat-attestd at " + daemon.path + ": " + why, advice);
+  };
+  const Nonce nonce = fresh_nonce();
+  Reply reply;
+  const Verdict verdict =
+      ask({.operation = static_cast<std::uint8_t>(Operation::kProve)}, nonce, reply);
+  if (verdict != Verdict::kOk)
+    refuse("it does not prove its key: " + std::string(to_string(verdict)),
+           "A daemon of a controller needs a reply key; another program has none.");
+  leat::detail::WireReader reader(reply.data);
+  PublicKey key;
+  std::ranges::copy(reader.bytes(key.size()), key.begin());
+  const std::string text = leat::detail::hex(key);
+  if (text != daemon.key)
+    refuse("it has the key " + text + ", and attest_kernel_key is " + daemon.key,
+           "If the daemon was given another key, set attest_kernel_key to that. If not, another "
+           "program has taken the daemon's place.");
+  const auto server = leat::detail::peer_of(socket_.get());
+  const std::uint64_t numbers = leat::detail::pid_namespace();
+  constexpr PartyId kDaemon = 1;
+  if (!server || numbers == 0 ||
+      !Directory({{.id = kDaemon, .key = key, .address = {}}})
+           .verify(kDaemon, to_be_proven(nonce, static_cast<std::uint32_t>(server->pid), numbers),
+                   reader.bytes(std::tuple_size_v<Signature>)) ||
+      !leat::detail::peer_may_live(socket_.get()))
+    refuse("the process that serves there does not prove that the key " + text + " is its own",
+           "Another program may have taken the daemon's place, and pass on what the daemon says. "
+           "Or the daemon is in another PID namespace: then this cannot be proven.");
 }
 
 Verdict KernelConnection::ask(Request request, std::span<const std::byte> data,

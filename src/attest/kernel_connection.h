@@ -24,6 +24,13 @@ namespace leat::trusted::detail {
 // who can do anything to it anyway, or of the one whom `user` names or numbers. Any thread.
 bool may_serve(uid_t server, uid_t own, const std::string& user);
 
+// The leat-attestd that a client means.
+struct ExpectedDaemon {
+  std::string path;       // of its socket
+  std::string user = {};  // who may serve there, by name or number, beside root and this process's
+  std::string key = {};   // its public key, 64 hexadecimal digits in lower case; empty: any
+};
+
 // Owner: the caller that made it. Threads: any; as many requests are under way at once as the ring
 // has slots. Once the daemon has ended, has not answered for kPatience or has broken the protocol,
 // every question gets kUnavailable: the outcome of an unanswered request is unknown, so this
@@ -44,11 +51,9 @@ class KernelConnection {
     bool under_way() const { return slot != kNoSlot; }
   };
 
-  // `path`: the daemon's socket. `user`: who may serve there, by name or number, beside root and
-  // the user of this process. `spin`: the longest time to spin before sleeping; negative: never
-  // sleep. Throws kUnavailable with the reason, kVersion, kProtocol, kAuthentication, kResource.
-  KernelConnection(const std::string& path, const std::string& user,
-                   std::chrono::microseconds spin);
+  // `spin`: the longest time to spin before sleeping; negative: never sleep. Throws kUnavailable
+  // with the reason, kVersion, kProtocol, kAuthentication, kResource.
+  KernelConnection(const ExpectedDaemon& daemon, std::chrono::microseconds spin);
   ~KernelConnection();
   KernelConnection(const KernelConnection&) = delete;
   KernelConnection& operator=(const KernelConnection&) = delete;
@@ -103,6 +108,8 @@ class KernelConnection {
   }
 
   void receive_welcome(const std::string& path);
+  // That the process which serves has the private half of the key; throws kAuthentication.
+  void demand_proof(const ExpectedDaemon& daemon);
   bool fits(const Question& question) const noexcept;
   // How many of them fit into one request; 1 for a question that fits into none.
   std::size_t fitting(std::span<const Question> questions) const noexcept;

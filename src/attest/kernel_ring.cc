@@ -7,8 +7,8 @@
 namespace leat::trusted::detail {
 namespace {
 
-// "ltw3": its last letter is the protocol's version, of which requests are a part.
-constexpr std::uint32_t kRingMagic = 0x3377'746c;
+// "ltw4": its last letter is the protocol's version, of which requests are a part.
+constexpr std::uint32_t kRingMagic = 0x3477'746c;
 constexpr std::size_t kUsedBytes = 4 + 1 + 3 + 4 + 4 + 4 + 8;
 
 }  // namespace
@@ -19,6 +19,18 @@ std::vector<std::byte> to_be_signed(std::span<const std::byte> record) {
   leat::detail::WireWriter writer(bytes);
   writer.text("leat-signed-v1", kPurposeBytes);
   writer.bytes(record, record.size());
+  return bytes;
+}
+
+std::vector<std::byte> to_be_proven(std::span<const std::byte> nonce, std::uint32_t process,
+                                    std::uint64_t pid_namespace) {
+  constexpr std::size_t kPurposeBytes = 14;
+  std::vector<std::byte> bytes(kPurposeBytes + nonce.size() + 4 + 8);
+  leat::detail::WireWriter writer(bytes);
+  writer.text("leat-daemon-v1", kPurposeBytes);
+  writer.bytes(nonce, nonce.size());
+  writer.number(process);
+  writer.number(pid_namespace);
   return bytes;
 }
 

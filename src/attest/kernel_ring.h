@@ -28,6 +28,7 @@ enum class Operation : std::uint8_t {
   kClose = 8,
   kSign = 9,      // data: a record; reply: a signature
   kSeveral = 10,  // data: requests 1 to 3, each with its data; reply: their replies, in order
+  kProve = 11,    // data: a random number; reply: the daemon's public key, a signature
 };
 
 // Stands for the device's own sessions. Other numbers are those of connections, from kOpen.
@@ -120,6 +121,13 @@ struct RingShape {
 
 // What the reply key signs. Nothing else that this key might sign begins like this.
 std::vector<std::byte> to_be_signed(std::span<const std::byte> record);
+
+// What the daemon of that process number in that PID namespace signs to prove its key to a client
+// that has asked with that random number. A client signs for nobody, and knows the process at the
+// other end of its socket from the operating system: so who passes the question on to the daemon,
+// and the answer back, proves nothing of itself.
+std::vector<std::byte> to_be_proven(std::span<const std::byte> nonce, std::uint32_t process,
+                                    std::uint64_t pid_namespace);
 
 // The first message on the unix socket, from the daemon, with two descriptors: the memory, and the
 // event that wakes the daemon. Afterwards the daemon sends a byte for each reply for which a waiter

@@ -1,10 +1,13 @@
 #include "attestd/holdings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
+#include "attest/kernel_ring.h"
 #include "attest/mac.h"
 #include "base/key_file.h"
 #include "base/quote.h"
@@ -56,9 +59,25 @@ void Holdings::provision(const Session& session) {
 
 void Holdings::enable() { require(device_->enable(), "enable"); }
 
+std::optional<Holdings::Introduction> Holdings::introduce(std::span<const std::byte> nonce) const {
+  const auto message =
+      trusted::detail::to_be_proven(nonce, static_cast<std::uint32_t>(getpid()), pid_namespace_);
+  const auto by = [&](const trusted::SigningKey& key) {
+    return Introduction{key.public_key(), key.sign(message)};
+  };
+  if (reply_key_) return by(*reply_key_);
+  const auto file = channel_keys_.find(kKeyFile);
+  if (file == channel_keys_.end()) return std::nullopt;
+  // Made for each proof, so that it is in memory for no longer.
+  const leat::detail::SecretMemory seed(trusted::kMinKeyBytes);
+  trusted::detail::derive_key(file->second.memory.span(),
+                              std::as_bytes(std::span("leat daemon", 11)), seed.span());
+  return by(trusted::SigningKey(seed.span()));
+}
+
 void Holdings::keep(std::uint32_t session, std::span<const std::byte> key,
                     std::optional<trusted::Algorithm> algorithm) {
-  leat::detail::SecretMemory memory(key.size());
+  auto memory = leat::detail::SecretMemory::lasting(key.size());
   std::ranges::copy(key, memory.span().begin());
   channel_keys_.emplace(session, ChannelKey{key.size(), std::move(memory), algorithm});
 }

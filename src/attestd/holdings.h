@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/secret_memory.h"
+#include "base/unix_socket.h"
 #include "leat/attest/attestation.h"
 #include "leat/attest/identity.h"
 
@@ -35,10 +36,21 @@ class Holdings {
   trusted::LocalKernel* device() const { return device_.get(); }
   // Null if there is none.
   const trusted::SigningKey* reply_key() const { return reply_key_ ? &*reply_key_ : nullptr; }
+  // What a client is shown that asks with this random number for a proof of who serves: the public
+  // half of the reply key or, without one, of a key that is derived from the key file's, and the
+  // signature to_be_proven() by this process. No value if there is neither key.
+  struct Introduction {
+    trusted::PublicKey key;
+    trusted::Signature signature;
+  };
+  std::optional<Introduction> introduce(std::span<const std::byte> nonce) const;
   // The key of connections on that session; 0 means the key file's. Empty if there is none.
   std::span<const std::byte> channel_key(std::uint32_t session, trusted::Algorithm algorithm) const;
 
  private:
+  // Read before the sandbox forbids it.
+  const std::uint64_t pid_namespace_ = leat::detail::pid_namespace();
+
   struct ChannelKey {
     std::size_t bytes;
     leat::detail::SecretMemory memory;

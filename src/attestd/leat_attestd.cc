@@ -12,6 +12,7 @@
 #include "attestd/provisioned.h"
 #include "attestd/sandbox.h"
 #include "attestd/server.h"
+#include "base/random.h"
 #include "base/settings.h"
 #include "base/system_error.h"
 #include "cli/allowed.h"
@@ -34,6 +35,7 @@ constexpr const char* kFooter =
 and for the programs, instead of attest_key_file:
   leat://host:port?transport=attested+ring&attest_kernel=/run/leat-attestd/socket
 If the daemon runs as another user than leat-attestd, root or the program's, attest_kernel_user names it.
+So that they believe this daemon only, attest_kernel_key is what this prints: leat-attestd --key-file key --show-key
 
 With sessions that a vendor provisions (docs/remote_attestation.md):
   leat-provision device FOLDER --vendor-key FILE -- /usr/bin/leat-attestd --controller --socket PATH
@@ -45,6 +47,7 @@ struct Arguments {
   ServerOptions server;
   std::string key_file;
   bool controller = false;
+  bool show_key = false;
   std::string user;
   std::vector<std::string> allow;
 };
@@ -70,9 +73,14 @@ std::optional<Arguments> parse(int argc, char** argv, int& exit_code) {
           "--key-file", arguments.key_file,
           "File with the key of connections' sessions: one line of 64 to 128 hexadecimal digits")
       ->type_name("FILE");
-  keys->add_flag("--controller", arguments.controller,
-                 "Take sessions from the controller that started this program, on descriptor 3");
+  auto* controller = keys->add_flag(
+      "--controller", arguments.controller,
+      "Take sessions from the controller that started this program, on descriptor 3");
   keys->require_option(1, 2);
+  app.add_flag("--show-key", arguments.show_key,
+               "Print the public key by which clients know a daemon with that --key-file "
+               "(attest_kernel_key), and end")
+      ->excludes(controller);
   app.add_option("--user", arguments.user, "The user to become, if root starts this program")
       ->type_name("NAME");
   app.add_option("--allow", arguments.allow,
@@ -119,7 +127,20 @@ void check_user(const std::string& user) {
                 "Name a user that does nothing else, such as leat-attestd, or give --user root.");
 }
 
+// By which clients know this daemon.
+std::string public_key(const Holdings& holdings) {
+  const auto introduction = holdings.introduce({});
+  return introduction ? leat::detail::hex(introduction->key) : "none";
+}
+
+void show_key(const std::string& key_file) {
+  Holdings holdings;
+  holdings.take_key_file(key_file);
+  std::printf("%s\n", public_key(holdings).c_str());
+}
+
 void run(const Arguments& arguments) {
+  if (arguments.show_key) return show_key(arguments.key_file);
   check_user(arguments.user);
   const leat::detail::Fd stop = stop_signals();
   AccessRules rules;
@@ -136,9 +157,9 @@ void run(const Arguments& arguments) {
   Server server(arguments.server, holdings, rules);
   if (!arguments.user.empty()) become(arguments.user);
   hide_memory();
-  std::printf("leat-attestd: serving at %s, device %u%s\n", arguments.server.path.c_str(),
+  std::printf("leat-attestd: serving at %s, device %u, key %s%s\n", arguments.server.path.c_str(),
               holdings.device() == nullptr ? 0 : holdings.device()->device(),
-              locked ? "" : ", memory not locked: ulimit -l");
+              public_key(holdings).c_str(), locked ? "" : ", memory not locked: ulimit -l");
   const bool filtered = restrict_system_calls();
   std::printf("leat-attestd: system calls %s\n", filtered ? "restricted" : "not restricted");
   std::fflush(stdout);
@@ -151,6 +172,7 @@ void run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   try {
+    leat::attestd::start_hidden(argv);
     leat::attestd::hide_memory();
     int exit_code = 0;
     const auto arguments = leat::attestd::parse(argc, argv, exit_code);

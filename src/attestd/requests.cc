@@ -59,6 +59,7 @@ bool is_plain(const Request& request) {
     case Operation::kClose:
       break;
     case Operation::kSeveral:
+    case Operation::kProve:
       used.kernel = 0;
       break;
     default:
@@ -182,6 +183,14 @@ Verdict Requests::obey(const Request& request, std::span<const std::byte> data,
       ChannelKernel* channel = channel_of(request.kernel);
       if (channel == nullptr) return Verdict::kSession;
       *channel = {};
+      return Verdict::kOk;
+    }
+    case Operation::kProve: {
+      if (data.size() != trusted::detail::kNonceBytes) return Verdict::kLength;
+      const auto introduction = holdings_.introduce(data);
+      if (!introduction) return Verdict::kRole;
+      writer.bytes(introduction->key, introduction->key.size());
+      writer.bytes(introduction->signature, introduction->signature.size());
       return Verdict::kOk;
     }
     case Operation::kSeveral:

@@ -8,11 +8,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <fstream>
 #include <memory>
+#include <string_view>
 
 #include "base/system_error.h"
 #include "leat/error.h"
+#include "trusted/remote/kernel_process.h"
 
 namespace leat::attestd {
 
@@ -43,16 +47,55 @@ constexpr int kAllowed[] = {
     SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask), SCMP_SYS(exit), SCMP_SYS(exit_group),
     SCMP_SYS(tgkill), SCMP_SYS(restart_syscall)};
 
+bool runs_from_memory() {
+  std::array<char, 16> program{};
+  return readlink("/proc/self/exe", program.data(), program.size() - 1) > 0 &&
+         std::string_view(program.data()).starts_with("/memfd:");
+}
+
+void refuse_tracer() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word && word != "TracerPid:") continue;
+  if (!(status >> word))
+    throw Error(ErrorCode::kUnavailable,
+                "/proc/self/status does not say whether a process traces leat-attestd",
+                "Mount /proc.");
+  if (word != "0")
+    throw Error(ErrorCode::kUnavailable,
+                "process " + word + " traces leat-attestd, and could read the keys that it takes",
+                "Start it without a tracer; root may trace it once it serves.");
+}
+
 struct Release {
   void operator()(scmp_filter_ctx filter) const { seccomp_release(filter); }
 };
 
 }  // namespace
 
+void start_hidden(char** arguments) {
+  constexpr int kReadable = 1;  // SUID_DUMP_USER: as exec() leaves it for an ordinary program
+  if (geteuid() == 0 || runs_from_memory() || prctl(PR_GET_DUMPABLE) != kReadable) {
+    prctl(PR_SET_NAME, "leat-attestd");  // of a copy the name would be a number
+    return;
+  }
+  try {
+    const auto copy = trusted::remote::sealed_copy_of("/proc/self/exe");
+    trusted::remote::hide_process_of(copy);
+    fexecve(copy.get(), arguments, environ);
+    throw system_error("fexecve", errno);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kUnavailable,
+                std::string("leat-attestd cannot hide from its user's processes: ") + error.what(),
+                "Let root start it with --user, or make the program root's, with mode 0711.");
+  }
+}
+
 void hide_memory() {
   const rlimit none{0, 0};
   check(setrlimit(RLIMIT_CORE, &none), "setrlimit(RLIMIT_CORE)");
   check(prctl(PR_SET_DUMPABLE, 0), "prctl(PR_SET_DUMPABLE)");
+  refuse_tracer();
 }
 
 bool lock_memory() {

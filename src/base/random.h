@@ -45,5 +45,8 @@ inline std::string hex(std::span<const std::uint8_t> bytes) {
   }
   return text;
 }
+inline std::string hex(std::span<const std::byte> bytes) {
+  return hex(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
+}
 
 }  // namespace leat::detail

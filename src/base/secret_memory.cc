@@ -1,11 +1,19 @@
 #include "base/secret_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "base/fd.h"
 #include "base/system_error.h"
+
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447  // Linux 5.14; C libraries have no function for it
+#endif
 
 namespace leat::detail {
 
@@ -17,6 +25,17 @@ SecretMemory::SecretMemory(std::size_t bytes)
   // 4.14 have no MADV_WIPEONFORK.
   madvise(all.data(), all.size(), MADV_DONTDUMP);
   madvise(all.data(), all.size(), MADV_WIPEONFORK);
+}
+
+SecretMemory SecretMemory::lasting(std::size_t bytes) {
+  const Fd file(static_cast<int>(syscall(SYS_memfd_secret, O_CLOEXEC)));
+  if (!file || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return SecretMemory(bytes);
+  try {
+    // Locked, and left out of core dumps, by its nature.
+    return {MappedMemory::of_file(file.get(), bytes, MappedMemory::Protection::kReadWrite), bytes};
+  } catch (const Error&) {
+    return SecretMemory(bytes);  // which says what is lacking
+  }
 }
 
 void SecretMemory::wipe() noexcept {

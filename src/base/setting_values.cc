@@ -60,6 +60,10 @@ std::optional<std::string> DigestCodec::parse(std::string_view text) {
   return digest;
 }
 
+std::optional<std::string> PublicKeyCodec::parse(std::string_view text) {
+  return text.empty() || text.size() == 2 * kMaxBytes ? DigestCodec::parse(text) : std::nullopt;
+}
+
 std::optional<Fallback> FallbackCodec::parse(std::string_view text) {
   const auto index = index_of(kFallbacks, text);
   if (!index) return std::nullopt;

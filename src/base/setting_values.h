@@ -166,6 +166,11 @@ struct DigestCodec {
   static std::string format(const std::string& value) { return value; }
 };
 
+struct PublicKeyCodec : DigestCodec {
+  static constexpr const char* kAllowed = "64 hexadecimal digits, or nothing";
+  static std::optional<std::string> parse(std::string_view text);
+};
+
 // A count of whole units from 0, or "inf", which is -1. More than a hundred years is inf too, so
 // that later conversions cannot overflow.
 std::optional<std::int64_t> parse_count_or_inf(std::string_view text, std::int64_t limit);

@@ -139,6 +139,10 @@ constexpr Row kTable[] = {
         "attest_kernel_user",
         "transports attested+X with leat-attestd: the user as whom the daemon may run; root and "
         "this process's own user are always trusted"),
+    row<PublicKeyCodec, &Settings::attest_kernel_key, &Options::attest_kernel_key>(
+        "attest_kernel_key",
+        "transports attested+X with leat-attestd: the public key that the daemon must prove to be "
+        "its own, as it prints it"),
     row<SessionCodec, &Settings::attest_session, &Options::attest_session>(
         "attest_session",
         "transports attested+X with leat-attestd: the provisioned pair session that both sides "

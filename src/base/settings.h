@@ -42,6 +42,7 @@ struct Settings {
   std::chrono::milliseconds chunked_resume_timeout{20'000};
   std::string attest_kernel = kInProcess;
   std::string attest_kernel_user = "leat-attestd";
+  std::string attest_kernel_key;   // lower-case hexadecimal digits; empty: any
   std::size_t attest_session = 0;  // 0: the session of leat-attestd's key file
   std::string attest_key_file;
   trusted::Algorithm attest_algorithm = trusted::Algorithm::kHmacSha256;

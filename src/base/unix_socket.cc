@@ -1,9 +1,16 @@
 #include "base/unix_socket.h"
 
+#include <poll.h>
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
 
 #include "base/system_error.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // Linux 6.5; older C libraries do not name it
+#endif
 
 namespace leat::detail {
 
@@ -20,6 +27,21 @@ std::optional<ucred> peer_of(int socket) noexcept {
   socklen_t bytes = sizeof peer;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return std::nullopt;
   return peer;
+}
+
+bool peer_may_live(int socket) noexcept {
+  int handle = -1;
+  socklen_t bytes = sizeof handle;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &handle, &bytes) != 0)
+    return errno == ENOPROTOOPT;
+  const Fd process(handle);
+  pollfd end{handle, POLLIN, 0};
+  return poll(&end, 1, 0) == 0;
+}
+
+std::uint64_t pid_namespace() noexcept {
+  struct stat status {};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
 bool send_message(int socket, std::span<const std::byte> message, std::span<const int> fds) {

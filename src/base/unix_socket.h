@@ -6,6 +6,7 @@
 #include <sys/un.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,12 @@ std::optional<sockaddr_un> unix_address(const std::string& path) noexcept;
 
 // The process at the other end, as it was when it connected, or when it began to listen.
 std::optional<ucred> peer_of(int socket) noexcept;
+
+// Whether the process that peer_of() numbers still lives, so that the number is no other's. Where
+// Linux cannot tell (before 6.5): true.
+bool peer_may_live(int socket) noexcept;
+// The PID namespace that this process's numbers of processes belong to; 0 if /proc does not tell.
+std::uint64_t pid_namespace() noexcept;
 
 // Sends one message with at most kMaxPassedFds descriptors. Returns false if there is no room now.
 // Throws kPeerDied, kSystem.

@@ -331,7 +331,7 @@ TEST_F(Asking, a_message_that_is_missing_ends_its_context_and_no_other) {
       {trusted::detail::make_local_home(daemon_.key_file(), kAlgorithm), kAlgorithm, true});
   leat::detail::AttestedTransport receiver(
       std::make_unique<leat::detail::WireTransport>(back, there),
-      {trusted::detail::make_isolated_home(daemon_.path(), {}, 0, kAlgorithm, {}), kAlgorithm,
+      {trusted::detail::make_isolated_home({daemon_.path()}, 0, kAlgorithm, {}), kAlgorithm,
        false});
   const auto setup = sender.setup();
   sender.start(receiver.setup());

@@ -1,17 +1,12 @@
-// leat-attestd as its clients see it: connections over it, its death, its limits, its secrets.
+// leat-attestd as its clients see it: connections over it, its death, its limits.
 // tests/trusted/README.md numbers the cases.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/ptrace.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -22,8 +17,6 @@
 #include "leat/channel.h"
 #include "leat/listener.h"
 #include "support/errors.h"
-#include "support/peer_pair.h"
-#include "support/users.h"
 
 namespace leat::attestd {
 namespace {
@@ -330,128 +323,11 @@ TEST(Attestd, of_another_version_is_told) {
   });
   EXPECT_THAT(error_of(ErrorCode::kVersion,
                        [&] {
-                         trusted::detail::KernelConnection connection(path, {},
+                         trusted::detail::KernelConnection connection({path},
                                                                       std::chrono::microseconds(0));
                        }),
               AllOf(HasSubstr(path), HasSubstr("the same release")));
   old.join();
-}
-
-// --- case 35: its secrets
-
-// Whether a process of this user may look into that one.
-bool can_look_into(pid_t process) {
-  const std::string folder = "/proc/" + std::to_string(process);
-  const bool reads =
-      std::ifstream(folder + "/mem").good() || std::ifstream(folder + "/maps").get() != EOF;
-  std::byte byte{};
-  iovec here{&byte, 1};
-  iovec there{reinterpret_cast<void*>(0x400000), 1};
-  const bool copies = process_vm_readv(process, &here, 1, &there, 1, 0) >= 0 || errno == EFAULT;
-  const bool traces = ptrace(PTRACE_SEIZE, process, nullptr, nullptr) == 0;
-  return reads || copies || traces;
-}
-
-TEST(Attestd, no_process_of_its_user_can_look_into_it) {
-  // Root may look everywhere, so the daemon and the process that looks belong to another user.
-  const bool root = geteuid() == 0;
-  Daemon daemon({"--mode", "666"}, "nobody");
-  const pid_t process = daemon.program().pid();
-  ASSERT_FALSE(daemon.serves().empty()) << daemon.program().wait().err;
-  leat::detail::run_process("looks", [&] {
-    ASSERT_TRUE(!root || leat::detail::become_nobody());
-    const pid_t ordinary = fork();
-    if (ordinary == 0) {
-      execl("/bin/sleep", "sleep", "60", nullptr);
-      _exit(1);
-    }
-    for (const auto deadline = leat::detail::hang_deadline(); !can_look_into(ordinary);)
-      ASSERT_FALSE(leat::detail::passed(deadline)) << "sees nothing anywhere";
-    EXPECT_FALSE(can_look_into(process));
-    kill(ordinary, SIGKILL);
-    waitpid(ordinary, nullptr, 0);
-  });
-  std::ostringstream limits;
-  limits << std::ifstream("/proc/" + std::to_string(process) + "/limits").rdbuf();
-  if (root) {
-    EXPECT_THAT(limits.str(), testing::ContainsRegex("Max core file size +0 +0"));
-  }
-}
-
-// A key that this process never holds in clear: its digits and its bytes, each changed by a mask.
-struct HiddenKey {
-  static constexpr unsigned char kMask = 0x5a;
-
-  explicit HiddenKey(const std::string& path) {
-    const Fd file(open(path.c_str(), O_RDONLY));
-    std::array<unsigned char, 64> digits;
-    EXPECT_EQ(read(file.get(), digits.data(), digits.size()), 64);
-    for (unsigned char& digit : digits) digit ^= kMask;
-    text.assign(digits.begin(), digits.end());
-    const auto value = [&](std::size_t i) {
-      const int c = digits[i] ^ kMask;
-      return c <= '9' ? c - '0' : c - 'a' + 10;
-    };
-    for (std::size_t i = 0; i < digits.size(); i += 2)
-      bytes.push_back(static_cast<unsigned char>((value(i) * 16 + value(i + 1)) ^ kMask));
-  }
-
-  std::vector<unsigned char> text, bytes;
-};
-
-// How often the key stands in this memory.
-std::size_t count_in(std::span<const unsigned char> memory,
-                     const std::vector<unsigned char>& masked) {
-  const auto same = [](unsigned char found, unsigned char wanted) {
-    return (found ^ HiddenKey::kMask) == wanted;
-  };
-  std::size_t found = 0;
-  for (auto at = memory.begin();; ++at, ++found) {
-    at = std::search(at, memory.end(), masked.begin(), masked.end(), same);
-    if (at == memory.end()) return found;
-  }
-}
-
-// ... in all memory that this process can write.
-std::size_t count_in_process(const std::vector<unsigned char>& masked) {
-  std::size_t found = 0;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find(" rw") == std::string::npos) continue;
-    const std::uint64_t start = std::stoull(line, nullptr, 16);
-    const std::uint64_t end = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
-    found += count_in({reinterpret_cast<const unsigned char*>(start), end - start}, masked);
-  }
-  return found;
-}
-
-TEST(Attestd, keys_are_in_no_client_and_in_no_log) {
-  if (leat::detail::kAddressSanitizer || leat::detail::kThreadSanitizer)
-    GTEST_SKIP() << "a sanitizer's shadow memory has no end";
-  const leat::detail::ScratchFolder folder;
-  const std::string key_file = folder.path() + "/key";
-  ASSERT_EQ(
-      leat::detail::run_program("/bin/sh", {"-c", "umask 077; openssl rand -hex 32 > " + key_file})
-          .exit_code,
-      0);
-  const leat::detail::ScratchVariable verbose("LEAT_LOG_LEVEL", "trace");
-  Daemon daemon({}, "root", key_file);
-  Connected both(daemon.options(), daemon.options());
-  both.connecting->send("attested");
-  EXPECT_EQ(both.accepted->receive().text(), "attested");
-
-  const HiddenKey key(key_file);
-  EXPECT_EQ(count_in_process(key.text), 0U);
-  EXPECT_EQ(count_in_process(key.bytes), 0U);
-  std::vector<unsigned char> shown = key.bytes;
-  for (unsigned char& byte : shown) byte ^= HiddenKey::kMask;
-  EXPECT_GE(count_in_process(key.bytes), 1U) << "the search finds nothing anywhere";
-
-  kill(daemon.program().pid(), SIGTERM);
-  const auto said = daemon.program().wait();
-  for (const std::string& log : {said.out, said.err})
-    EXPECT_EQ(count_in({reinterpret_cast<const unsigned char*>(log.data()), log.size()}, key.text),
-              0U);
 }
 
 }  // namespace

@@ -2,76 +2,42 @@
 // named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <string>
 
 #include "attest/kernel_connection.h"
 #include "attest/kernel_ring.h"
 #include "attestd/daemon.h"
+#include "attestd/impostor.h"
 #include "attestd/session.h"
-#include "base/system_error.h"
-#include "base/unix_socket.h"
 #include "leat/attest/isolated_kernel.h"
 #include "leat/channel.h"
 #include "leat/listener.h"
 #include "support/errors.h"
-#include "support/scratch.h"
 #include "support/users.h"
 
 namespace leat::attestd {
 namespace {
 
-using leat::detail::check;
 using leat::detail::error_of;
 using leat::detail::kNobody;
 using testing::AllOf;
 using testing::HasSubstr;
 using trusted::detail::may_serve;
 
-// A process of user nobody, where root runs the test, else of this one, that serves at a socket and
-// welcomes clients with what no daemon says. Killed at the end.
-class Impostor {
- public:
-  Impostor() {
-    const Fd listener = socket_at(path(), bind);
-    int ready[2];
-    check(pipe(ready), "pipe");
-    Fd serves(ready[0]), tells(ready[1]);
-    process_ = check(fork(), "fork");
-    if (process_ == 0) serve(listener.get(), tells.get());
-    tells.reset();
-    char byte = 0;
-    EXPECT_EQ(read(serves.get(), &byte, 1), 1) << "the impostor does not serve";
-  }
-  ~Impostor() {
-    kill(process_, SIGKILL);
-    waitpid(process_, nullptr, 0);
-  }
-  Impostor(const Impostor&) = delete;
-  Impostor& operator=(const Impostor&) = delete;
-
-  std::string path() const { return folder_.path() + "/socket"; }
-
- private:
-  [[noreturn]] static void serve(int listener, int tells) {
-    const bool other = geteuid() != 0 || leat::detail::become_nobody();
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (!other || listen(listener, 8) != 0 || write(tells, "!", 1) != 1) _exit(1);
-    for (;;) {
-      const Fd client(accept(listener, nullptr, nullptr));
-      auto welcome = trusted::detail::encode({});
-      welcome[0] = std::byte{'?'};
-      static_cast<void>(send(client.get(), welcome.data(), welcome.size(), MSG_NOSIGNAL));
-    }
-  }
-
-  const leat::detail::ScratchFolder folder_;
-  pid_t process_ = -1;
+// A process of user nobody, where root runs the test, else of this one, that welcomes clients with
+// what no daemon says.
+struct Stranger : Impostor {
+  Stranger()
+      : Impostor(
+            [](const Fd& client) {
+              auto welcome = trusted::detail::encode({});
+              welcome[0] = std::byte{'?'};
+              static_cast<void>(send(client.get(), welcome.data(), welcome.size(), MSG_NOSIGNAL));
+            },
+            [] { return geteuid() != 0 || leat::detail::become_nobody(); }) {}
 };
 
 // An impostor of this process's own user cannot be told from the daemon.
@@ -90,7 +56,7 @@ TEST(AttestdImpostor, may_be_only_of_root_of_the_clients_user_or_of_the_named_on
 }
 
 TEST(AttestdImpostor, is_refused_by_a_kernel_and_named) {
-  const Impostor impostor;
+  const Stranger impostor;
   const auto text = error_of(kFound, [&] { trusted::IsolatedKernel{impostor.path()}; });
   EXPECT_THAT(text, HasSubstr(impostor.path()));
   if (kFound == ErrorCode::kAuthentication) {
@@ -100,7 +66,7 @@ TEST(AttestdImpostor, is_refused_by_a_kernel_and_named) {
 }
 
 TEST(AttestdImpostor, is_refused_by_a_channel_and_named) {
-  const Impostor impostor;
+  const Stranger impostor;
   Daemon daemon;
   Listener listener("127.0.0.1:0", daemon.options());
   Options options = daemon.options();
@@ -113,7 +79,7 @@ TEST(AttestdImpostor, is_refused_by_a_channel_and_named) {
 }
 
 TEST(AttestdImpostor, of_the_user_that_is_named_is_believed_until_it_speaks) {
-  const Impostor impostor;
+  const Stranger impostor;
   Daemon daemon;
   Listener listener("127.0.0.1:0", daemon.options());
   for (const char* user : {"nobody", "65534"}) {

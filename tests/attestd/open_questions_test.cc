@@ -187,7 +187,7 @@ TEST(AttestedWithDaemon, a_thousand_transports_that_go_with_questions_under_way_
     std::optional<trusted::detail::ChannelSession> isolated;
     for (const auto deadline = hang_deadline(); !isolated;) {
       try {
-        isolated.emplace(trusted::detail::make_isolated_home(daemon.path(), {}, 0, kAlgorithm,
+        isolated.emplace(trusted::detail::make_isolated_home({daemon.path()}, 0, kAlgorithm,
                                                              std::chrono::microseconds(0)),
                          kAlgorithm, true);
       } catch (const Error& error) {  // it may hear of the end of the one before only now

@@ -18,7 +18,7 @@ namespace leat::attestd {
 struct Session {
   explicit Session(const Daemon& daemon,
                    trusted::Algorithm algorithm = trusted::Algorithm::kHmacSha256)
-      : isolated(trusted::detail::make_isolated_home(daemon.path(), {}, 0, algorithm,
+      : isolated(trusted::detail::make_isolated_home({daemon.path()}, 0, algorithm,
                                                      std::chrono::microseconds(50)),
                  algorithm, true),
         local(trusted::detail::make_local_home(daemon.key_file(), algorithm), algorithm, false) {

@@ -152,6 +152,14 @@ TEST_F(SettingsTest, EverySettingIsSetByItsVariableItsParameterAndItsOption) {
       {"attest_kernel_user", "daemon",
        [](const Settings& s) { return s.attest_kernel_user == "daemon"; },
        [](Options& o) { o.attest_kernel_user = "daemon"; }},
+      {"attest_kernel_key", "ab11111111111111111111111111111111111111111111111111111111111111",
+       [](const Settings& s) {
+         return s.attest_kernel_key ==
+                "ab11111111111111111111111111111111111111111111111111111111111111";
+       },
+       [](Options& o) {
+         o.attest_kernel_key = "ab11111111111111111111111111111111111111111111111111111111111111";
+       }},
       {"attest_session", "7", [](const Settings& s) { return s.attest_session == 7; },
        [](Options& o) { o.attest_session = 7; }},
       {"attest_key_file", "/keys/attest",
@@ -286,6 +294,12 @@ TEST_F(SettingsTest, BadOptionsAndParametersAreNamed) {
           resolve_settings({}, {{"planned_digest", digest}});
         },
         {"URI parameter planned_digest", "hexadecimal"});
+  for (const std::string& key : {std::string("ab"), std::string(64, 'x'), std::string(66, '0')})
+    expect_error(
+        [&] {
+          resolve_settings({}, {{"attest_kernel_key", key}});
+        },
+        {"URI parameter attest_kernel_key", "64 hexadecimal digits"});
   expect_error([] { resolve_settings({}, {{"spin_us", "x"}}); }, {"URI parameter spin_us", "'x'"});
   expect_error(
       [] {

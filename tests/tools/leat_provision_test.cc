@@ -14,6 +14,7 @@
 #include "leat/attest/isolated_kernel.h"
 #include "leat/channel.h"
 #include "leat/listener.h"
+#include "support/errors.h"
 #include "support/free_port.h"
 #include "support/program.h"
 #include "support/scale.h"
@@ -78,13 +79,16 @@ struct KernelsOf {
 };
 
 // The public key of the device's replies, as the vendor's side printed it.
-trusted::PublicKey reply_key_of(const std::string& printed, unsigned device) {
+std::string reply_digits_of(const std::string& printed, unsigned device) {
   const std::string before = "signs replies with ";
   const std::size_t line = printed.find("device " + std::to_string(device) + " at ");
-  const std::size_t at = printed.find(before, line) + before.size();
+  return printed.substr(printed.find(before, line) + before.size(), 64);
+}
+trusted::PublicKey reply_key_of(const std::string& printed, unsigned device) {
+  const std::string digits = reply_digits_of(printed, device);
   trusted::PublicKey key{};
   for (std::size_t i = 0; i < key.size(); ++i)
-    key[i] = static_cast<std::byte>(std::stoul(printed.substr(at + 2 * i, 2), nullptr, 16));
+    key[i] = static_cast<std::byte>(std::stoul(digits.substr(2 * i, 2), nullptr, 16));
   return key;
 }
 
@@ -117,6 +121,7 @@ TEST(LeatProvision, WalkThroughLeavesTwoKernelsThatAttestForEachOther) {
     made.device = "shm";
     made.transport = "attested+ring";
     made.attest_kernel = folder.path() + "/kernel" + std::to_string(device);
+    made.attest_kernel_key = reply_digits_of(result.out, device);
     made.attest_session = 1;
     made.timeout = hang_limit();
     return made;
@@ -134,7 +139,14 @@ TEST(LeatProvision, WalkThroughLeavesTwoKernelsThatAttestForEachOther) {
   EXPECT_FALSE(channel.receive());
   sends.join();
   // The group session, by the kernels themselves.
-  trusted::IsolatedKernel first(*options(1).attest_kernel), second(*options(2).attest_kernel);
+  const auto kernel = [&](unsigned device, unsigned with_key_of) {
+    return std::make_unique<trusted::IsolatedKernel>(*options(device).attest_kernel,
+                                                     std::chrono::microseconds(50), "leat-attestd",
+                                                     *options(with_key_of).attest_kernel_key);
+  };
+  const auto first_kernel = kernel(1, 1), second_kernel = kernel(2, 2);
+  trusted::IsolatedKernel &first = *first_kernel, &second = *second_kernel;
+  leat::detail::expect_error(ErrorCode::kAuthentication, [&] { kernel(1, 2); });
   EXPECT_EQ(first.device(), 1U);
   EXPECT_EQ(second.session(2).value_or(trusted::Session{}).role, trusted::Role::kGroupReceiver);
   EXPECT_FALSE(first.session(3));

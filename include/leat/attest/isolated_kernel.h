@@ -31,13 +31,14 @@ class OpenQuestions;
 class LEAT_EXPORT IsolatedKernel final : public AttestationKernel {
  public:
   // `path`: the daemon's socket. `spin`: negative: never sleep. `user`: by name or number, the one
-  // who may serve there, beside root and this process's own. Throws leat::Error: kUnavailable if no
-  // daemon serves that socket or it has no sessions, kResource if it has as many clients as it may,
-  // kAuthentication if another user serves there or if it does not serve this user, kVersion,
-  // kProtocol.
+  // who may serve there, beside root and this process's own. `key`: the public key that the daemon
+  // must prove to be its own, 64 hexadecimal digits as leat-attestd and leat-provision print them;
+  // empty: any. Throws leat::Error: kUnavailable if no daemon serves that socket or it has no
+  // sessions, kResource if it has as many clients as it may, kAuthentication if another user or key
+  // serves there or if it does not serve this user, kInvalidArgument, kVersion, kProtocol.
   explicit IsolatedKernel(const std::string& path,
                           std::chrono::microseconds spin = std::chrono::microseconds(50),
-                          const std::string& user = "leat-attestd");
+                          const std::string& user = "leat-attestd", const std::string& key = {});
   ~IsolatedKernel() override;
 
   Verdict attest(const Statement& statement, std::span<const std::byte> payload,

@@ -21,9 +21,10 @@ std::unique_ptr<trusted::detail::ChannelHome> home_of(const Settings& settings) 
     throw Error(ErrorCode::kInvalidArgument,
                 "attest_key_file is set, and attest_kernel names a leat-attestd",
                 "Set one of them: a key that this process can read is not isolated.");
-  return trusted::detail::make_isolated_home(settings.attest_kernel, settings.attest_kernel_user,
-                                             static_cast<std::uint32_t>(settings.attest_session),
-                                             settings.attest_algorithm, settings.spin);
+  return trusted::detail::make_isolated_home(
+      {settings.attest_kernel, settings.attest_kernel_user, settings.attest_kernel_key},
+      static_cast<std::uint32_t>(settings.attest_session), settings.attest_algorithm,
+      settings.spin);
 }
 
 }  // namespace

@@ -61,7 +61,17 @@ bool is_script(const Fd& program) {
          start[1] == '!';
 }
 
-// The program's bytes, which from now on nobody can change, open for reading.
+// A frame of that type from the other end of the pair, whose errors are the kernel's failing.
+SecretBytes from_kernel(leat::detail::Stream& stream, Type type, Deadline deadline) {
+  try {
+    return expect_frame(stream, type, deadline);
+  } catch (const Error& error) {
+    fail_kernel(error.what());
+  }
+}
+
+}  // namespace
+
 Fd sealed_copy_of(const std::string& path) {
   // Not to wait at a pipe.
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -85,16 +95,7 @@ Fd sealed_copy_of(const std::string& path) {
   return out_of_the_way(std::move(sealed));
 }
 
-// A frame of that type from the other end of the pair, whose errors are the kernel's failing.
-SecretBytes from_kernel(leat::detail::Stream& stream, Type type, Deadline deadline) {
-  try {
-    return expect_frame(stream, type, deadline);
-  } catch (const Error& error) {
-    fail_kernel(error.what());
-  }
-}
-
-}  // namespace
+void hide_process_of(const Fd& copy) { leat::detail::check(fchmod(copy.get(), 0111), "fchmod"); }
 
 KernelProcess::KernelProcess(std::vector<std::string> command, std::chrono::milliseconds timeout)
     : command_(std::move(command)), timeout_(timeout) {
@@ -109,6 +110,7 @@ Digest KernelProcess::start(const Digest& expected) {
   const Digest measured = sha384_of_file(path);
   if (!same(measured, expected))
     throw Refused(Refusal::kImage, command_[0] + " is not the vendor's kernel");
+  hide_process_of(program);
 
   int pair[2];
   leat::detail::check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), "socketpair");

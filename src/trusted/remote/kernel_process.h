@@ -18,6 +18,13 @@ namespace leat::trusted::remote {
 
 inline constexpr int kKernelDescriptor = 3;
 
+// A copy in memory of the program at `path`, which nobody can change from now on; it is closed by
+// exec. Throws Refused(kKernel) for a script, for more than 256 MiB, and if there can be none.
+leat::detail::Fd sealed_copy_of(const std::string& path);
+// Whoever runs that copy from now on may not read it, unless it is root. Therefore Linux hides the
+// process from others of its user from the first instruction on, before the program could do that.
+void hide_process_of(const leat::detail::Fd& copy);
+
 // Owner: the controller, in one thread. On its destruction the attestation kernel sees the channel
 // end; if it was enabled, it goes on and keeps its keys.
 class KernelProcess final : public KernelHome {

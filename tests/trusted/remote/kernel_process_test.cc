@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -11,10 +12,12 @@
 
 #include "base/system_error.h"
 #include "support/errors.h"
+#include "support/peer_pair.h"
 #include "support/program.h"
 #include "support/remote_parties.h"
 #include "support/scale.h"
 #include "support/scratch.h"
+#include "support/users.h"
 #include "trusted/remote/exchange.h"
 #include "trusted/remote/kernel_process.h"
 
@@ -62,7 +65,26 @@ TEST_F(KernelProcessTest, R16_AnotherProgramIsNotStarted) {
   expect_refused(Refusal::kKernel, [&] { missing.provision(parties_.secrets(1)); });
 }
 
+// The kernel of this test does not hide itself.
+TEST_F(KernelProcessTest, IsHiddenFromItsUserFromItsFirstInstructionOn) {
+  leat::detail::run_process("user", [&] {
+    ASSERT_TRUE(geteuid() != 0 || leat::detail::become_nobody());
+    KernelProcess kernel({kProgram, "silent"});
+    kernel.start(measured_);
+    const std::string process = "/proc/" + std::to_string(kernel.pid());
+    for (const char* file : {"/mem", "/maps", "/exe"}) {
+      const leat::detail::Fd opened(open((process + file).c_str(), O_RDONLY | O_CLOEXEC));
+      EXPECT_FALSE(opened) << file;
+    }
+    EXPECT_NE(ptrace(PTRACE_SEIZE, kernel.pid(), nullptr, nullptr), 0);
+    kill(kernel.pid(), SIGKILL);
+    exit_code(kernel.pid());
+  });
+}
+
 TEST_F(KernelProcessTest, R16_RunsTheSealedBytesThatWereMeasured) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may read the running program";
+
   const ScratchFolder folder;
   const std::string path = folder.write("kernel", leat::detail::read_file(kProgram), 0755);
   KernelProcess kernel({path, "silent"});
