@@ -166,11 +166,11 @@ bool Quorum::is_lost(const Request& request) const {
   // So many that a correct one is among them.
   if (forgot == 0 || forgot + request.replies.size() < options_.quorum) return false;
   std::size_t most_equal = 0;
-  for (const auto& [node, reply] : request.replies)
+  for (const auto& reply : request.replies)
     most_equal = std::max(
         most_equal,
         static_cast<std::size_t>(std::ranges::count_if(request.replies, [&](const auto& other) {
-          return std::ranges::equal(outputs_of(other.second), outputs_of(reply));
+          return std::ranges::equal(outputs_of(other.second), outputs_of(reply.second));
         })));
   const std::size_t to_come = options_.nodes.size() - forgot - request.replies.size();
   return most_equal + to_come < options_.quorum;
