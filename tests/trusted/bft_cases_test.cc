@@ -225,7 +225,7 @@ TEST(BftProcesses, case55_a_follower_with_a_wrong_value_is_exposed_and_the_other
   expect_exposed(nodes, 3, FaultKind::kOutput);
 }
 
-TEST(BftProcesses, case55_acknowledging_twice_or_what_was_not_ordered_counts_for_nothing) {
+TEST(BftProcesses, case55_a_follower_that_acknowledges_twice_is_exposed_by_the_next_record) {
   Nodes nodes(3);
   start_replicas(nodes, 3, 3, liar({}, [](Scripted& self, View order, Outbox& outbox) {
                    const auto step = read_step(payload_of(order));
@@ -240,6 +240,7 @@ TEST(BftProcesses, case55_acknowledging_twice_or_what_was_not_ordered_counts_for
   const auto report = nodes.report(kLong);
   ASSERT_TRUE(report);
   EXPECT_EQ(report->fault.accused, 3U);
+  EXPECT_EQ(report->fault.kind, FaultKind::kOutput);  // of the record that its proof came ahead of
 }
 
 TEST(BftProcesses, case56_f_replies_are_no_answer) {

@@ -153,7 +153,38 @@ TEST(Bft, who_hears_nothing_of_the_leader_learns_from_those_who_do) {
   EXPECT_TRUE(world.client().take());
 }
 
-// Evidence that relies on a checkpoint convinces a party that was not there.
+// A liar passes on what another follower proved, without the leader's record, which is late.
+TEST(Bft, a_proof_that_comes_before_the_record_exposes_nobody_and_is_checked_later) {
+  std::mt19937 random(22);
+  World world(3, bft_options(3));
+  world.cut(1, 2);
+  world.cut(3, 2);
+  const auto prove = [&](std::uint64_t value) {
+    Bytes outputs;
+    Items::append(outputs, CounterMachine::add(value));
+    const Bytes record =
+        attest(world.kernel(2), {.session = kFirstSession + 1},
+               write_step({.requests = {}, .outputs = *Items::read(outputs, 1), .digest = {}}));
+    world.send(1, 3, write_blobs(MessageType::kExecuted, {record}));
+    world.run(random);
+  };
+  prove(1);
+  prove(77);  // 2 will be right
+  EXPECT_TRUE(world.faults.empty());
+  world.send(kClient, 1, world.client().submit(additions(1)));
+  world.run(random);
+  EXPECT_TRUE(world.client().take());
+  EXPECT_TRUE(world.faults.empty());
+  world.send(kClient, 1, world.client().submit(additions(1)));
+  world.run(random);
+  EXPECT_TRUE(world.client().take());
+  ASSERT_FALSE(world.faults.empty());
+  for (const auto& [by, fault] : world.faults) {
+    EXPECT_EQ(fault.accused, 2U);
+    EXPECT_EQ(fault.kind, FaultKind::kOutput);
+  }
+}
+
 // Two followers lie, to one correct replica only; the others learn of both from it.
 TEST(Bft, a_replica_that_accuses_two_liars_is_heard_twice) {
   std::mt19937 random(21);
@@ -182,6 +213,7 @@ TEST(Bft, a_replica_that_accuses_two_liars_is_heard_twice) {
           << by << " of " << liar;
 }
 
+// Evidence that relies on a checkpoint convinces a party that was not there.
 TEST(Bft, evidence_after_checkpoints_convinces_a_third_node_and_altered_evidence_nobody) {
   std::mt19937 random(3);
   auto options = bft_options(3);

@@ -18,14 +18,13 @@ enum class FaultKind : std::uint8_t {
   kQueue = 3,    // executed commands that no client had sent
   kOutput = 4,   // outputs that the commands do not have
   kDigest = 5,   // a state that the commands do not lead to
-  kAhead = 6,    // claims to have executed what was not ordered
   kSilent = 7,   // does not order a request, or does not answer, in time
   kLog = 16,     // signed as its log what it has not attested as such
 };
 LEAT_EXPORT std::string_view to_string(FaultKind kind) noexcept;
 
 // Evidence exposes a node: any member of the sessions can verify it. Without evidence a node is
-// only suspected; that is so for kAhead and kSilent, whose traces others could have caused.
+// only suspected; that is so for kSilent, whose traces others could have caused.
 struct Fault {
   PartyId accused = 0;
   FaultKind kind = FaultKind::kFormat;

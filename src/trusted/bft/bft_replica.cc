@@ -168,19 +168,25 @@ void BftReplica::State::take_in(std::span<const std::byte> record) {
   if (!header || peers_[0].accused || header->session < options.first_session) return;
   const std::size_t index = header->session - options.first_session;
   // Not the next one: was executed, or comes by another way.
-  if (index < peers_.size() && index != self && !peers_[index].accused)
-    intake_.add(record, index == 0 ? executed : peers_[index].acknowledged);
+  if (index >= peers_.size() || index == self || peers_[index].accused) return;
+  if (index == 0) return intake_.add(record, executed);
+  // A correct follower sends each proof behind the leader's record. Others may pass on the proof
+  // alone, and a liar proves what is not ordered: of those no more than a window.
+  const Peer& peer = peers_[index];
+  if (header->counter < std::max(executed + kWindow, intake_.end(options.first_session, executed)))
+    intake_.add(record, peer.acknowledged + peer.proofs.size());
 }
 
 void BftReplica::State::settle(bool also_short, Outbox& outbox) {
-  for (const Bytes& record : intake_.verify(kernel)) {
+  for (Bytes& record : intake_.verify(kernel)) {
     const std::size_t index = read_header(record)->session - options.first_session;
-    if (peers_[0].accused || peers_[index].accused) continue;  // nothing of its counts any more
+    if (peers_[0].accused) break;  // nothing counts any more
     if (index == 0)
       on_order(record, outbox);
     else
-      on_executed(record, index, outbox);
+      peers_[index].proofs.push_back(std::move(record));
   }
+  for (std::size_t i = 1; i < peers_.size(); ++i) take_proofs(i, outbox);
   if (leads()) order(also_short);
   outgoing_.attest(outbox);
   if (leads()) replies.send_before(acknowledged_by_quorum(), outbox);
@@ -197,10 +203,19 @@ void BftReplica::State::finish_step(Result result) {
   ++executed;
 }
 
+void BftReplica::State::take_proofs(std::size_t index, Outbox& outbox) {
+  Peer& peer = peers_[index];
+  while (!peers_[0].accused && !peer.accused && !peer.proofs.empty() &&
+         peer.acknowledged < executed) {
+    const Bytes proof = std::move(peer.proofs.front());
+    peer.proofs.pop_front();
+    on_executed(proof, index, outbox);
+  }
+}
+
 void BftReplica::State::on_executed(const Bytes& record, std::size_t index, Outbox& outbox) {
   // It answers the leader's record of the same counter: it answers each one once.
   const std::uint64_t counter = peers_[index].acknowledged;
-  if (counter >= executed) return report(index, FaultKind::kAhead, {}, outbox);
   ++peers_[index].acknowledged;
   const std::uint64_t first_kept = executed - results_.size();
   if (counter < first_kept) return;

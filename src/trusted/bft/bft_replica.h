@@ -49,11 +49,14 @@ struct BftReplica::State {
   struct Peer {
     std::uint64_t acknowledged = 0;  // records that its proofs of execution cover
     bool accused = false;            // nothing from it counts any more
+    std::deque<Bytes> proofs;        // verified, from `acknowledged` on; wait for the leader's
     std::size_t accusations = 0;     // that it has sent
   };
   // For a verified record, the next of its stream.
   void on_order(const Bytes& record, Outbox& outbox);
   void on_executed(const Bytes& record, std::size_t index, Outbox& outbox);
+  // Of a follower: the next proofs, as far as the leader's records are executed.
+  void take_proofs(std::size_t index, Outbox& outbox);
   // Of the leader: executes waiting requests; only full batches unless `also_short`.
   void order(bool also_short);
   std::uint64_t acknowledged_by_quorum() const;

@@ -20,8 +20,6 @@ std::string_view to_string(FaultKind kind) noexcept {
       return "outputs that are not those of the commands";
     case FaultKind::kDigest:
       return "another state than that of the commands";
-    case FaultKind::kAhead:
-      return "claims to have executed what was not ordered";
     case FaultKind::kSilent:
       return "is silent";
     case FaultKind::kLog:

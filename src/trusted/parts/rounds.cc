@@ -28,16 +28,21 @@ void Intake::add(View record, std::uint64_t expected) {
   if (header->counter < stream.first || header->counter - stream.first > stream.places.size())
     return;
   const auto place = static_cast<std::size_t>(header->counter - stream.first);
-  if (place == stream.places.size())
-    stream.places.push_back(records_.size());
-  else if (std::ranges::equal(records_[stream.places[place]], record))
-    return;  // comes by several ways
-  records_.emplace_back(record.begin(), record.end());
+  if (place == stream.places.size()) stream.places.emplace_back();
+  stream.places[place].emplace(record.begin(), record.end());  // once, by whichever ways it came
+}
+
+std::uint64_t Intake::end(std::uint32_t session, std::uint64_t expected) const {
+  const auto stream = streams_.find(session);
+  return stream == streams_.end() ? expected : stream->second.first + stream->second.places.size();
 }
 
 std::vector<Bytes> Intake::verify(AttestationKernel& kernel) {
-  std::vector<Bytes> records = std::exchange(records_, {});
-  streams_.clear();
+  std::vector<Bytes> records;
+  for (auto& [session, stream] : std::exchange(streams_, {}))
+    for (auto& arrived : stream.places)
+      while (!arrived.empty())
+        records.push_back(std::move(arrived.extract(arrived.begin()).value()));
   if (records.empty()) return records;
   const auto verdicts = verify_all(kernel, Question::Asks::kVerify,
                                    std::vector<View>(records.begin(), records.end()));

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "leat/attest/attestation.h"
@@ -24,17 +26,28 @@ class Intake {
   // Keeps a copy if the record may be the next one or may follow those that are kept. `expected`:
   // the counter that is next in the stream; only verify() changes it.
   void add(View record, std::uint64_t expected);
-  // Removes and returns the records that are next in their streams, in order of arrival. Their
-  // turns are over, so the caller must process all of a stream, or none of that stream any more.
+  // The counter behind those that are kept of a session; `expected` if none is.
+  std::uint64_t end(std::uint32_t session, std::uint64_t expected) const;
+  // Removes and returns the records that are next in their streams, one stream after another,
+  // ascending by session. Their turns are over, so the caller must process all of a stream, or none
+  // of that stream any more.
   std::vector<Bytes> verify(AttestationKernel& kernel);
 
  private:
+  // Any order will do.
+  struct Less {
+    bool operator()(const Bytes& one, const Bytes& other) const noexcept {
+      return one.size() != other.size() ? one.size() < other.size()
+                                        : std::memcmp(one.data(), other.data(), one.size()) < 0;
+    }
+  };
   struct Stream {
     std::uint64_t first = 0;
-    std::vector<std::size_t> places;  // of the first arrival with each counter
+    // For each counter what arrived: one of them at most is authentic. The order of arrival is no
+    // guide: a forged one may come first, and the next counter's before the authentic one.
+    std::vector<std::set<Bytes, Less>> places;
   };
 
-  std::vector<Bytes> records_;
   std::map<std::uint32_t, Stream> streams_;  // by session
 };
 
