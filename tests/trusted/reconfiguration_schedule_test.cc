@@ -194,5 +194,50 @@ TEST(ReconfigurationSchedule, a_chain_has_more_nodes_than_liars) {
   EXPECT_NO_THROW(Pool(0));
 }
 
+// What a member of a chain of its own sends.
+struct Sent final : Outbox {
+  void send(PartyId to, View message) override { messages.emplace_back(to, copy_of(message)); }
+  static Bytes copy_of(View message) { return {message.begin(), message.end()}; }
+  std::vector<std::pair<PartyId, Bytes>> messages;
+};
+
+// Clients hear of a chain at the same time as its head hears that all have begun: their requests
+// may be there first.
+TEST(ReconfigurationSchedule, a_request_that_comes_before_the_chain_may_begin_is_not_left_out) {
+  const Directory directory(parties(kParties));
+  const SigningKey key = key_of(2), service_key = key_of(kService), client_key = key_of(kClient);
+  const ConfigurationOptions options{.service = kService,
+                                     .pool = {2},
+                                     .length = 1,
+                                     .chain = {.first_session = kFirstSession},
+                                     .patience = kPatience};
+  ChainMember member(2, directory, key, make_store, kernels_of(2), options);
+  Quorum quorum(directory, client_key, {.self = kClient, .epoch = 1, .nodes = {2}, .quorum = 1},
+                1000);
+  Sent sent;
+  const Participant::Time now{1h};
+  const auto answers = [&] {
+    return std::ranges::count(sent.messages, kClient, &std::pair<PartyId, Bytes>::first);
+  };
+  const Configuration configuration{1, {2}};
+  member.receive(
+      kService,
+      write_configuration(sign_configuration(service_key, configuration, digest_of({})), View()),
+      now, sent);
+  member.receive(kClient, quorum.submit({{kPut}}), now, sent);
+  member.settle(now, sent);
+  member.idle(now, sent);
+  EXPECT_EQ(answers(), 0) << "it began too early";
+  member.receive(kService, write_epoch(ConfigurationMessage::kEnable, 1), now, sent);
+  member.receive(kClient, quorum.submit({{kGet}}), now, sent);
+  member.settle(now, sent);
+  member.idle(now, sent);
+  for (const auto& [to, message] : sent.messages)
+    if (to == kClient) quorum.receive(message);
+  const auto put = quorum.take(), get = quorum.take();
+  ASSERT_TRUE(put && get) << "the first request was left out for ever";
+  EXPECT_EQ(KeyValueMachine::value_of(get->outputs.front()), "1");
+}
+
 }  // namespace
 }  // namespace leat::trusted

@@ -14,6 +14,9 @@ using namespace detail;
 
 struct ChainMember::State {
   bool serves() const { return node && !sealed; }
+  // Until all have begun, a head takes requests in, in their order, and sends nothing. One that it
+  // left out would be refused for ever once the same client's next one was taken.
+  bool may_send() const { return serves() && (enabled || !is_head); }
 
   void on_configuration(View message, Outbox& outbox) {
     const auto announced = read_configuration(message);
@@ -85,7 +88,7 @@ struct ChainMember::State {
   std::unique_ptr<AttestationKernel> kernel;
   std::unique_ptr<ChainNode> node;  // null: not part of the chain
   bool is_head = false;
-  bool enabled = false;  // all nodes have begun: a head must not send before
+  bool enabled = false;  // all nodes have begun
   bool sealed = false;
   Time next_join{};
   Outbox* current_outbox = nullptr;
@@ -103,8 +106,7 @@ void ChainMember::receive(PartyId from, std::span<const std::byte> message, Time
   State& state = *state_;
   state.current_outbox = &outbox;
   if (!configuration_message(message)) {
-    const bool early = state.is_head && !state.enabled && type_of(message) != MessageType::kNumber;
-    if (state.serves() && !early) state.node->receive(from, message, now, outbox);
+    if (state.serves()) state.node->receive(from, message, now, outbox);
     return;
   }
   if (from != state.options.service) return;
@@ -117,7 +119,7 @@ void ChainMember::receive(PartyId from, std::span<const std::byte> message, Time
 void ChainMember::settle(Time now, Outbox& outbox) {
   State& state = *state_;
   state.current_outbox = &outbox;
-  if (state.serves()) state.node->settle(now, outbox);
+  if (state.may_send()) state.node->settle(now, outbox);
 }
 
 void ChainMember::idle(Time now, Outbox& outbox) {
