@@ -143,6 +143,22 @@ TEST_F(A2mFile, a_file_that_was_removed_is_all_lost) {
   EXPECT_THAT(memory.recoveries().front().lost_ranges, ElementsAre(Range{0, 10}));
 }
 
+// More entries than the memory of the new file has room for.
+TEST_F(A2mFile, what_was_behind_the_end_of_a_file_that_was_removed_is_lost_when_it_is_looked_up) {
+  {
+    AttestedMemory memory = open();
+    for (int i = 0; i < 2000; ++i) memory.append(kFirstLog, bytes_of("entry"));
+  }
+  fs::remove(file());
+  AttestedMemory memory = open();
+  Record record;
+  for (const std::uint64_t index : {0U, 100U, 1999U})
+    EXPECT_EQ(memory.lookup(kFirstLog, index, record), LookupStatus::kLost) << index;
+  EXPECT_EQ(memory.append(kFirstLog, bytes_of("on")), 2000U);
+  EXPECT_EQ(memory.lookup(kFirstLog, 1999, record), LookupStatus::kLost);
+  EXPECT_EQ(memory.lookup(kFirstLog, 2000, record), LookupStatus::kAssigned);
+}
+
 TEST_F(A2mFile, a_kernel_that_began_anew_with_the_same_epoch_is_refused) {
   write_ten();
   WriterKernel restarted;

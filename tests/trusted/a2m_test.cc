@@ -59,9 +59,21 @@ TEST_F(A2m, case73_below_the_head_is_forgotten_and_from_the_tail_on_unassigned) 
     return verifier_.verify_lookup(kFirstLog, index, status, {});
   };
   EXPECT_EQ(claimed(3, LookupStatus::kForgotten), Finding::kOk);
-  EXPECT_EQ(claimed(4, LookupStatus::kForgotten), Finding::kFalseStatus);
+  EXPECT_EQ(claimed(4, LookupStatus::kForgotten), Finding::kForgottenSince);
   EXPECT_EQ(claimed(11, LookupStatus::kUnassigned), Finding::kFalseStatus);
   EXPECT_EQ(claimed(12, LookupStatus::kUnassigned), Finding::kOk);
+}
+
+// The bounds are as old as the client's question, and another client has truncated since.
+TEST_F(A2m, an_honest_host_is_called_no_liar_after_a_truncation_that_the_client_does_not_know) {
+  fill(kFirstLog, 6);
+  ASSERT_EQ(learn(verifier_, memory_, kFirstLog), Finding::kOk);
+  memory_.truncate(kFirstLog, 4, nonce_of(1));
+  const auto said = [&] { return verifier_.verify_lookup(kFirstLog, 3, status_of(3), {}); };
+  EXPECT_EQ(said(), Finding::kForgottenSince);
+  EXPECT_EQ(verifier_.verify_all(kFirstLog, shows(memory_)), Finding::kForgottenSince);
+  ASSERT_EQ(learn(verifier_, memory_, kFirstLog), Finding::kOk);
+  EXPECT_EQ(said(), Finding::kOk);
 }
 
 TEST_F(A2m, case74_what_is_not_the_entry_asked_for_is_rejected) {

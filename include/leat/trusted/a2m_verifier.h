@@ -16,21 +16,24 @@
 namespace leat::trusted {
 
 // The verdict on something that a host showed. A correct host that lost nothing causes only kOk,
-// kBeyondTail, kUnavailable and kBoundsUnknown; an honest one that crashed may also cause kMissing.
+// kForgottenSince, kBeyondTail, kUnavailable and kBoundsUnknown; an honest one that crashed may
+// also cause kMissing.
 enum class Finding : std::uint8_t {
   kOk,
-  kNotAttested,    // no entry, or not as the log's attestor attested it
-  kOtherLog,       // belongs to another log
-  kOtherIndex,     // has another index in this log
-  kForgotten,      // an entry below the head
-  kBeyondTail,     // appended after the bounds were learnt: learn them again
-  kFalseStatus,    // the host calls an existing entry forgotten or unassigned
-  kMissing,        // the host lacks an entry between head and tail
-  kStale,          // for no outstanding nonce: an old answer, or an expired challenge
-  kBadTruncation,  // lowers the head or exceeds the tail, repeats a nonce, or is not a truncation
-  kDigest,         // the cumulative digest does not match the entries before it
-  kBoundsUnknown,  // call learn_bounds() for this log first
-  kUnavailable,    // the client's attestor does not answer or lacks the session
+  kNotAttested,     // no entry, or not as the log's attestor attested it
+  kOtherLog,        // belongs to another log
+  kOtherIndex,      // has another index in this log
+  kForgotten,       // an entry below the head
+  kForgottenSince,  // the host calls an entry forgotten that was not when the bounds were learnt:
+                    // learn them again; if it exists still, the host has lied
+  kBeyondTail,      // appended after the bounds were learnt: learn them again
+  kFalseStatus,     // the host calls an existing entry unassigned
+  kMissing,         // the host lacks an entry between head and tail
+  kStale,           // for no outstanding nonce: an old answer, or an expired challenge
+  kBadTruncation,   // lowers the head or exceeds the tail, repeats a nonce, or is not a truncation
+  kDigest,          // the cumulative digest does not match the entries before it
+  kBoundsUnknown,   // call learn_bounds() for this log first
+  kUnavailable,     // the client's attestor does not answer or lacks the session
 };
 LEAT_EXPORT std::string_view to_string(Finding finding) noexcept;
 

@@ -146,6 +146,8 @@ LogBounds Log::bounds() const {
 }
 
 bool Log::copy_slot(std::uint64_t index, Record& record) const {
+  // Attested, and behind the end of a file that was cut or put back: lost.
+  if (kFileHeaderBytes + (index + 1) * slot_bytes_ > storage_->size()) return false;
   std::byte* const from = slot(index);
   // Acquire, with the release of append: the slot is whole.
   const auto mark = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(from + kMarkOffset))

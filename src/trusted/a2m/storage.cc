@@ -90,23 +90,24 @@ void A2mStorage::map(std::size_t from, std::size_t to) {
   if (memory == MAP_FAILED) throw leat::detail::system_error("mmap " + path_, errno);
   // Fewer misses of the address translation in long logs; without, it is only slower.
   if (!file) (void)madvise(memory, to - from, MADV_HUGEPAGE);
-  size_ = to;
+  size_.store(to, std::memory_order_release);
 }
 
 void A2mStorage::grow(std::size_t bytes) {
-  if (bytes <= size_) return;
-  const std::size_t extent = std::clamp(size_, kLeastExtent, kMostExtent);
-  const std::size_t to = std::min(std::max(round_up(bytes), size_ + extent), most_bytes_);
+  const std::size_t before = size();
+  if (bytes <= before) return;
+  const std::size_t extent = std::clamp(before, kLeastExtent, kMostExtent);
+  const std::size_t to = std::min(std::max(round_up(bytes), before + extent), most_bytes_);
   if (fd_ >= 0) {
     // Room now: a page that the disk has none for would be a signal later, in the middle of a copy.
     const int failed =
-        posix_fallocate(fd_, static_cast<off_t>(size_), static_cast<off_t>(to - size_));
+        posix_fallocate(fd_, static_cast<off_t>(before), static_cast<off_t>(to - before));
     if (failed == ENOSPC || failed == EFBIG || failed == EDQUOT)
       throw Error(ErrorCode::kResource, "no room on the disk for " + path_,
                   "Make room, or truncate the log.", failed);
     if (failed != 0) throw leat::detail::system_error("posix_fallocate " + path_, failed);
   }
-  map(size_, to);
+  map(before, to);
 }
 
 void A2mStorage::release(std::size_t from, std::size_t to) noexcept {
@@ -122,8 +123,8 @@ void A2mStorage::release(std::size_t from, std::size_t to) noexcept {
 }
 
 void A2mStorage::sync() {
-  if (fd_ < 0 || size_ == 0) return;
-  if (msync(data_, size_, MS_SYNC) != 0 || fdatasync(fd_) != 0)
+  if (fd_ < 0 || size() == 0) return;
+  if (msync(data_, size(), MS_SYNC) != 0 || fdatasync(fd_) != 0)
     throw leat::detail::system_error("sync of " + path_, errno);
 }
 

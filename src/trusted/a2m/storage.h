@@ -1,6 +1,7 @@
 // Memory of a file or of this process that grows at its end without moving.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 
@@ -22,7 +23,8 @@ class A2mStorage {
   ~A2mStorage();
 
   std::byte* data() const noexcept { return data_; }
-  std::size_t size() const noexcept { return size_; }
+  // For any thread, while another one calls grow().
+  std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
   // The file's size when it was opened. Zeros follow, also within its last page.
   std::size_t found_bytes() const noexcept { return found_bytes_; }
 
@@ -42,7 +44,8 @@ class A2mStorage {
   const Access access_;
   int fd_ = -1;
   std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
+  // Stored with release when the memory is there, loaded with acquire before it is used.
+  std::atomic<std::size_t> size_ = 0;
   std::size_t found_bytes_ = 0;
 };
 

@@ -52,10 +52,12 @@ std::string_view to_string(Finding finding) noexcept {
       return "another entry of the log";
     case Finding::kForgotten:
       return "an entry that was forgotten";
+    case Finding::kForgottenSince:
+      return "forgotten since the bounds of the log were learnt, if the host is honest";
     case Finding::kBeyondTail:
       return "attested since the bounds of the log were learnt";
     case Finding::kFalseStatus:
-      return "a false word about what is forgotten or not yet assigned";
+      return "a false word about what is not yet assigned";
     case Finding::kMissing:
       return "an entry that was attested is not shown";
     case Finding::kStale:
@@ -198,7 +200,7 @@ Finding A2mVerifier::verify_lookup(std::uint32_t log, std::uint64_t index, Looku
     case LookupStatus::kAssigned:
       return trusted::verify_lookup(state_->kernel, log, index, record, *known);
     case LookupStatus::kForgotten:
-      return index < known->head ? Finding::kOk : Finding::kFalseStatus;
+      return index < known->head ? Finding::kOk : Finding::kForgottenSince;
     case LookupStatus::kUnassigned:
       return index >= known->tail ? Finding::kOk : Finding::kFalseStatus;
     case LookupStatus::kLost:
