@@ -141,8 +141,10 @@ class ScheduledClient final : public Participant {
   }
   void idle(Time now, Outbox& outbox) override {
     const bool has_nodes = service_ == 0 || quorum_.epoch() > 0;
-    for (; has_nodes && !asked_.empty(); asked_.pop_front())
-      outbox.send(quorum_.nodes().front(), quorum_.submit(asked_.front()));
+    for (; has_nodes && !asked_.empty(); asked_.pop_front()) {
+      quorum_.submit(asked_.front());
+      send_all(quorum_.nodes().front(), outbox);
+    }
     if (now < next_) return;
     next_ = now + retry_after;
     send_all(outbox);
@@ -155,8 +157,12 @@ class ScheduledClient final : public Participant {
 
  private:
   void send_all(Outbox& outbox) const {
-    for (const detail::View request : quorum_.unanswered())
-      for (const PartyId node : quorum_.nodes()) outbox.send(node, request);
+    for (const PartyId node : quorum_.nodes()) send_all(node, outbox);
+  }
+  // In order: a node that gets a later request first takes the earlier one for a repeated one. The
+  // library sends all on each new connection; here each may be one.
+  void send_all(PartyId node, Outbox& outbox) const {
+    for (const detail::View request : quorum_.unanswered()) outbox.send(node, request);
   }
 
   const PartyId self_, service_;
