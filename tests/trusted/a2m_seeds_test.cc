@@ -91,17 +91,20 @@ class SeededLog {
     LookupStatus status = memory_->lookup(log, index, record);
     if (!lies) return status;
     const auto& records = truths_[log].records;
-    switch (draw_.below(5)) {
+    switch (draw_.below(6)) {
       case 0:
         return LookupStatus::kForgotten;
       case 1:
         return LookupStatus::kUnassigned;
-      case 2:  // another entry, or one that is forgotten
+      case 2:  // another entry
         if (!records.empty())
           record = std::next(records.begin(), draw_.below(static_cast<unsigned>(records.size())))
                        ->second;
         return LookupStatus::kAssigned;
-      case 3:
+      case 3:  // the entry, which may be forgotten
+        if (const auto found = records.find(index); found != records.end()) record = found->second;
+        return LookupStatus::kAssigned;
+      case 4:
         if (!record.empty())
           record[draw_.below(static_cast<unsigned>(record.size()))] ^= std::byte{1};
         return LookupStatus::kAssigned;
@@ -154,6 +157,7 @@ class SeededLog {
       ASSERT_TRUE(bounds);
       if (status == LookupStatus::kAssigned) {
         EXPECT_EQ(record, truth.records.at(index));
+        EXPECT_GE(index, bounds->head) << "a forgotten entry is believed";
       } else if (status == LookupStatus::kForgotten) {
         EXPECT_LT(index, truth.bounds.head);
       } else {

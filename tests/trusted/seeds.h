@@ -17,6 +17,8 @@
 
 #include "trusted/doubles.h"
 #include "trusted/forwarding_kernel.h"
+#include "trusted/parts/configuration_messages.h"
+#include "trusted/parts/history.h"
 #include "trusted/peer_review/messages.h"
 #include "trusted/schedule.h"
 
@@ -109,7 +111,7 @@ class LyingKernel final : public ForwardingKernel {
   AttestedLie& lie_;
 };
 
-enum class Lie { kNone, kAttests, kReplies, kDrops, kFlips, kRepeats };
+enum class Lie { kNone, kAttests, kReplies, kDrops, kFlips, kRepeats, kForgets };
 
 // What a liar sends instead.
 inline Deviant::Change liar_of(Lie lie, Draw& draw, const AttestedLie& attested) {
@@ -141,6 +143,10 @@ inline Deviant::Change liar_of(Lie lie, Draw& draw, const AttestedLie& attested)
           outbox.send(to, old[draw.below(static_cast<unsigned>(old.size()))]);
         old.push_back(message);
         if (old.size() > 20) old.pop_front();
+        break;
+      case Lie::kForgets:  // says that it executed nothing, in chains of three
+        if (const auto history = detail::read_history(message))
+          message = detail::write_history(history->epoch, detail::History(3).proof());
         break;
     }
     return true;

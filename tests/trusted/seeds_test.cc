@@ -6,7 +6,6 @@
 
 #include "support/scale.h"
 #include "trusted/configured.h"
-#include "trusted/parts/history.h"
 #include "trusted/peer_parties.h"
 #include "trusted/seeds.h"
 
@@ -17,7 +16,8 @@ using namespace std::chrono_literals;
 
 // Simulated: how long after the last fault all answers must have come.
 constexpr auto kBound = 60s;
-const Lie kLies[] = {Lie::kAttests, Lie::kReplies, Lie::kDrops, Lie::kFlips, Lie::kRepeats};
+const Lie kLies[] = {Lie::kAttests, Lie::kReplies, Lie::kDrops,
+                     Lie::kFlips,   Lie::kRepeats, Lie::kForgets};
 
 // A node's participant, and what it needs.
 struct Seeded {
