@@ -110,8 +110,7 @@ class ScheduledClient final : public Participant {
   // Without a service `nodes` answer, `quorum` of them alike.
   ScheduledClient(PartyId self, const Directory& directory, std::vector<PartyId> nodes,
                   std::size_t quorum, std::uint64_t epoch, PartyId service = 0)
-      : self_(self),
-        service_(service),
+      : service_(service),
         directory_(directory),
         key_(key_of(self)),
         quorum_(directory, key_,
@@ -165,7 +164,7 @@ class ScheduledClient final : public Participant {
     for (const detail::View request : quorum_.unanswered()) outbox.send(node, request);
   }
 
-  const PartyId self_, service_;
+  const PartyId service_;
   const Directory& directory_;
   const SigningKey key_;
   detail::Quorum quorum_;

@@ -71,9 +71,9 @@ class AttestedLie final {
   // What the node sends is made to match.
   void put_into(const SigningKey& key, Bytes& message) const {
     if (!is_told()) return;
-    const auto at = std::ranges::search(message, truth_);
-    if (at.empty()) return;
-    std::ranges::copy(lie_, at.begin());
+    const auto at = std::search(message.begin(), message.end(), truth_.begin(), truth_.end());
+    if (at == message.end()) return;
+    std::ranges::copy(lie_, at);
     const auto piece = detail::read_piece(message);
     if (!piece) return;
     Bytes entries;

@@ -103,7 +103,8 @@ void run_bft(unsigned seed) {
   for (const auto& [by, fault] : faults)
     EXPECT_FALSE(is_correct(by) && is_correct(fault.accused) && fault.kind != FaultKind::kSilent)
         << by << " exposes " << fault.accused << ": " << to_string(fault.kind);
-  for (const auto& [liar, lie] : liars) {
+  for (const auto& told : liars) {
+    const PartyId liar = told.first;
     if (!nodes[liar].lie.is_told()) continue;
     EXPECT_TRUE(std::ranges::any_of(faults,
                                     [&](const auto& fault) {
