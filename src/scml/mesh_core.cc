@@ -88,9 +88,10 @@ void MeshCore::wait(WaitFor wait_for, unsigned peer, const char* what, Try&& try
 }
 
 void MeshCore::progress(unsigned peer) {
-  of_party(peer, [](Link& link) {
+  of_party(peer, [&](Link& link) {
     try {
       link.progress();
+      if ((unposted_ & bit(peer)) != 0 && link.try_post()) unposted_ &= ~bit(peer);
     } catch (const Error&) {
       if (!link.ended()) throw;  // after an end in order the peer may be gone
     }
@@ -105,7 +106,6 @@ void MeshCore::progress_all() {
 void MeshCore::post_pending() {
   for (unsigned peer = 0; unposted_ >> peer != 0; ++peer)
     if ((unposted_ & bit(peer)) != 0) progress(peer);
-  unposted_ = 0;
 }
 
 void MeshCore::check_usable() const {
@@ -367,7 +367,6 @@ void MeshCore::barrier() {
     wait(WaitFor::kMessages, peer, "barrier",
          [&] { return links_[peer]->barriers_heard() >= barriers_; });
   }
-  unposted_ = 0;
 }
 
 Channel& MeshCore::channel(unsigned peer) {

@@ -1,5 +1,7 @@
 // Mesh: messages of any arrays, barriers, threads.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -7,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fd.h"
 #include "support/channel_side.h"
 #include "support/mesh_side.h"
 
@@ -19,6 +22,25 @@ using leat::detail::scaled;
 
 class MeshMessages : public MeshTest {};
 LEAT_INSTANTIATE_MESH_SUITE(MeshMessages);
+
+// A positive number that one party tells another past the mesh, once.
+class Word {
+ public:
+  Word() : fd_(eventfd(0, EFD_CLOEXEC)) {}
+  void say(std::uint64_t number) const { EXPECT_EQ(eventfd_write(fd_.get(), number), 0); }
+  bool is_said(std::chrono::milliseconds within = {}) const {
+    pollfd polled{fd_.get(), POLLIN, 0};
+    return poll(&polled, 1, static_cast<int>(within.count())) == 1;
+  }
+  std::uint64_t hear() const {
+    eventfd_t number = 0;
+    if (is_said(leat::detail::hang_limit())) eventfd_read(fd_.get(), &number);
+    return number;
+  }
+
+ private:
+  const leat::detail::Fd fd_;
+};
 
 struct Piece {
   unsigned peer;
@@ -196,6 +218,43 @@ TEST_P(MeshMessages, ManyParties) {
       mesh.close(1);
       mesh.barrier();
     }
+  });
+}
+
+// What found no room leaves by later calls, also if none of them waits: each receive() here finds
+// its message at once.
+TEST_P(MeshMessages, WhatIsPendingLeavesWithoutAWait) {
+  if (kind().carrier != Carrier::kPlanned) return;  // with the others nothing is ever pending
+  const leat::MessageArray array{.base_bytes = 0, .message_bytes = 8, .count = 10'000};
+  const leat::MessageArray one{.base_bytes = 512 * 1024, .message_bytes = 8, .count = 1};
+  const Word sent, has_all;
+  run(3, [&](Mesh& mesh) {
+    mesh.open(1, array, std::vector<Flow>{{0, 1}});
+    mesh.open(2, one, std::vector<Flow>{{2, 0}});
+    if (mesh.self() == 0) {
+      // Every second message, so that none is merged with another, until one finds no room.
+      std::uint64_t count = 0;
+      do {
+        mesh.select(1);
+        mesh.send(1, 2 * count, messages(array, 0, 0, 1, 2 * count, 1));
+        ++count;
+        mesh.select(2);
+        (void)mesh.receive(2, 0, 1);
+      } while (mesh.channel(1).stats().credit_waits == 0);
+      sent.say(count);
+      while (!has_all.is_said()) (void)mesh.receive(2, 0, 1);
+    } else if (mesh.self() == 1) {
+      mesh.select(1);
+      const std::uint64_t count = sent.hear();
+      EXPECT_GT(count, 0U);
+      for (std::uint64_t i = 0; i < count; ++i)
+        EXPECT_TRUE(same(mesh.receive(0, 2 * i, 1), messages(array, 0, 0, 1, 2 * i, 1)));
+      has_all.say(1);
+    } else {
+      mesh.select(2);
+      mesh.send(0, 0, messages(one, 0, 2, 0, 0, 1));
+    }
+    mesh.barrier();
   });
 }
 
