@@ -138,18 +138,25 @@ class Client {
   }
 
   Finding verify_all() {
-    const auto lookup = [this](std::uint32_t log, std::uint64_t index, Record& record) {
-      const LookupStatus status = ask({Question::kLookup, log, index, {}});
-      record = record_;
-      return status;
-    };
+    for (;;) {
+      Finding found = learn_bounds();
+      if (found != Finding::kOk) return found;
+      found = verifier_.verify_all(kLog, lookup_, &bad_);
+      if (found != Finding::kForgottenSince) return found;
+      // Another client may have truncated the log meanwhile. Bounds that are learnt now tell.
+      found = learn_bounds();
+      if (found != Finding::kOk) return found;
+      if (verifier_.bounds(kLog)->head <= bad_) return Finding::kFalseStatus;
+    }
+  }
+
+  Finding learn_bounds() {
     const Nonce nonce = verifier_.challenge();
     ask({Question::kEnd, kLog, 0, nonce});
     const Record end = record_;
     ask({Question::kEnd, kManifest, 0, nonce});
     const Record manifest_end = record_;
-    const Finding found = verifier_.learn_bounds(kLog, end, manifest_end, lookup);
-    return found == Finding::kOk ? verifier_.verify_all(kLog, lookup, &bad_) : found;
+    return verifier_.learn_bounds(kLog, end, manifest_end, lookup_);
   }
 
   int expose(Finding found) const {
@@ -161,6 +168,12 @@ class Client {
   leat::Channel channel_;
   LocalKernel kernel_;
   A2mVerifier verifier_;
+  const A2mVerifier::Lookup lookup_ = [this](std::uint32_t log, std::uint64_t index,
+                                             Record& record) {
+    const LookupStatus status = ask({Question::kLookup, log, index, {}});
+    record = record_;
+    return status;
+  };
   Record record_;
   std::uint64_t bad_ = 0;
 };

@@ -57,7 +57,7 @@ std::string_view to_string(Finding finding) noexcept {
     case Finding::kBeyondTail:
       return "attested since the bounds of the log were learnt";
     case Finding::kFalseStatus:
-      return "a false word about what is not yet assigned";
+      return "a false word about an entry that exists";
     case Finding::kMissing:
       return "an entry that was attested is not shown";
     case Finding::kStale:
