@@ -61,7 +61,12 @@ void PlannedChannel::open(unsigned context, const MessageArray& array) {
   core.check_open("open");
   transport_->open(context, array);
   const auto try_once = [&] { return transport_->try_tell(context); };
-  if (!core.ask("open", try_once)) core.wait(Side::kSend, "open", try_once);
+  try {
+    if (!core.ask("open", try_once)) core.wait(Side::kSend, "open", try_once);
+  } catch (...) {
+    transport_->cancel(context);  // or what comes next would be told of an array too many
+    throw;
+  }
 }
 
 void PlannedChannel::close(unsigned context) {
@@ -218,5 +223,9 @@ std::uint64_t PlannedChannel::missing(unsigned context) const {
 }
 
 std::uint64_t PlannedChannel::region_bytes() const { return transport_->arrays().region_bytes(); }
+
+std::uint64_t PlannedChannel::max_message_bytes() const {
+  return transport_->max_array_message_bytes();
+}
 
 }  // namespace leat

@@ -207,6 +207,16 @@ void MeshCore::open(unsigned context, const leat::MessageArray& array,
     if (flow.sender == self_) opened.sends_to |= bit(flow.receiver);
     if (flow.receiver == self_) opened.receives_from |= bit(flow.sender);
   }
+  // What one of the links would refuse is refused before any peer is told.
+  for (unsigned peer = 0; peer < parties(); ++peer) {
+    if (((opened.sends_to | opened.receives_from) & bit(peer)) == 0) continue;
+    const std::uint64_t most = links_[peer]->max_message_bytes();
+    if (array.message_bytes > most)
+      throw invalid("open: messages" + in_context(context) + " have " +
+                        std::to_string(array.message_bytes) + " bytes, those to and from " +
+                        name_of(peer) + " at most " + std::to_string(most),
+                    "Plan more and smaller messages.");
+  }
   for (unsigned peer = 0; peer < parties(); ++peer) {
     if (((opened.sends_to | opened.receives_from) & bit(peer)) == 0) continue;
     leat::MessageArray theirs = opened.array;
@@ -232,6 +242,7 @@ void MeshCore::close(unsigned context) {
     if (((closing.sends_to | closing.receives_from) & bit(peer)) != 0)
       of_party(peer, [&](Link& link) { link.close(context); });
   contexts_[context].open = false;
+  std::ranges::replace(reserved_, context, 0U);
   if (selected_ == context) selected_ = 0;
 }
 
@@ -239,7 +250,6 @@ void MeshCore::select(unsigned context) {
   check_usable();
   if (!is_open(context))
     throw invalid("select: context " + std::to_string(context) + " is not open", "Open it first.");
-  if (selected_ != context) reserved_ = {};
   selected_ = context;
 }
 
@@ -288,15 +298,15 @@ std::span<std::byte> MeshCore::reserve(unsigned peer, std::uint64_t index, std::
     memory = of_party(peer, [&](Link& link) { return link.try_reserve(selected_, index, count); });
     return memory.data() != nullptr;
   };
-  reserved_[peer] = false;
+  reserved_[peer] = 0;
   if (!try_once()) wait(WaitFor::kRoom, peer, "reserve", try_once);
-  reserved_[peer] = true;
+  reserved_[peer] = selected_;
   return memory;
 }
 
 void MeshCore::commit(unsigned peer) {
-  link_to(peer, selected().sends_to, "commit to");
-  if (!std::exchange(reserved_[peer], false))
+  check_usable();
+  if (peer >= parties() || std::exchange(reserved_[peer], 0U) == 0)
     throw invalid("commit to party " + std::to_string(peer) + " without a reservation");
   const auto try_once = [&] {
     return of_party(peer, [](Link& link) { return link.try_commit(); });

@@ -89,9 +89,9 @@ class MeshCore {
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Link>> links_;  // [self_] is null
   std::array<Context, kContextLimit> contexts_;
-  unsigned selected_ = 0;  // 0: none
-  Parties unposted_ = 0;   // peers for whom something may be pending
-  std::array<bool, kMaxParties> reserved_{};
+  unsigned selected_ = 0;                         // 0: none
+  Parties unposted_ = 0;                          // peers for whom something may be pending
+  std::array<unsigned, kMaxParties> reserved_{};  // in which context; 0: nothing
   std::uint64_t barriers_ = 0;
   bool blaming_ = false;
   std::optional<Error> failure_;

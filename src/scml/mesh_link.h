@@ -28,6 +28,8 @@ class Link {
 
   virtual Channel& channel() = 0;
 
+  // The most bytes that one message may have.
+  virtual std::uint64_t max_message_bytes() = 0;
   // Opens the array in this side's memory; the peer does the same. `array.incoming` must be a
   // number.
   virtual void open(unsigned context, const leat::MessageArray& array) = 0;

@@ -38,6 +38,7 @@ class PlannedLink final : public Link {
   explicit PlannedLink(Channel channel) : planned_(std::move(channel)) {}
 
   Channel& channel() override { return planned_.channel(); }
+  std::uint64_t max_message_bytes() override { return planned_.max_message_bytes(); }
   void open(unsigned context, const leat::MessageArray& array) override {
     planned_.open(context, array);
   }

@@ -31,6 +31,7 @@ class StreamLink final : public Link {
                                      std::min(channel_.max_message_bytes(), sizeof(LinkHeader)))) {}
 
   Channel& channel() override { return channel_; }
+  std::uint64_t max_message_bytes() override { return channel_.max_message_bytes(); }
   void open(unsigned context, const leat::MessageArray& array) override;
   void close(unsigned context) override { inboxes_[context].close(); }
   std::uint64_t missing(unsigned context) const override { return inboxes_[context].missing(); }

@@ -221,6 +221,32 @@ TEST_P(MeshMessages, ManyParties) {
   });
 }
 
+TEST_P(MeshMessages, AReservationStaysWhateverIsSelected) {
+  const leat::MessageArray first{.base_bytes = 0, .message_bytes = 16, .count = 10};
+  const leat::MessageArray second{.base_bytes = 4096, .message_bytes = 8, .count = 5};
+  run(2, [&](Mesh& mesh) {
+    const unsigned peer = 1 - mesh.self();
+    mesh.open(1, first, all_flows(2));
+    mesh.open(2, second, all_flows(2));
+    mesh.select(1);
+    const auto room = mesh.reserve(peer, 0, first.count);
+    mesh.select(2);
+    mesh.send(peer, 0, messages(second, 0, mesh.self(), peer, 0, second.count));
+    std::ranges::copy(messages(first, 0, mesh.self(), peer, 0, first.count), room.begin());
+    mesh.commit(peer);
+    EXPECT_TRUE(same(mesh.receive(peer, 0, second.count),
+                     messages(second, 0, peer, mesh.self(), 0, second.count)));
+    mesh.close(2);
+    mesh.select(1);
+    EXPECT_TRUE(same(mesh.receive(peer, 0, first.count),
+                     messages(first, 0, peer, mesh.self(), 0, first.count)));
+    mesh.close(1);
+    // An array that is closed takes its reservation along.
+    expect_error(ErrorCode::kInvalidArgument, [&] { mesh.commit(peer); });
+    mesh.barrier();
+  });
+}
+
 // What found no room leaves by later calls, also if none of them waits: each receive() here finds
 // its message at once.
 TEST_P(MeshMessages, WhatIsPendingLeavesWithoutAWait) {

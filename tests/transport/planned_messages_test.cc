@@ -1,5 +1,6 @@
 // PlannedChannel: messages of any arrays in any order, and senders that wait for their arrays.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <numeric>
@@ -7,7 +8,9 @@
 #include <vector>
 
 #include "support/channel_side.h"
+#include "support/link_pair.h"
 #include "support/planned_side.h"
+#include "transport/planned/planned.h"
 
 namespace leat::detail {
 namespace {
@@ -258,6 +261,30 @@ TEST_P(PlannedMessages, SenderWaitsUntilASlowReaderHasClosed) {
           side.channel.close(context);
         }
       });
+}
+
+// Where processes share memory; elsewhere a sender that sleeps looks now and then.
+TEST(PlannedOpen, WakesASenderThatSleeps) {
+  LinkPair both(link_settings("shm", "planned"), link_settings("shm", "planned"));
+  Transport& sender = *both.active.get().transport;
+  PlannedTransport& to = *sender.facts().arrays;
+  PlannedTransport& from = *both.passive.get().transport->facts().arrays;
+  const auto is_woken = [&] {
+    pollfd event{sender.event_fd(Side::kSend), POLLIN, 0};
+    return poll(&event, 1, 0) == 1;
+  };
+  for (const Context context : {0U, 3U, 15U}) {
+    const MessageArray array{.base_bytes = 64 * context, .message_bytes = 8, .count = 1};
+    to.open(context, array);
+    sender.arm(Side::kSend);
+    EXPECT_FALSE(to.peer_is_open(context));
+    EXPECT_FALSE(is_woken());
+    from.open(context, array);
+    EXPECT_FALSE(is_woken());
+    EXPECT_TRUE(from.try_tell(context));
+    EXPECT_TRUE(is_woken());
+    EXPECT_TRUE(to.peer_is_open(context));
+  }
 }
 
 TEST_P(PlannedMessages, SendWaitsForTheEpochOfTheSameContext) {

@@ -111,7 +111,7 @@ class LEAT_EXPORT Mesh {
   void send(unsigned peer, std::span<const std::byte> bytes);
   // Returns memory for `count` messages, which the caller fills and sends with commit(); with
   // kPlanned on shm it is the peer's own memory. One reservation at a time for each peer; another
-  // one drops it.
+  // one, or close() of its context, drops it. commit() sends it whatever is selected by then.
   [[nodiscard]] std::span<std::byte> reserve(unsigned peer, std::uint64_t index,
                                              std::uint64_t count = 1);
   void commit(unsigned peer);

@@ -48,6 +48,11 @@ class MessageArrays {
     return bytes / each;
   }
   void close(unsigned context) { slots_[context].open = false; }
+  // Takes the last open() back, so that the next one has its epoch.
+  void cancel(unsigned context) {
+    slots_[context].open = false;
+    --slots_[context].epoch;
+  }
 
   bool is_open(unsigned context) const { return context < kContextCount && slots_[context].open; }
   const MessageArray& array(unsigned context) const { return slots_[context].array; }

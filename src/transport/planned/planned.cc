@@ -108,11 +108,11 @@ void PlannedTransport::start(std::span<const std::byte> peer_setup) {
 // --- sending
 
 void PlannedTransport::open(unsigned context, const MessageArray& array) {
-  if (array.message_bytes > limits().max_request_bytes)
+  if (array.message_bytes > max_array_message_bytes())
     throw Error(ErrorCode::kInvalidArgument,
                 "open: messages of " + std::to_string(array.message_bytes) +
                     " bytes: this device moves at most " +
-                    std::to_string(limits().max_request_bytes) + " in one write",
+                    std::to_string(max_array_message_bytes()) + " in one write",
                 "Plan more and smaller messages.");
   arrays_.open(context, array);
   if (array.incoming != 0) region_->prepare(array.base_bytes, array.message_bytes * array.count);
@@ -123,7 +123,9 @@ bool PlannedTransport::try_tell(Context context) {
   std::atomic_thread_fence(std::memory_order_release);
   const std::uint64_t word =
       peer_region_.address + arrays_.region_bytes() + context * sizeof(std::uint64_t);
-  return post_word(queue_pair(), word, peer_region_.key, arrays_.epoch(context));
+  if (!post_word(queue_pair(), word, peer_region_.key, arrays_.epoch(context))) return false;
+  queue_pair().wake_sender();  // it may sleep until then
+  return true;
 }
 
 bool PlannedTransport::look_at_peer(Context context) {

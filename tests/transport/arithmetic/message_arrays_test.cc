@@ -135,6 +135,19 @@ TEST(MessageArrays, StartsEachEpochWithNothingArrived) {
 }
 
 // Against a set per context: random opens, closes, honest and wild writes.
+TEST(MessageArrays, AnOpenThatIsTakenBackHasNoEpoch) {
+  MessageArrays arrays(kRegionBytes);
+  const MessageArray array{.base_bytes = 0, .message_bytes = 8, .count = 4};
+  EXPECT_EQ(arrays.open(1, array), 1U);
+  arrays.close(1);
+  EXPECT_EQ(arrays.open(1, array), 2U);
+  arrays.cancel(1);
+  EXPECT_FALSE(arrays.is_open(1));
+  EXPECT_EQ(arrays.open(1, array), 2U);
+  EXPECT_TRUE(arrays.peer_epoch(1, 2));
+  EXPECT_TRUE(arrays.peer_is_open(1));
+}
+
 TEST(MessageArrays, AgreesWithAModel) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
