@@ -62,6 +62,9 @@ AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
       }
     }
     if (done()) return End::kDone;
+    // A look at one context may have taken messages of another one off the device, at which `done`
+    // had looked before. No event tells of them.
+    if (any_waits_here() && done()) return End::kDone;
     // The end of a lifeline would end the sleep, so look for it only after such a sleep or at the
     // deadline.
     const bool late = passed(how_.deadline);
@@ -86,6 +89,14 @@ bool AnyWaiter::find_gone() {
     return true;
   }
   return false;
+}
+
+bool AnyWaiter::any_waits_here() const {
+  return how_.side == Side::kReceive && std::ranges::any_of(channels_, [](Channel* channel) {
+           return ChannelCore::of(*channel)
+               .transport_.outlook(Side::kReceive, Look::kThorough)
+               .soon;
+         });
 }
 
 bool AnyWaiter::room_soon() const {
@@ -133,11 +144,12 @@ bool AnyWaiter::sleep(std::chrono::microseconds& nap) {
   polled_.clear();
   lifelines_.clear();
   // The most silent kind of arrival decides. A waiter for room may also look at the time.
-  auto comes = how_.room_too ? Outlook::Comes::kMuchWithEvent : Outlook::Comes::kWithEvent;
+  Outlook::Comes comes =
+      how_.room_too ? Outlook::Comes::kMuchWithEvent : Outlook::Comes::kWithEvent;
   for (Channel* channel : channels_) {
     ChannelCore& core = ChannelCore::of(*channel);
     (how_.side == Side::kSend ? core.send_sleeps_ : core.receive_sleeps_).add(1);
-    Outlook outlook = core.transport_.outlook(how_.side, Look::kBrief);
+    Outlook outlook = core.transport_.outlook(how_.side, Look::kThorough);
     polled_.push_back({core.transport_.event_fd(how_.side), POLLIN, 0});
     if (how_.room_too) {
       polled_.push_back({core.transport_.event_fd(Side::kSend), POLLIN, 0});
@@ -145,6 +157,8 @@ bool AnyWaiter::sleep(std::chrono::microseconds& nap) {
       outlook.comes = std::max(outlook.comes, of_room.comes);
       outlook.stream_events |= of_room.stream_events;
     }
+    // Of a context that nobody looks at, or taken off the device by the last look.
+    if (how_.side == Side::kReceive && outlook.soon) comes = Outlook::Comes::kSilently;
     comes = std::max(comes, outlook.comes);
     if (!core.watches_lifeline_)
       polled_.push_back({core.connection_.stream->fd(), outlook.stream_events, 0});
