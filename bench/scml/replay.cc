@@ -67,7 +67,7 @@ class Player {
     for (const scml::Step& step : plan_.steps) {
       for (std::uint64_t i = 0; i < step.repeats; ++i) {
         for (const std::size_t placement : step.opens) mesh_.open(plan_.placements[placement]);
-        for (const std::size_t placement : step.opens) play(placement);
+        for (const std::size_t placement : step.arrays) play(placement);
         for (const std::size_t placement : step.frees)
           mesh_.close(plan_.placements[placement].context);
       }

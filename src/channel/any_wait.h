@@ -39,7 +39,7 @@ class AnyWaiter {
 
  private:
   bool find_gone();
-  bool any_waits_here() const;
+  bool any_unannounced() const;
   bool room_soon() const;
   bool takes_nap() const;
   void nap_briefly();

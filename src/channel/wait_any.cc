@@ -9,6 +9,17 @@
 
 namespace leat {
 namespace detail {
+namespace {
+
+// Messages that are bytes of a stream, which a look at one context reads for all: those of another
+// one, at which a waiter had looked before, are announced no more. (A device's event, once armed,
+// stays until the waiter arms the next one.)
+bool has_unannounced(const Transport& transport) {
+  return transport.facts().stream == StreamUse::kMessages &&
+         transport.outlook(Side::kReceive, Look::kThorough).soon;
+}
+
+}  // namespace
 
 // Exists while the thread sleeps, and so waits on those sides of the channels; between sleeps
 // `done` uses them.
@@ -62,9 +73,7 @@ AnyWaiter::End AnyWaiter::wait(const std::function<bool()>& done) {
       }
     }
     if (done()) return End::kDone;
-    // A look at one context may have taken messages of another one off the device, at which `done`
-    // had looked before. No event tells of them.
-    if (any_waits_here() && done()) return End::kDone;
+    if (any_unannounced() && done()) return End::kDone;
     // The end of a lifeline would end the sleep, so look for it only after such a sleep or at the
     // deadline.
     const bool late = passed(how_.deadline);
@@ -91,11 +100,10 @@ bool AnyWaiter::find_gone() {
   return false;
 }
 
-bool AnyWaiter::any_waits_here() const {
+// Whether messages wait at this side of which no event tells.
+bool AnyWaiter::any_unannounced() const {
   return how_.side == Side::kReceive && std::ranges::any_of(channels_, [](Channel* channel) {
-           return ChannelCore::of(*channel)
-               .transport_.outlook(Side::kReceive, Look::kThorough)
-               .soon;
+           return has_unannounced(ChannelCore::of(*channel).transport_);
          });
 }
 
@@ -149,7 +157,7 @@ bool AnyWaiter::sleep(std::chrono::microseconds& nap) {
   for (Channel* channel : channels_) {
     ChannelCore& core = ChannelCore::of(*channel);
     (how_.side == Side::kSend ? core.send_sleeps_ : core.receive_sleeps_).add(1);
-    Outlook outlook = core.transport_.outlook(how_.side, Look::kThorough);
+    Outlook outlook = core.transport_.outlook(how_.side, Look::kBrief);
     polled_.push_back({core.transport_.event_fd(how_.side), POLLIN, 0});
     if (how_.room_too) {
       polled_.push_back({core.transport_.event_fd(Side::kSend), POLLIN, 0});
@@ -157,8 +165,9 @@ bool AnyWaiter::sleep(std::chrono::microseconds& nap) {
       outlook.comes = std::max(outlook.comes, of_room.comes);
       outlook.stream_events |= of_room.stream_events;
     }
-    // Of a context that nobody looks at, or taken off the device by the last look.
-    if (how_.side == Side::kReceive && outlook.soon) comes = Outlook::Comes::kSilently;
+    // The last look found them, or nobody looks at their context.
+    if (how_.side == Side::kReceive && has_unannounced(core.transport_))
+      comes = Outlook::Comes::kSilently;
     comes = std::max(comes, outlook.comes);
     if (!core.watches_lifeline_)
       polled_.push_back({core.connection_.stream->fd(), outlook.stream_events, 0});

@@ -51,7 +51,7 @@ void put(Serialiser& out, const MessageArray& array) {
 
 std::array<std::uint8_t, 32> digest_of(const Plan& plan) {
   Serialiser out;
-  out.text("leat plan 1");
+  out.text("leat plan 2");
   out.text(plan.model);
   out.number(plan.task_options.parties);
   out.number(plan.task_options.train ? 1 : 0);
@@ -67,6 +67,7 @@ std::array<std::uint8_t, 32> digest_of(const Plan& plan) {
     out.enumerator(step.pass);
     out.enumerator(step.protocol);
     out.number(step.repeats);
+    out.numbers(step.arrays);
     out.numbers(step.opens);
     out.numbers(step.frees);
   }

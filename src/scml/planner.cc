@@ -1,8 +1,12 @@
 // Algorithm 1 of CORA over the whole graph at once: before an operation runs, its contexts are
 // placed first fit; when it has finished, the contexts of those whose last reader it was are freed.
+// In memory that this leaves free, contexts are placed an operation ahead.
 #include "leat/scml/planner.h"
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -39,53 +43,60 @@ std::uint64_t part_count(const MessageArray& array, std::uint64_t parts) {
 
 class Planning {
  public:
-  Planning(const Task& task, const PlanOptions& options) : task_(task) {
-    plan_.model = task.model;
-    plan_.task_options = task.options;
-    plan_.options = options;
-  }
+  Planning(const Task& task, const PlanOptions& options) : task_(task), options_(options) {}
 
   Plan run() {
     check_graph();
     size_offline();
-    for (std::size_t step = 0; step < task_.operations.size(); ++step) {
-      if (task_.operations[step].pass == Pass::kOffline)
-        plan_offline(step);
-      else
-        plan_online(step);
-    }
-    plan_.peak_bytes = std::max(plan_.offline_bytes, region_.peak_end_bytes());
-    plan_.peak_contexts = offline_contexts_ + peak_online_;
-    plan_.digest = detail::digest_of(plan_);
-    return std::move(plan_);
+    const Plan lean = place_all(0);
+    // The same with arrays that are open ahead in what is free of that memory. Gaps may then lie so
+    // that later arrays need more than before; that is not worth it.
+    std::optional<Plan> ahead = place_ahead(lean.peak_bytes);
+    Plan plan = ahead ? *std::move(ahead) : lean;
+    plan.digest = detail::digest_of(plan);
+    return plan;
   }
 
  private:
-  const std::string& name(std::size_t step) const { return task_.operations[step].name; }
+  const Operation& operation(std::size_t step) const { return task_.operations[step]; }
+  const std::string& name(std::size_t step) const { return operation(step).name; }
 
-  // Counts the readers of each operation.
-  void check_graph() {
-    readers_.assign(task_.operations.size(), 0);
+  void check_graph() const {
     for (std::size_t step = 0; step < task_.operations.size(); ++step) {
-      for (const std::size_t input : task_.operations[step].inputs) {
+      for (const std::size_t input : operation(step).inputs) {
         if (input >= step)
           throw Error(ErrorCode::kInvalidArgument,
                       name(step) +
                           " reads an operation that is not before it, so the graph has a "
                           "cycle or is out of order");
-        ++readers_[input];
       }
-      for (const MessageArray& array : task_.operations[step].arrays) {
-        if (array.message_bytes == 0 || part_count(array, 1) == 0)
-          throw Error(ErrorCode::kInvalidArgument,
-                      name(step) + " has an array without messages (" + array.content + ")");
-      }
+      for (const MessageArray& array : operation(step).arrays) check_array(step, array);
     }
   }
 
-  std::uint64_t checked_bytes(std::size_t step, const MessageArray& array,
-                              std::uint64_t parts = 1) const {
-    const std::uint64_t count = part_count(array, parts);
+  void check_array(std::size_t step, const MessageArray& array) const {
+    const auto refuse = [&](ErrorCode code, const std::string& what) {
+      throw Error(code, name(step) + " has an array " + what + " (" + array.content + ")");
+    };
+    if (array.message_bytes == 0 || part_count(array, 1) == 0)
+      refuse(ErrorCode::kInvalidArgument, "without messages");
+    if (array.message_bytes > kMaxPlannedMessageBytes)
+      refuse(ErrorCode::kTooLarge, "with messages of " + std::to_string(array.message_bytes) +
+                                       " bytes, above " + std::to_string(kMaxPlannedMessageBytes));
+    if (array.flows.empty()) refuse(ErrorCode::kInvalidArgument, "that nobody sends");
+    const unsigned parties = task_.options.parties;
+    for (auto flow = array.flows.begin(); flow != array.flows.end(); ++flow) {
+      const std::string text = "from party " + std::to_string(flow->sender) + " to party " +
+                               std::to_string(flow->receiver);
+      if (flow->sender == flow->receiver || flow->sender >= parties || flow->receiver >= parties)
+        refuse(ErrorCode::kInvalidArgument, text + ", of " + std::to_string(parties) + " parties");
+      if (std::find(array.flows.begin(), flow, *flow) != flow)
+        refuse(ErrorCode::kInvalidArgument, text + " twice");
+    }
+  }
+
+  std::uint64_t checked_bytes(std::size_t step, const MessageArray& array) const {
+    const std::uint64_t count = part_count(array, 1);
     if (count > kMaxArrayMessages)
       throw Error(ErrorCode::kTooLarge,
                   name(step) + ": " + std::to_string(count) + " messages (" + array.content +
@@ -110,13 +121,13 @@ class Planning {
   }
 
   std::uint64_t usable_bytes() const {
-    const std::uint64_t bytes = std::min(plan_.options.memory_bytes, detail::kMaxProduct - 1);
+    const std::uint64_t bytes = std::min(options_.memory_bytes, detail::kMaxProduct - 1);
     return bytes / kAlignmentBytes * kAlignmentBytes;
   }
 
   // In how few repeats each offline operation fits, and the fixed part that serves all of them.
   void size_offline() {
-    const std::uint64_t limit = std::min(plan_.options.offline_bytes, usable_bytes());
+    const std::uint64_t limit = std::min(options_.offline_bytes, usable_bytes());
     repeats_.assign(task_.operations.size(), 1);
     for (std::size_t step = 0; step < task_.operations.size(); ++step) {
       const Operation& operation = task_.operations[step];
@@ -140,72 +151,120 @@ class Planning {
           low = middle + 1;
       }
       repeats_[step] = low;
-      plan_.offline_bytes = std::max(plan_.offline_bytes, part_bytes(operation, low));
-      offline_contexts_ =
-          std::max(offline_contexts_, static_cast<unsigned>(operation.arrays.size()));
+      offline_bytes_ = std::max(offline_bytes_, part_bytes(operation, low));
     }
-    require_contexts_for_offline();
-    region_ = Region(plan_.offline_bytes, usable_bytes());
   }
 
-  void require_contexts_for_offline() const {
-    if (offline_contexts_ > kContextLimit - kFirstContext)
-      throw Error(ErrorCode::kResource, "an offline operation needs " +
-                                            std::to_string(offline_contexts_) + " contexts of " +
-                                            std::to_string(kContextLimit - kFirstContext));
+  // --- one pass through the operations
+
+  std::optional<Plan> place_ahead(std::uint64_t most_bytes) {
+    try {
+      Plan plan = place_all(most_bytes);
+      if (plan.peak_bytes <= most_bytes) {
+        plan.peak_bytes = most_bytes;  // with less it could not be planned
+        return plan;
+      }
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kResource) throw;
+    }
+    return std::nullopt;
   }
 
-  Step& add_step(std::size_t step) {
-    const Operation& operation = task_.operations[step];
-    plan_.steps.push_back(
-        {operation.name, operation.layer, operation.pass, operation.protocol, repeats_[step]});
-    return plan_.steps.back();
+  // `ahead_end_bytes`: where arrays that are open ahead must end; 0: none is.
+  Plan place_all(std::uint64_t ahead_end_bytes) {
+    plan_ = Plan{.model = task_.model,
+                 .task_options = task_.options,
+                 .options = options_,
+                 .steps = {},
+                 .placements = {},
+                 .offline_bytes = offline_bytes_};
+    placed_.assign(task_.operations.size(), {});
+    readers_.assign(task_.operations.size(), 0);
+    for (const Operation& operation : task_.operations)
+      for (const std::size_t input : operation.inputs) ++readers_[input];
+    region_ = Region(offline_bytes_, usable_bytes());
+    in_use_ = {};
+    live_ = 0;
+    for (std::size_t step = 0; step < task_.operations.size(); ++step) {
+      const Operation& operation = task_.operations[step];
+      plan_.steps.push_back(
+          {operation.name, operation.layer, operation.pass, operation.protocol, repeats_[step]});
+      if (operation.pass == Pass::kOffline)
+        place_offline(step);
+      else
+        place_online(step, ahead_end_bytes);
+    }
+    plan_.peak_bytes = std::max(offline_bytes_, region_.peak_end_bytes());
+    return std::move(plan_);
   }
 
-  void open(Step& step, Placement placement) {
-    step.opens.push_back(plan_.placements.size());
+  // The array of that operation is open from before `step` on.
+  void open(std::size_t step, std::size_t operation, Placement placement) {
+    placement.first_step = placement.last_step = step;
+    in_use_[placement.context] = true;
+    plan_.peak_contexts = std::max(plan_.peak_contexts, ++live_);
+    plan_.steps[step].opens.push_back(plan_.placements.size());
+    placed_[operation].push_back(plan_.placements.size());
     plan_.placements.push_back(std::move(placement));
   }
 
   // The fixed part is this step's alone while it lasts.
-  void plan_offline(std::size_t index) {
-    Step& step = add_step(index);
+  void place_offline(std::size_t step) {
     std::uint64_t base = 0;
-    unsigned context = kFirstContext;
-    for (const MessageArray& array : task_.operations[index].arrays) {
-      Placement placement{part_of(array, step.repeats), context++, base, index, index};
+    for (const MessageArray& array : operation(step).arrays) {
+      Placement placement{part_of(array, repeats_[step]), take_context(step), base};
       base += Region::rounded(placement.messages.bytes());
-      open(step, std::move(placement));
+      open(step, step, std::move(placement));
     }
-    step.frees = step.opens;
+    plan_.steps[step].arrays = placed_[step];
+    free(step, step);
   }
 
-  void plan_online(std::size_t index) {
-    const Operation& operation = task_.operations[index];
-    Step& step = add_step(index);
-    for (const MessageArray& array : operation.arrays) {
-      const std::uint64_t bytes = checked_bytes(index, array);
-      const unsigned context = take_context(index);
-      open(step, {array, context, take_memory(index, array, bytes), index, index});
+  void place_online(std::size_t step, std::uint64_t ahead_end_bytes) {
+    if (placed_[step].empty()) {
+      for (const MessageArray& array : operation(step).arrays) {
+        const std::uint64_t bytes = checked_bytes(step, array);
+        const unsigned context = take_context(step);
+        open(step, step, {array, context, take_memory(step, array, bytes)});
+      }
     }
-    for (const std::size_t input : operation.inputs) {
-      if (--readers_[input] == 0 && task_.operations[input].pass != Pass::kOffline)
-        free(input, index);
+    plan_.steps[step].arrays = placed_[step];
+    if (ahead_end_bytes != 0) open_ahead(step, ahead_end_bytes);
+    for (const std::size_t input : operation(step).inputs) {
+      if (--readers_[input] == 0 && operation(input).pass != Pass::kOffline) free(input, step);
     }
-    if (readers_[index] == 0) free(index, index);
+    if (readers_[step] == 0) free(step, step);
   }
 
-  unsigned take_context(std::size_t step) {
-    for (unsigned context = kFirstContext + offline_contexts_; context < kContextLimit; ++context) {
-      if (in_use_[context]) continue;
-      in_use_[context] = true;
-      peak_online_ = std::max(peak_online_, ++live_);
-      return context;
+  // Opens all arrays of the next operation that has any, or none.
+  void open_ahead(std::size_t step, std::uint64_t end_bytes) {
+    std::size_t next = step + 1;
+    while (next < task_.operations.size() && operation(next).arrays.empty()) ++next;
+    if (next == task_.operations.size() || operation(next).pass == Pass::kOffline ||
+        !placed_[next].empty() ||
+        operation(next).arrays.size() > kContextLimit - kFirstContext - live_)
+      return;
+    std::vector<std::uint64_t> bases;
+    for (const MessageArray& array : operation(next).arrays) {
+      const auto base = region_.place(checked_bytes(next, array), end_bytes);
+      if (!base) break;
+      bases.push_back(*base);
     }
+    if (bases.size() < operation(next).arrays.size()) {
+      for (const std::uint64_t base : bases) region_.free(base);
+      return;
+    }
+    for (std::size_t i = 0; i < bases.size(); ++i)
+      open(step, next, {operation(next).arrays[i], take_context(next), bases[i]});
+  }
+
+  // The lowest one that is free.
+  unsigned take_context(std::size_t step) const {
+    for (unsigned context = kFirstContext; context < kContextLimit; ++context)
+      if (!in_use_[context]) return context;
     throw Error(ErrorCode::kResource,
                 name(step) + ": all " + std::to_string(kContextLimit - kFirstContext) +
-                    " contexts are open, " + std::to_string(offline_contexts_) +
-                    " of them for triples",
+                    " contexts are open",
                 "Too many layers wait for a later reader; let fewer branches be open at a time.");
   }
 
@@ -220,25 +279,29 @@ class Planning {
   }
 
   void free(std::size_t finished, std::size_t step) {
-    for (const std::size_t index : plan_.steps[finished].opens) {
+    for (const std::size_t index : placed_[finished]) {
       Placement& placement = plan_.placements[index];
       placement.last_step = step;
-      region_.free(placement.base_bytes);
+      if (operation(finished).pass != Pass::kOffline) region_.free(placement.base_bytes);
       in_use_[placement.context] = false;
       --live_;
       plan_.steps[step].frees.push_back(index);
     }
   }
 
+  // --- set before the first pass
   const Task& task_;
-  Plan plan_;
-  std::vector<std::size_t> readers_;    // of each operation, that have not finished
+  const PlanOptions& options_;
   std::vector<std::uint64_t> repeats_;  // of each operation
+  std::uint64_t offline_bytes_ = 0;
+
+  // --- of a pass
+  Plan plan_;
+  std::vector<std::size_t> readers_;              // of each operation, that have not finished
+  std::vector<std::vector<std::size_t>> placed_;  // the placements of each operation
   Region region_{0, 0};
-  unsigned offline_contexts_ = 0;
   std::array<bool, kContextLimit> in_use_{};
   unsigned live_ = 0;
-  unsigned peak_online_ = 0;
 };
 
 }  // namespace
@@ -255,12 +318,19 @@ std::string digest_text(const std::array<std::uint8_t, 32>& digest) {
 
 Totals total_of(const Plan& plan) {
   Totals totals;
+  const auto add = [](std::uint64_t& total, std::initializer_list<std::uint64_t> factors,
+                      const std::string& what) {
+    if (__builtin_add_overflow(total, detail::checked_product(factors, what), &total))
+      throw Error(ErrorCode::kTooLarge, what + " of the plan exceed 64 bits");
+  };
   for (const Step& step : plan.steps) {
-    for (const std::size_t index : step.opens) {
+    for (const std::size_t index : step.arrays) {
       const MessageArray& array = plan.placements[index].messages;
-      totals.messages += step.repeats * array.flows.size() * array.message_count();
-      totals.bytes += step.repeats * array.flows.size() * array.bytes();
-      totals.rounds += step.repeats * array.rounds();
+      const std::uint64_t flows = array.flows.size();
+      add(totals.messages, {step.repeats, flows, array.message_count()}, "the messages");
+      add(totals.bytes, {step.repeats, flows, array.message_count(), array.message_bytes},
+          "the bytes");
+      add(totals.rounds, {step.repeats, array.rounds()}, "the rounds");
     }
   }
   return totals;

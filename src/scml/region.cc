@@ -13,14 +13,15 @@ std::uint64_t Region::rounded(std::uint64_t bytes) {
 Region::Region(std::uint64_t begin_bytes, std::uint64_t end_bytes)
     : begin_bytes_(begin_bytes), end_bytes_(end_bytes), peak_end_bytes_(begin_bytes) {}
 
-std::optional<std::uint64_t> Region::place(std::uint64_t bytes) {
+std::optional<std::uint64_t> Region::place(std::uint64_t bytes, std::uint64_t limit_bytes) {
+  const std::uint64_t last = std::min(end_bytes_, limit_bytes);
   const std::uint64_t needed = rounded(bytes);
   std::uint64_t gap = begin_bytes_;
   for (const auto& [base, end] : blocks_) {
     if (base - gap >= needed) break;
     gap = end;
   }
-  if (gap > end_bytes_ || end_bytes_ - gap < needed) return std::nullopt;
+  if (gap > last || last - gap < needed) return std::nullopt;
   blocks_.emplace(gap, gap + needed);
   peak_end_bytes_ = std::max(peak_end_bytes_, gap + needed);
   return gap;

@@ -13,8 +13,9 @@ class Region {
  public:
   Region(std::uint64_t begin_bytes, std::uint64_t end_bytes);
 
-  // The lowest place with room for `bytes` (> 0); no value if no gap has room.
-  std::optional<std::uint64_t> place(std::uint64_t bytes);
+  // The lowest place with room for `bytes` (> 0), which ends at or before `limit_bytes`; no value
+  // if no gap has room.
+  std::optional<std::uint64_t> place(std::uint64_t bytes, std::uint64_t limit_bytes = UINT64_MAX);
   void free(std::uint64_t base_bytes);
 
   // How many bytes the region lacks for `bytes`, if no gap has room for them.

@@ -75,6 +75,7 @@ ordered_json gather_placement(const scml::Plan& plan, const scml::Placement& pla
           {"rounds", array.rounds()},
           {"round_messages", array.round_messages},
           {"flows", std::move(flows)},
+          {"opened_before_step", placement.first_step},
           {"freed_after", plan.steps[placement.last_step].name},
           {"freed_after_step", placement.last_step}};
 }
@@ -83,7 +84,7 @@ ordered_json gather(const scml::Plan& plan, const scml::Model& model) {
   ordered_json steps = ordered_json::array();
   for (const scml::Step& step : plan.steps) {
     ordered_json contexts = ordered_json::array();
-    for (const std::size_t index : step.opens)
+    for (const std::size_t index : step.arrays)
       contexts.push_back(gather_placement(plan, plan.placements[index]));
     steps.push_back({{"step", steps.size()},
                      {"name", step.name},
@@ -137,10 +138,10 @@ void print_step(const scml::Plan& plan, const scml::Step& step, int name_width) 
       step.name + (step.repeats > 1 ? " (" + std::to_string(step.repeats) + " times)" : "");
   const std::string pass(scml::to_string(step.pass));
   const std::string protocol(scml::to_string(step.protocol));
-  if (step.opens.empty())
+  if (step.arrays.empty())
     std::printf("%-*s  %-8s  %-10s  computed locally\n", name_width, name.c_str(), pass.c_str(),
                 protocol.c_str());
-  for (const std::size_t index : step.opens) {
+  for (const std::size_t index : step.arrays) {
     const scml::Placement& placement = plan.placements[index];
     const scml::MessageArray& array = placement.messages;
     const std::string& freed = plan.steps[placement.last_step].name;

@@ -173,7 +173,7 @@ class Drawing {
   }
 
   void draw_boxes(const scml::Step& step) {
-    for (const std::size_t index : step.opens) {
+    for (const std::size_t index : step.arrays) {
       const scml::Placement& placement = plan_.placements[index];
       const auto base = static_cast<double>(placement.base_bytes);
       const auto bytes = static_cast<double>(placement.messages.bytes());
@@ -192,7 +192,7 @@ class Drawing {
   void draw_legend() {
     std::map<scml::Protocol, bool> present;
     for (const scml::Step& step : plan_.steps) {
-      if (!step.opens.empty()) present[step.protocol] = true;
+      if (!step.arrays.empty()) present[step.protocol] = true;
     }
     double y = kTop + 10;
     const double x = kLeft + kPlotWidth + 20;

@@ -183,12 +183,12 @@ TEST_P(MeshMeeting, AllMessagesOfAPlan) {
       mine.plan = &plan;
       Mesh mesh(mine);
       for (const Step& step : plan.steps) {
-        for (const std::size_t i : step.opens) {
+        for (const std::size_t i : step.opens) mesh.open(plan.placements[i]);
+        for (const std::size_t i : step.arrays) {
           const Placement& placement = plan.placements[i];
           const leat::MessageArray array{
               .message_bytes = static_cast<std::uint32_t>(placement.messages.message_bytes),
               .count = placement.messages.message_count()};
-          mesh.open(placement);
           mesh.select(placement.context);
           std::uint64_t first = 0;
           for (const std::uint64_t count : placement.messages.round_messages) {

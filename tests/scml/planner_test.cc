@@ -56,16 +56,36 @@ std::string error_of(const Task& task, const PlanOptions& options, ErrorCode cod
 
 TEST(Planner, PlacesFirstFitAndFreesWhenTheLastReaderHasFinished) {
   // op0 at 0 to 128; op1 behind it; op0 is freed after op1, so op2 (64 bytes) fits at 0; op1 is
-  // freed after op2, so op3 (100, rounded to 128) stands right behind op2.
+  // freed after op2, so op3 (100, rounded to 128) stands right behind op2. Only op1 fits beside the
+  // one before it in these 192 bytes.
   const Plan plan = make_plan(chain({100, 64, 64, 100}), {});
   EXPECT_THAT(bases(plan), ElementsAre(0U, 128U, 0U, 64U));
   EXPECT_THAT(contexts(plan), ElementsAre(1U, 2U, 1U, 2U));
+  EXPECT_THAT(plan.steps[0].opens, ElementsAre(0U, 1U));
+  EXPECT_THAT(plan.steps[1].opens, IsEmpty());
+  EXPECT_THAT(plan.steps[1].arrays, ElementsAre(1U));
+  EXPECT_EQ(plan.placements[1].first_step, 0U);
+  EXPECT_EQ(plan.placements[2].first_step, 2U);
   EXPECT_EQ(plan.placements[0].last_step, 1U);
   EXPECT_EQ(plan.placements[3].last_step, 3U);
   EXPECT_THAT(plan.steps[1].frees, ElementsAre(0U));
   EXPECT_THAT(plan.steps[3].frees, ElementsAre(2U, 3U));
   EXPECT_EQ(plan.peak_bytes, 192U);
   EXPECT_EQ(plan.peak_contexts, 2U);
+}
+
+TEST(Planner, OpensArraysAStepAheadInMemoryThatIsThereAnyway) {
+  // op0 and op1 need 1024 bytes, so nothing is open ahead while op1 runs; op3 is local, so op4 is
+  // open from op2 on.
+  Task task = chain({512, 512, 64, 64, 64});
+  task.operations[3].arrays.clear();
+  const Plan plan = make_plan(task, {});
+  EXPECT_EQ(plan.peak_bytes, 1024U);
+  std::vector<std::size_t> opened;
+  for (const Placement& placement : plan.placements) opened.push_back(placement.first_step);
+  EXPECT_THAT(opened, ElementsAre(0U, 0U, 2U, 2U));
+  EXPECT_THAT(bases(plan), ElementsAre(0U, 512U, 0U, 64U));
+  EXPECT_EQ(plan.peak_contexts, 3U);
 }
 
 TEST(Planner, AddressesFollowEquationOne) {
@@ -89,7 +109,7 @@ TEST(Planner, LocalOperationsOpenNothingButHoldWhatTheyRead) {
   Task task = chain({64, 64, 64});
   task.operations[1].arrays.clear();
   const Plan plan = make_plan(task, {});
-  EXPECT_THAT(plan.steps[1].opens, IsEmpty());
+  EXPECT_THAT(plan.steps[1].arrays, IsEmpty());
   EXPECT_THAT(plan.steps[1].frees, ElementsAre(0U));
   EXPECT_THAT(plan.placements, SizeIs(2));
 }
@@ -112,8 +132,8 @@ TEST(Planner, TriplesHaveAFixedPart) {
   const Plan plan = make_plan(task, {});
   EXPECT_EQ(plan.offline_bytes, 256U);
   EXPECT_THAT(bases(plan), ElementsAre(0U, 0U, 64U, 256U));
-  EXPECT_THAT(contexts(plan), ElementsAre(1U, 1U, 2U, 3U));
-  EXPECT_EQ(plan.peak_contexts, 3U);
+  EXPECT_THAT(contexts(plan), ElementsAre(1U, 1U, 2U, 1U));
+  EXPECT_EQ(plan.peak_contexts, 2U);
 }
 
 TEST(Planner, TriplesThatDoNotFitAtOnceAreMadeInRepeats) {
@@ -153,7 +173,7 @@ TEST(Planner, TheDigestIsTheSameOnEveryMachine) {
     hex += "0123456789abcdef"[byte >> 4];
     hex += "0123456789abcdef"[byte & 15];
   }
-  EXPECT_EQ(hex, "61c1110a234b7941b2e474b9011372b10300a8794f409ff795ec2b5146759a81");
+  EXPECT_EQ(hex, "d838420018ad705848c7babb9b1fc3c730a62c6e4c19f9b21085a72829f2e2d0");
 }
 
 // What does not fit.
@@ -201,21 +221,52 @@ TEST(PlanTooLarge, MoreContextsThanThereAre) {
 TEST(PlanTooLarge, MoreMessagesThanAContextHolds) {
   EXPECT_EQ(make_plan(chain({kMaxArrayMessages}), {}).placements.size(), 1U);
   EXPECT_THAT(error_of(chain({kMaxArrayMessages + 1}), {}, ErrorCode::kTooLarge),
-              AllOf(HasSubstr("op0: 134217726 messages"), HasSubstr("limit of 134217725")));
+              AllOf(HasSubstr("op0: 134217727 messages"), HasSubstr("limit of 134217726")));
   EXPECT_THAT(error_of(chain({~std::uint64_t{0}}), {}, ErrorCode::kTooLarge), HasSubstr("op0"));
 }
 
 TEST(PlanTooLarge, SizesThatOverflow) {
   Task task;
-  task.operations.push_back(operation("a", {}, {array_of(~std::uint64_t{0}, 2)}));
-  EXPECT_THAT(error_of(task, {.memory_bytes = ~std::uint64_t{0}}, ErrorCode::kTooLarge),
-              HasSubstr("a: the size of its messages"));
+  task.operations.push_back(operation("a", {}, {array_of(kMaxPlannedMessageBytes, 1 << 27)}));
+  const PlanOptions most{.memory_bytes = ~std::uint64_t{0}, .offline_bytes = ~std::uint64_t{0}};
+  EXPECT_THAT(error_of(task, most, ErrorCode::kTooLarge), HasSubstr("a: 134217728 messages"));
+  for (MessageArray& array : task.operations[0].arrays) array.round_messages = {1 << 26};
+  EXPECT_THAT(error_of(task, most, ErrorCode::kTooLarge), HasSubstr("a: the size of its messages"));
   task.operations[0].pass = Pass::kOffline;
-  for (const std::uint64_t memory : {std::uint64_t{1} << 30, ~std::uint64_t{0}}) {
-    EXPECT_THAT(error_of(task, {.memory_bytes = memory, .offline_bytes = ~std::uint64_t{0}},
-                         ErrorCode::kResource),
-                HasSubstr("a needs"));
+  task.operations[0].arrays.assign(1, array_of(kMaxPlannedMessageBytes, 1));
+  EXPECT_THAT(error_of(task, {.memory_bytes = std::uint64_t{1} << 30}, ErrorCode::kResource),
+              HasSubstr("a needs"));
+}
+
+TEST(PlanTooLarge, MessagesOfFourGibibytes) {
+  EXPECT_EQ(make_plan({.model = {},
+                       .options = {},
+                       .operations = {operation("a", {}, {array_of(kMaxPlannedMessageBytes, 1)})}},
+                      {})
+                .placements.size(),
+            1U);
+  for (const Pass pass : {Pass::kForward, Pass::kOffline}) {
+    Task task;
+    task.operations.push_back(
+        operation("a", {}, {array_of(std::uint64_t{kMaxPlannedMessageBytes} + 1, 1)}, pass));
+    EXPECT_THAT(error_of(task, {}, ErrorCode::kTooLarge),
+                AllOf(HasSubstr("a has an array with messages of 4294967296 bytes"),
+                      HasSubstr("above 4294967295")));
   }
+}
+
+TEST(PlanTooLarge, TotalsThatOverflow) {
+  Plan plan = make_plan(chain({1000}), {});
+  EXPECT_EQ(total_of(plan).bytes, 1000U);
+  plan.steps[0].repeats = ~std::uint64_t{0};
+  EXPECT_THAT(leat::detail::error_of(ErrorCode::kTooLarge, [&] { (void)total_of(plan); }),
+              HasSubstr("the messages"));
+  // Each step alone is within the limits, all together are not.
+  plan.steps[0].repeats = std::uint64_t{1} << 46;
+  EXPECT_EQ(total_of(plan).messages, 1000ULL << 46);
+  plan.steps.resize(300, plan.steps[0]);
+  EXPECT_THAT(leat::detail::error_of(ErrorCode::kTooLarge, [&] { (void)total_of(plan); }),
+              HasSubstr("exceed 64 bits"));
 }
 
 TEST(BadGraph, Cycles) {
@@ -226,6 +277,24 @@ TEST(BadGraph, Cycles) {
   EXPECT_THAT(error_of(task, {}, ErrorCode::kInvalidArgument), HasSubstr("op0 reads an operation"));
   task.operations[0].inputs = {99};
   EXPECT_THAT(error_of(task, {}, ErrorCode::kInvalidArgument), HasSubstr("op0 reads an operation"));
+}
+
+TEST(BadGraph, FlowsThatCannotBe) {
+  const auto refusal = [](std::vector<Flow> flows, Pass pass) {
+    Task task;
+    task.options.parties = 3;
+    task.operations.push_back(operation("a", {}, {array_of(4, 4)}, pass));
+    task.operations[0].arrays[0].flows = std::move(flows);
+    return error_of(task, {}, ErrorCode::kInvalidArgument);
+  };
+  for (const Pass pass : {Pass::kForward, Pass::kOffline}) {
+    EXPECT_THAT(refusal({}, pass), HasSubstr("a has an array that nobody sends (test)"));
+    EXPECT_THAT(refusal({{0, 1}, {1, 1}}, pass), HasSubstr("from party 1 to party 1"));
+    EXPECT_THAT(refusal({{0, 3}}, pass), HasSubstr("from party 0 to party 3, of 3 parties (test)"));
+    EXPECT_THAT(refusal({{~0U, 0}}, pass), HasSubstr("of 3 parties"));
+    EXPECT_THAT(refusal({{0, 1}, {1, 0}, {0, 1}}, pass),
+                HasSubstr("from party 0 to party 1 twice"));
+  }
 }
 
 TEST(BadGraph, ArraysWithoutMessages) {

@@ -51,13 +51,14 @@ TEST(LeatPlan, JsonIsThePlanOfTheLibrary) {
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const json& step = shown.at("steps")[i];
     EXPECT_EQ(step.at("name"), plan.steps[i].name);
-    ASSERT_EQ(step.at("contexts").size(), plan.steps[i].opens.size());
-    for (std::size_t j = 0; j < plan.steps[i].opens.size(); ++j) {
-      const Placement& placement = plan.placements[plan.steps[i].opens[j]];
+    ASSERT_EQ(step.at("contexts").size(), plan.steps[i].arrays.size());
+    for (std::size_t j = 0; j < plan.steps[i].arrays.size(); ++j) {
+      const Placement& placement = plan.placements[plan.steps[i].arrays[j]];
       const json& context = step.at("contexts")[j];
       EXPECT_EQ(context.at("context"), placement.context);
       EXPECT_EQ(context.at("base_bytes"), placement.base_bytes);
       EXPECT_EQ(context.at("message_count"), placement.messages.message_count());
+      EXPECT_EQ(context.at("opened_before_step"), placement.first_step);
       EXPECT_EQ(context.at("freed_after_step"), placement.last_step);
       EXPECT_EQ(context.at("flows").size(), placement.messages.flows.size());
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "leat/export.h"
+#include "leat/message_array.h"
 #include "leat/scml/parser.h"
 
 namespace leat::scml {
@@ -19,7 +20,8 @@ inline constexpr unsigned kFirstContext = 1;
 inline constexpr unsigned kContextLimit = 16;
 // The other 28 bits name a message by its index: half of their values, except for those with a
 // special meaning.
-inline constexpr std::uint64_t kMaxArrayMessages = (1ULL << 27) - 3;
+inline constexpr std::uint64_t kMaxArrayMessages = leat::MessageArray::kMaxCount;
+inline constexpr std::uint64_t kMaxPlannedMessageBytes = UINT32_MAX;  // of one message
 inline constexpr std::uint64_t kAlignmentBytes = 64;
 
 struct PlanOptions {
@@ -34,7 +36,7 @@ struct Placement {
   MessageArray messages;
   unsigned context = 0;
   std::uint64_t base_bytes = 0;
-  std::size_t first_step = 0;  // opened before this step
+  std::size_t first_step = 0;  // opened before this step; its operation may be a later one
   std::size_t last_step = 0;   // closed and freed after this step
 
   std::uint64_t address(std::uint64_t index) const noexcept {
@@ -42,15 +44,18 @@ struct Placement {
   }
 };
 
-// One operation of the task. A party opens the contexts of `opens`, runs the operation, and closes
-// those of `frees`; it repeats an offline step `repeats` times.
+// One operation of the task. A party opens the contexts of `opens`, runs the operation, which moves
+// the messages of `arrays`, and closes those of `frees`; it repeats an offline step `repeats`
+// times. Where memory and contexts allow it, the arrays of the next operation that has any are open
+// while this one runs, so that a party that is ahead need not wait for one that is behind.
 struct Step {
   std::string name;
   std::size_t layer = 0;
   Pass pass = Pass::kForward;
   Protocol protocol = Protocol::kSs;
   std::uint64_t repeats = 1;
-  std::vector<std::size_t> opens;  // indexes in Plan::placements
+  std::vector<std::size_t> arrays;  // indexes in Plan::placements, as the other two
+  std::vector<std::size_t> opens;
   std::vector<std::size_t> frees;
 };
 
@@ -63,7 +68,7 @@ struct Plan {
   std::vector<Placement> placements;
   std::uint64_t offline_bytes = 0;  // size of the fixed part
   std::uint64_t peak_bytes = 0;     // a region of this size suffices
-  unsigned peak_contexts = 0;       // most open at a time, including the fixed ones of triples
+  unsigned peak_contexts = 0;       // most open at a time
   // SHA-256 of all fields above. Parties with equal digests have equal plans.
   std::array<std::uint8_t, 32> digest{};
 };
@@ -72,7 +77,7 @@ struct Plan {
 LEAT_EXPORT std::string digest_text(const std::array<std::uint8_t, 32>& digest);
 
 // What all parties together send in a run, at most: the last repeat of an offline step may need
-// less.
+// less. Throws kTooLarge if a number exceeds 64 bits.
 struct Totals {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
@@ -82,8 +87,9 @@ LEAT_EXPORT Totals total_of(const Plan& plan);
 
 // Makes the plan, in microseconds per operation. Throws leat::Error, naming the operation:
 // kResource if memory (with the number of missing bytes) or contexts do not suffice, kTooLarge for
-// an array above kMaxArrayMessages, kInvalidArgument if an operation reads one that does not
-// precede it.
+// an array above kMaxArrayMessages or messages above kMaxPlannedMessageBytes, kInvalidArgument if
+// an operation reads one that does not precede it, or has an array without messages, without flows,
+// with a flow twice or with one that is none between two of the task's parties.
 LEAT_EXPORT Plan make_plan(const Task& task, const PlanOptions& options);
 
 }  // namespace leat::scml
