@@ -125,9 +125,18 @@ class ScheduledClient final : public Participant {
   std::optional<Answer> take() { return quorum_.take(); }
   std::uint64_t epoch() const { return quorum_.epoch(); }
   std::chrono::milliseconds retry_after{100};
+  // To whom it hands in what it was answered; 0: nobody.
+  PartyId witness = 0;
+  // All of it once more, for what was lost on the way.
+  void hand_in_again() { hands_in_again_ = true; }
+  const std::vector<Bytes>& handed_in() const { return handed_in_; }
 
   void receive(PartyId, std::span<const std::byte> message, Time, Outbox& outbox) override {
     if (!detail::configuration_message(message)) {
+      if (witness != 0 && detail::type_of(message) == detail::MessageType::kReply) {
+        handed_in_.emplace_back(message.begin(), message.end());
+        outbox.send(witness, message);
+      }
       quorum_.receive(message);
       return;
     }
@@ -147,6 +156,8 @@ class ScheduledClient final : public Participant {
     if (now < next_) return;
     next_ = now + retry_after;
     send_all(outbox);
+    if (std::exchange(hands_in_again_, false))
+      for (const Bytes& answer : handed_in_) outbox.send(witness, answer);
     if (service_ == 0) return;
     outbox.send(service_,
                 detail::write_epoch(detail::ConfigurationMessage::kJoin, quorum_.epoch()));
@@ -169,6 +180,8 @@ class ScheduledClient final : public Participant {
   const SigningKey key_;
   detail::Quorum quorum_;
   std::deque<std::vector<Bytes>> asked_;
+  std::vector<Bytes> handed_in_;
+  bool hands_in_again_ = false;
   Time next_{};
 };
 

@@ -111,6 +111,7 @@ class LyingKernel final : public ForwardingKernel {
   AttestedLie& lie_;
 };
 
+constexpr std::uint64_t kLiedValue = 1'000'000;  // more than any run counts
 enum class Lie { kNone, kAttests, kReplies, kDrops, kFlips, kRepeats, kForgets };
 
 // What a liar sends instead.
@@ -127,7 +128,7 @@ inline Deviant::Change liar_of(Lie lie, Draw& draw, const AttestedLie& attested)
         if (auto content = detail::read_signed(message, MessageType::kReply)) {
           Bytes outputs;
           for (std::size_t i = 0; i < content->items.count(); ++i)
-            Items::append(outputs, CounterMachine::add(1'000'000 + i));
+            Items::append(outputs, CounterMachine::add(kLiedValue + i));
           content->items = *Items::read(outputs, content->items.count());
           message = detail::write_signed(key, *content);
         }
@@ -185,6 +186,24 @@ class AddingClients final {
     Its& its = draw_.of(clients_);
     its.floors.push_back(believed_.most());
     its.client->submit(additions(1 + draw_.below(8)));
+  }
+  // Who told one of them what a liar_of() replies.
+  std::set<PartyId> who_lied(const Directory& directory) const {
+    std::set<PartyId> all;
+    for (const Its& its : clients_) {
+      for (const Bytes& answer : its.client->handed_in()) {
+        auto content = detail::read_signed(answer, MessageType::kReply);
+        if (!content || content->items.count() == 0 ||
+            !detail::verify_signed(directory, answer, *content))
+          continue;
+        if (CounterMachine::value_of(content->items.take()).value_or(0) >= kLiedValue)
+          all.insert(content->sender);
+      }
+    }
+    return all;
+  }
+  void hand_in_again() {
+    for (const Its& its : clients_) its.client->hand_in_again();
   }
   // Returns whether all that was asked is answered.
   bool take() {

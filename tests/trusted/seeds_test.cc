@@ -216,9 +216,13 @@ void run_peer_review(unsigned seed) {
   schedule.add(kWitness, std::move(witness));
   AddingClients clients(schedule, draw);
   const std::vector<PartyId> answering{1, 2, 3};
-  for (const PartyId id : {kClient, kOtherClient})
-    clients.add(id, std::make_unique<ScheduledClient>(id, directory, answering, 3, kSystemEpoch));
+  for (const PartyId id : {kClient, kOtherClient}) {
+    auto client = std::make_unique<ScheduledClient>(id, directory, answering, 3, kSystemEpoch);
+    client->witness = kWitness;
+    clients.add(id, std::move(client));
+  }
   run_with_faults(schedule, draw, clients, {1, 2, 3, kWitness}, draw.chance(75), [] {});
+  clients.hand_in_again();
   if (liars.empty()) {
     EXPECT_TRUE(schedule.run_until([&] { return clients.take(); }, kBound)) << "no answer";
   } else {
@@ -233,6 +237,8 @@ void run_peer_review(unsigned seed) {
       EXPECT_TRUE(exposed[liar].contains(kWitness)) << liar << " attested a lie";
     }
   }
+  for (const PartyId liar : clients.who_lied(directory))
+    EXPECT_TRUE(exposed[liar].contains(kWitness)) << liar << " lied to a client";
 }
 
 TEST(SeededFaults, peer_review_exposes_liars_and_nobody_else) {
