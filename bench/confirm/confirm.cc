@@ -1,6 +1,5 @@
 // leat-bench confirm: transport batched against confirm-each, in turns, in the patterns in which
 // programs use them.
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -100,7 +99,7 @@ class PatternRun {
         workers_(pattern == Pattern::kOneToOne ? 1 : arguments.workers),
         // Where each process has a core they spin, and what they need is measured once more
         // without.
-        crowded_(static_cast<long>(workers_) + 1 > sysconf(_SC_NPROCESSORS_ONLN)),
+        crowded_(workers_ + 1 > usable_cores()),
         cores_(workers_ == 1 ? choose_cores(arguments.cpus) : std::nullopt),
         star_(lanes(), workers_,
               cores_ ? std::vector<int>(cores_->begin(), cores_->end()) : std::vector<int>()) {}

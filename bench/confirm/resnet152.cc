@@ -1,6 +1,4 @@
 // leat-bench resnet152: the parameters of a training iteration, over batched, confirm-each and tcp.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -247,7 +245,7 @@ std::vector<Lane> lanes_of(const ResnetArguments& arguments, bool crowded) {
 
 void measure(const Arrangement& arrangement, unsigned workers, const ResnetArguments& arguments,
              const BlockList& blocks, StepsBar& bar, ResnetReport& report) {
-  const bool crowded = static_cast<long>(workers) + 1 > sysconf(_SC_NPROCESSORS_ONLN);
+  const bool crowded = workers + 1 > usable_cores();
   const bool server = &arrangement == &kServer;
   const auto cores = server ? std::nullopt : choose_cores(arguments.cpus);
   Star star(lanes_of(arguments, crowded), workers,

@@ -1,6 +1,5 @@
 // leat-bench scml: the communication of secure machine learning, over every carrier of a mesh.
 #include <sys/sysinfo.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -183,8 +182,7 @@ void run(const ScmlArguments& arguments) {
   std::vector<std::string> names{arguments.model};
   if (arguments.model == "all") names.assign(std::begin(kShippedModels), std::end(kShippedModels));
   // With a core for each party they spin and stay there; else they sleep where they wait.
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  const bool crowded = static_cast<long>(arguments.task.parties) > cores;
+  const bool crowded = arguments.task.parties > usable_cores();
   const auto pair = choose_cores({});
   std::vector<int> cpus;
   if (arguments.task.parties == 2 && pair) cpus.assign(pair->begin(), pair->end());

@@ -42,8 +42,8 @@ class PlannedTransport final : public RingTransport {
   const MessageArrays& arrays() const { return arrays_; }
   std::uint64_t max_array_message_bytes() const { return limits().max_request_bytes; }
   void open(unsigned context, const MessageArray& array);
-  // Tells the peer that the array is open, once, and wakes it if it sleeps until then and the device
-  // can do so. False: would block, call again.
+  // Tells the peer that the array is open, once, and wakes it if it sleeps until then and the
+  // device can do so. False: would block, call again.
   bool try_tell(Context context);
   // Takes an open() back that the peer was not told of.
   void cancel(unsigned context) { arrays_.cancel(context); }
