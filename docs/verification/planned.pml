@@ -16,12 +16,12 @@ run  sanity   -DREACH=all_received                         all_received
 run  sanity   -DREACH=sent_into_an_array_ahead             sent_into_an_array_ahead
 run  sanity   -DREACH=sender_is_two_ahead                  sender_is_two_ahead
 run  sanity   -DSHARED -DREACH=sender_slept                sender_slept
-run  mutant   -DNO_EPOCH                    a_look_finds_its_own_array
-run  mutant   -DANY_EPOCH                   a_look_finds_its_own_array
-run  mutant   -DCLOSES_EARLY                only_what_is_due_arrives
-run  mutant   -DOPENS_OVER_ANOTHER          a_look_finds_its_own_array
-run  mutant   -DTELLS_BEFORE_THE_LAST_LOOK  a_look_finds_its_own_array
-run  mutant   -DSLEEPS_WITH_PENDING         nobody_waits_for_ever
+run  mutant   -DNO_EPOCH                        a_look_finds_its_own_array
+run  mutant   -DANY_EPOCH                       a_look_finds_its_own_array
+run  mutant   -DCLOSES_EARLY                    only_what_is_due_arrives
+run  mutant   -DOPENS_OVER_ANOTHER              a_look_finds_its_own_array
+run  mutant   -DTELLS_BEFORE_THE_LAST_LOOK      a_look_finds_its_own_array
+run  mutant   -DSLEEPS_WITH_PENDING             nobody_waits_for_ever
 run  mutant   -DSHARED -DNO_WAKE                nobody_waits_for_ever
 run  mutant   -DSHARED -DWAKES_BEFORE_THE_WORD  nobody_waits_for_ever
 run  mutant   -DSHARED -DLOOKS_BEFORE_IT_ARMS   nobody_waits_for_ever
