@@ -91,7 +91,7 @@ void MeshCore::progress(unsigned peer) {
   of_party(peer, [&](Link& link) {
     try {
       link.progress();
-      if ((unposted_ & bit(peer)) != 0 && link.try_post()) unposted_ &= ~bit(peer);
+      if ((unposted_ & bit(peer)) != 0 && link.try_flush()) unposted_ &= ~bit(peer);
     } catch (const Error&) {
       if (!link.ended()) throw;  // after an end in order the peer may be gone
     }

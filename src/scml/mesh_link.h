@@ -52,7 +52,7 @@ class Link {
                                           std::uint64_t count) = 0;
   // Takes in arrivals, and sends pending messages if there is room.
   virtual void progress() = 0;
-  // True once nothing is pending here.
+  // True once close() need not wait for what was sent.
   virtual bool try_post() = 0;
   // True once everything sent leaves without further calls.
   virtual bool try_flush() = 0;
