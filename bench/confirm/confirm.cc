@@ -1,6 +1,5 @@
 // leat-bench confirm: transport batched against confirm-each, in turns, in the patterns in which
 // programs use them.
-
 #include <algorithm>
 #include <map>
 #include <memory>
