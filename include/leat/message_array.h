@@ -7,11 +7,19 @@
 
 namespace leat {
 
+// How many arrays may be open at the same time, each in a context of its own: 0 to 255. (Ordinary
+// messages have the contexts 0 to 15.)
+inline constexpr unsigned kArrayContexts = 256;
+
 // An array of `count` messages of `message_bytes` each. On both sides message i lies at base_bytes
 // + message_bytes * i of the planned region (CORA, section 3.3, equation 1). Plain value.
 struct MessageArray {
   static constexpr std::uint64_t kAll = UINT64_MAX;
-  static constexpr std::uint64_t kMaxCount = (std::uint64_t{1} << 27) - 2;  // an index has 27 bits
+  static constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 27;
+  // The open arrays of a connection have 2^31 messages together at most, where the number of each
+  // counts as the next multiple of this.
+  static constexpr std::uint64_t kCountedIn = std::uint64_t{1} << 19;
+  static constexpr std::uint64_t kMaxOpenCount = std::uint64_t{1} << 31;
 
   std::uint64_t base_bytes = 0;     // a multiple of 64
   std::uint32_t message_bytes = 0;  // at least 1

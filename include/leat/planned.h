@@ -19,8 +19,9 @@ class PlannedTransport;
 
 // A channel of transport "planned", with message arrays beside its ordinary messages. Both sides
 // open the same arrays (only `incoming` may differ) in the same contexts; the n-th open of a
-// context on one side belongs to the n-th open of that context on the other. Each of up to 16 open
-// arrays has a protocol context of its own; ordinary messages may use the same contexts.
+// context on one side belongs to the n-th open of that context on the other. Each of up to
+// kArrayContexts open arrays has a context of its own. Ordinary messages have contexts apart from
+// these, numbered from 0 as well.
 //
 // Memory: each side has a region of `planned_bytes`, in which the peer's messages arrive. An array
 // occupies its part of the region from open to close, and arrays that are open at the same time
@@ -53,7 +54,8 @@ class LEAT_EXPORT PlannedChannel {
 
   // Opens `array` and tells the peer that it may send into it; none of its messages has arrived
   // yet. Throws kInvalidArgument, naming both sides of the conflict, if the context is in use, if
-  // the array overlaps an open one, or if it does not fit into the region. After any other error
+  // the array overlaps an open one, if it does not fit into the region, or if the open arrays would
+  // have more than MessageArray::kMaxOpenCount messages. After any other error
   // but kTimeout the channel is dead; after kTimeout nothing was opened.
   void open(unsigned context, const MessageArray& array);
   // Waits for all incoming messages, then frees memory and context: the peer cannot write there any

@@ -162,7 +162,7 @@ void MeshCore::check_array(unsigned context, const leat::MessageArray& array) co
   if (context < kFirstContext || context >= kContextLimit)
     throw invalid(
         "open: there is no context " + std::to_string(static_cast<int>(context)) + " for messages",
-        "Contexts are 1 to 15.");
+        "Contexts are 1 to " + std::to_string(kContextLimit - 1) + ".");
   if (contexts_[context].open)
     throw invalid("open: context " + std::to_string(context) + " is open", "Close it first.");
   if (array.message_bytes == 0 || array.count == 0 || array.count > leat::MessageArray::kMaxCount ||

@@ -69,8 +69,6 @@ class Link {
  protected:
   // Takes in a message of context 0.
   void hear(const Message& message);
-  // progress() for context 0, which carries such messages only.
-  void hear_words();
 
   bool ended_ = false;
   std::uint64_t barriers_ = 0;

@@ -20,17 +20,6 @@ void Link::hear(const Message& message) {
   ++barriers_;
 }
 
-void Link::hear_words() {
-  while (!ended_) {
-    const auto message = channel().try_receive();
-    if (!message) return;
-    if (*message)
-      hear(*message);
-    else
-      ended_ = true;
-  }
-}
-
 namespace {
 
 class PlannedLink final : public Link {
@@ -61,7 +50,16 @@ class PlannedLink final : public Link {
     return planned_.try_receive(context, index, count);
   }
   // A look for words takes in every arrival and posts what is pending.
-  void progress() override { hear_words(); }
+  void progress() override {
+    while (!ended_) {
+      const auto message = channel().try_receive();
+      if (!message) return;
+      if (*message)
+        hear(*message);
+      else
+        ended_ = true;
+    }
+  }
   bool try_post() override { return planned_.try_flush(); }
   bool try_flush() override { return planned_.try_flush(); }
 

@@ -185,6 +185,7 @@ class Planning {
     region_ = Region(offline_bytes_, usable_bytes());
     in_use_ = {};
     live_ = 0;
+    live_messages_ = 0;
     for (std::size_t step = 0; step < task_.operations.size(); ++step) {
       const Operation& operation = task_.operations[step];
       plan_.steps.push_back(
@@ -203,6 +204,7 @@ class Planning {
     placement.first_step = placement.last_step = step;
     in_use_[placement.context] = true;
     plan_.peak_contexts = std::max(plan_.peak_contexts, ++live_);
+    live_messages_ += counted(placement.messages);
     plan_.steps[step].opens.push_back(plan_.placements.size());
     placed_[operation].push_back(plan_.placements.size());
     plan_.placements.push_back(std::move(placement));
@@ -212,7 +214,8 @@ class Planning {
   void place_offline(std::size_t step) {
     std::uint64_t base = 0;
     for (const MessageArray& array : operation(step).arrays) {
-      Placement placement{part_of(array, repeats_[step]), take_context(step), base};
+      const MessageArray part = part_of(array, repeats_[step]);
+      Placement placement{part, take_context(step, part), base};
       base += Region::rounded(placement.messages.bytes());
       open(step, step, std::move(placement));
     }
@@ -224,7 +227,7 @@ class Planning {
     if (placed_[step].empty()) {
       for (const MessageArray& array : operation(step).arrays) {
         const std::uint64_t bytes = checked_bytes(step, array);
-        const unsigned context = take_context(step);
+        const unsigned context = take_context(step, array);
         open(step, step, {array, context, take_memory(step, array, bytes)});
       }
     }
@@ -244,6 +247,9 @@ class Planning {
         !placed_[next].empty() ||
         operation(next).arrays.size() > kContextLimit - kFirstContext - live_)
       return;
+    std::uint64_t messages = live_messages_;
+    for (const MessageArray& array : operation(next).arrays) messages += counted(array);
+    if (messages > leat::MessageArray::kMaxOpenCount) return;
     std::vector<std::uint64_t> bases;
     for (const MessageArray& array : operation(next).arrays) {
       const auto base = region_.place(checked_bytes(next, array), end_bytes);
@@ -255,11 +261,26 @@ class Planning {
       return;
     }
     for (std::size_t i = 0; i < bases.size(); ++i)
-      open(step, next, {operation(next).arrays[i], take_context(next), bases[i]});
+      open(step, next,
+           {operation(next).arrays[i], take_context(next, operation(next).arrays[i]), bases[i]});
+  }
+
+  // How many of the messages that may be open together the array takes: it has a range of numbers
+  // on the wire, in chunks.
+  static std::uint64_t counted(const MessageArray& array) {
+    constexpr std::uint64_t kIn = leat::MessageArray::kCountedIn;
+    return (part_count(array, 1) + kIn - 1) / kIn * kIn;
   }
 
   // The lowest one that is free.
-  unsigned take_context(std::size_t step) const {
+  unsigned take_context(std::size_t step, const MessageArray& array) const {
+    if (live_messages_ + counted(array) > leat::MessageArray::kMaxOpenCount)
+      throw Error(ErrorCode::kResource,
+                  name(step) + ": the arrays that are open then have " +
+                      std::to_string(live_messages_ + counted(array)) +
+                      " messages together, above the transport's limit of " +
+                      std::to_string(leat::MessageArray::kMaxOpenCount),
+                  "Take a smaller batch, or multiply whole matrices instead of inner products.");
     for (unsigned context = kFirstContext; context < kContextLimit; ++context)
       if (!in_use_[context]) return context;
     throw Error(ErrorCode::kResource,
@@ -285,6 +306,7 @@ class Planning {
       if (operation(finished).pass != Pass::kOffline) region_.free(placement.base_bytes);
       in_use_[placement.context] = false;
       --live_;
+      live_messages_ -= counted(placement.messages);
       plan_.steps[step].frees.push_back(index);
     }
   }
@@ -302,6 +324,7 @@ class Planning {
   Region region_{0, 0};
   std::array<bool, kContextLimit> in_use_{};
   unsigned live_ = 0;
+  std::uint64_t live_messages_ = 0;
 };
 
 }  // namespace

@@ -12,13 +12,13 @@
 namespace leat::scml::detail {
 namespace {
 
-constexpr unsigned kAllContexts = leat::kContexts;
 // Messages up to this size, if the channel takes that, go together with their header, as one;
 // larger ones follow it, so that they are copied once less.
 constexpr std::size_t kTogetherBytes = 4096;
 
-// Messages in streams: all in context 0 of the channel, which then must be sorted (kUnified), or
-// each in its own context.
+// Messages in streams, the contexts of the channel. An array of context 1 to 15 has the stream of
+// that number for itself, unless all are unified. The others share stream 0, and it with the words:
+// what it brings must be sorted.
 class StreamLink final : public Link {
  public:
   StreamLink(Channel channel, Carrier carrier, std::uint64_t region_bytes)
@@ -67,22 +67,25 @@ class StreamLink final : public Link {
   };
 
   bool put(const LinkHeader& header, std::span<const std::byte> bytes);
+  bool wanted(unsigned stream) const;
   void take_in(unsigned stream);
   void deliver(unsigned stream, const LinkHeader& header, std::span<const std::byte> bytes,
                Message* message);
 
-  unsigned stream_of(unsigned context) const { return unified_ ? 0 : context; }
+  unsigned stream_of(unsigned context) const {
+    return unified_ || context >= leat::kContexts ? 0 : context;
+  }
 
   Channel channel_;
   const bool unified_;
   const bool keeps_;
   LandingMemory memory_;
   const std::size_t together_bytes_;  // with their header, as one message
-  std::array<Inbox, kAllContexts> inboxes_;
+  std::array<Inbox, kContextLimit> inboxes_;
   // By stream: a header whose messages follow, on the way out and in.
-  std::array<bool, kAllContexts> header_sent_{};
-  std::array<std::optional<LinkHeader>, kAllContexts> header_received_;
-  // kUnified: what came before its array was open.
+  std::array<bool, leat::kContexts> header_sent_{};
+  std::array<std::optional<LinkHeader>, leat::kContexts> header_received_;
+  // What came in stream 0 before its array was open.
   std::deque<Early> early_;
   std::uint64_t early_bytes_ = 0;
   Reservation reserved_;
@@ -159,25 +162,26 @@ bool StreamLink::try_commit() {
 // --- receiving
 
 void StreamLink::progress() {
-  if (unified_) return take_in(0);
   // Words last said, first seen: once the end is among them, the streams hold all that there is.
-  hear_words();
-  for (unsigned context = 1; context < kAllContexts; ++context)
-    if (inboxes_[context].is_open() && inboxes_[context].missing() != 0) take_in(context);
+  take_in(0);
+  if (unified_) return;
+  for (unsigned stream = 1; stream < leat::kContexts; ++stream)
+    if (inboxes_[stream].is_open() && inboxes_[stream].missing() != 0) take_in(stream);
+}
+
+bool StreamLink::wanted(unsigned stream) const {
+  if (stream != 0) return inboxes_[stream].missing() != 0;
+  // The stream waits, as a full ring does, if it brings more than there is memory for.
+  return !ended_ && early_bytes_ <= memory_.bytes();
 }
 
 void StreamLink::take_in(unsigned stream) {
-  const auto wanted = [&] {
-    if (!unified_) return inboxes_[stream].missing() != 0;
-    // The stream waits, as a full ring does, if it brings more than there is memory for.
-    return !ended_ && early_bytes_ <= memory_.bytes();
-  };
   std::optional<LinkHeader>& before = header_received_[stream];
-  while (wanted()) {
+  while (wanted(stream)) {
     auto message = channel_.try_receive(stream);
     if (!message) return;
     if (!*message) {
-      ended_ = ended_ || unified_;
+      ended_ = ended_ || stream == 0;
       return;
     }
     if (before) {
@@ -187,7 +191,7 @@ void StreamLink::take_in(unsigned stream) {
     }
     LinkHeader header;
     if (message->size() >= sizeof header) std::memcpy(&header, message->data(), sizeof header);
-    if (message->size() < sizeof header || header.context >= kAllContexts ||
+    if (message->size() < sizeof header || header.context >= kContextLimit ||
         stream_of(header.context) != stream)
       throw Error(ErrorCode::kProtocol, "the peer sent something that is not a message of a mesh");
     if (header.context == 0)
@@ -204,7 +208,7 @@ void StreamLink::deliver(unsigned stream, const LinkHeader& header,
                          std::span<const std::byte> bytes, Message* message) {
   Inbox& inbox = inboxes_[header.context];
   const std::uint32_t epoch = inbox.epoch() + (inbox.is_open() ? 0 : 1);  // the one that is due
-  if (unified_ && (header.epoch > epoch || (header.epoch == epoch && !inbox.is_open()))) {
+  if (stream == 0 && (header.epoch > epoch || (header.epoch == epoch && !inbox.is_open()))) {
     early_.push_back({header, {bytes.begin(), bytes.end()}});
     early_bytes_ += bytes.size();
     return;
@@ -214,7 +218,8 @@ void StreamLink::deliver(unsigned stream, const LinkHeader& header,
                 "messages of context " + std::to_string(header.context) + " arrived for its " +
                     std::to_string(header.epoch) + ". array, in its " + std::to_string(epoch) + ".",
                 "All parties must open the same arrays and send each message once.");
-  const bool may_keep = keeps_ && bytes.size() <= channel_.max_in_place_bytes(stream);
+  const bool may_keep =
+      keeps_ && stream != 0 && bytes.size() <= channel_.max_in_place_bytes(stream);
   // Half of the ring; the rest may be lost where it goes round, or not be given back yet.
   const std::uint64_t ring_bytes = 2 * channel_.max_in_place_bytes(stream);
   inbox.arrive(header.index, bytes, may_keep ? message : nullptr, ring_bytes, memory_.data());

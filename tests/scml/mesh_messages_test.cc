@@ -70,7 +70,8 @@ TEST_P(MeshMessages, AnyArraysInAnyOrder) {
       std::mt19937 cuts(100 + mesh.self());
       const std::size_t rounds = scaled(30);
       for (std::uint64_t round = 0; round < rounds; ++round) {
-        const auto context = static_cast<unsigned>(1 + shapes() % 15);
+        const auto context =
+            static_cast<unsigned>(1 + shapes() % (shapes() % 2 == 0 ? 15 : kContextLimit - 1));
         leat::MessageArray array;
         const bool large = shapes() % 4 == 0;
         array.message_bytes = static_cast<std::uint32_t>(1 + shapes() % (large ? 20'000 : 200));
@@ -143,6 +144,43 @@ TEST_P(MeshMessages, AllSendBeforeTheyReceive) {
         EXPECT_TRUE(same(mesh.receive(peer_after(step), 0, array.count),
                          messages(array, context, peer_after(step), mesh.self(), 0, array.count)));
       mesh.close(context);
+    }
+  });
+}
+
+// More arrays than a channel has contexts, which each party opens, fills and reads in an order of
+// its own.
+TEST_P(MeshMessages, AnArrayInEveryContext) {
+  const auto array_of = [](unsigned context) {
+    return leat::MessageArray{
+        .base_bytes = context * 2'048, .message_bytes = 1 + context, .count = 8};
+  };
+  run(3, [&](Mesh& mesh) {
+    std::mt19937 orders(mesh.self());
+    const auto flows = all_flows(mesh.parties());
+    std::vector<unsigned> contexts(kContextLimit - kFirstContext);
+    std::iota(contexts.begin(), contexts.end(), kFirstContext);
+    for (std::uint64_t round = 0; round < 2; ++round) {
+      std::shuffle(contexts.begin(), contexts.end(), orders);
+      for (const unsigned context : contexts) mesh.open(context, array_of(context), flows);
+      for (const auto order : {0, 1}) {
+        std::shuffle(contexts.begin(), contexts.end(), orders);
+        for (const unsigned context : contexts) {
+          const leat::MessageArray array = array_of(context);
+          mesh.select(context);
+          for (unsigned step = 1; step < mesh.parties(); ++step) {
+            const unsigned peer = (mesh.self() + step) % mesh.parties();
+            const std::uint64_t seed = round * kContextLimit + context;
+            if (order == 0) {
+              mesh.send(peer, 0, messages(array, seed, mesh.self(), peer, 0, array.count));
+            } else {
+              EXPECT_TRUE(same(mesh.receive(peer, 0, array.count),
+                               messages(array, seed, peer, mesh.self(), 0, array.count)));
+            }
+          }
+          if (order == 1) mesh.close(context);
+        }
+      }
     }
   });
 }

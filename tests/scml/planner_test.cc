@@ -197,7 +197,7 @@ TEST(PlanTooLarge, TriplesOfWhichNotOneFits) {
 }
 
 TEST(PlanTooLarge, MoreContextsThanThereAre) {
-  // 15 contexts can be open; the sixteenth cannot. All are read by the last operation.
+  // 255 contexts can be open; one more cannot. All are read by the last operation.
   const auto fan = [](std::size_t branches) {
     Task task;
     std::vector<std::size_t> all;
@@ -208,28 +208,45 @@ TEST(PlanTooLarge, MoreContextsThanThereAre) {
     task.operations.push_back(operation("join", all, {}));
     return task;
   };
-  const Plan plan = make_plan(fan(15), {});
-  EXPECT_EQ(plan.peak_contexts, 15U);
+  const Plan plan = make_plan(fan(255), {});
+  EXPECT_EQ(plan.peak_contexts, 255U);
   for (const Placement& placement : plan.placements) {
     EXPECT_GE(placement.context, 1U);
-    EXPECT_LE(placement.context, 15U);
+    EXPECT_LE(placement.context, 255U);
   }
-  EXPECT_THAT(error_of(fan(16), {}, ErrorCode::kResource),
-              HasSubstr("branch15: all 15 contexts are open"));
+  EXPECT_THAT(error_of(fan(256), {}, ErrorCode::kResource),
+              HasSubstr("branch255: all 255 contexts are open"));
 }
 
 TEST(PlanTooLarge, MoreMessagesThanAContextHolds) {
   EXPECT_EQ(make_plan(chain({kMaxArrayMessages}), {}).placements.size(), 1U);
   EXPECT_THAT(error_of(chain({kMaxArrayMessages + 1}), {}, ErrorCode::kTooLarge),
-              AllOf(HasSubstr("op0: 134217727 messages"), HasSubstr("limit of 134217726")));
+              AllOf(HasSubstr("op0: 134217729 messages"), HasSubstr("limit of 134217728")));
   EXPECT_THAT(error_of(chain({~std::uint64_t{0}}), {}, ErrorCode::kTooLarge), HasSubstr("op0"));
+}
+
+TEST(PlanTooLarge, MoreOpenMessagesThanThereAreNumbers) {
+  const auto fan = [](std::size_t branches) {
+    Task task;
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < branches; ++i) {
+      task.operations.push_back(
+          operation("branch" + std::to_string(i), {}, {array_of(1, kMaxArrayMessages)}));
+      all.push_back(i);
+    }
+    task.operations.push_back(operation("join", all, {}));
+    return task;
+  };
+  EXPECT_EQ(make_plan(fan(16), {}).peak_contexts, 16U);
+  EXPECT_THAT(error_of(fan(17), {}, ErrorCode::kResource),
+              AllOf(HasSubstr("branch16: "), HasSubstr("limit of 2147483648")));
 }
 
 TEST(PlanTooLarge, SizesThatOverflow) {
   Task task;
-  task.operations.push_back(operation("a", {}, {array_of(kMaxPlannedMessageBytes, 1 << 27)}));
+  task.operations.push_back(operation("a", {}, {array_of(kMaxPlannedMessageBytes, (1 << 27) + 1)}));
   const PlanOptions most{.memory_bytes = ~std::uint64_t{0}, .offline_bytes = ~std::uint64_t{0}};
-  EXPECT_THAT(error_of(task, most, ErrorCode::kTooLarge), HasSubstr("a: 134217728 messages"));
+  EXPECT_THAT(error_of(task, most, ErrorCode::kTooLarge), HasSubstr("a: 134217729 messages"));
   for (MessageArray& array : task.operations[0].arrays) array.round_messages = {1 << 26};
   EXPECT_THAT(error_of(task, most, ErrorCode::kTooLarge), HasSubstr("a: the size of its messages"));
   task.operations[0].pass = Pass::kOffline;

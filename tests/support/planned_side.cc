@@ -27,7 +27,8 @@ std::vector<std::byte> messages(const MessageArray& array, unsigned context, std
                                 bool first_side, std::uint64_t index, std::uint64_t count) {
   std::vector<std::byte> bytes(array.message_bytes * count);
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t seed = ((round * kContexts + context) * 2 + (first_side ? 1 : 0)) << 32;
+    const std::uint64_t seed = ((round * kArrayContexts + context) * 2 + (first_side ? 1 : 0))
+                               << 32;
     fill_pattern(std::span(bytes).subspan(i * array.message_bytes, array.message_bytes),
                  seed + index + i);
   }

@@ -43,14 +43,15 @@ class HostileToPlanned : public testing::Test {
     EXPECT_TRUE(transport_->try_tell(kOpen));
   }
 
-  void arrives(std::uint32_t index, std::size_t bytes, Context context = kOpen) {
+  // The open array has the numbers from 0 on.
+  void arrives(std::uint32_t number, std::size_t bytes) {
     script_.arrivals.push_back({.kind = CompletionKind::kImmediate,
-                                .immediate = encode({context, kIndexBit | index}),
+                                .immediate = encode(Immediate::of_number(number)),
                                 .bytes = bytes});
   }
-  void says_epoch(Context context, std::uint64_t epoch) const {
+  void says(unsigned context, std::uint64_t word) const {
     std::memcpy(reinterpret_cast<std::byte*>(planned_region_) + kHostilePlannedBytes + 8 * context,
-                &epoch, sizeof epoch);
+                &word, sizeof word);
   }
   void progress() {
     while (transport_->try_progress()) {
@@ -76,8 +77,14 @@ class HostileToPlanned : public testing::Test {
   std::uint64_t planned_region_ = 0;
 };
 
-TEST_F(HostileToPlanned, ContextThatIsNotOpen) {
-  arrives(0, kEach, 4);
+TEST_F(HostileToPlanned, NumberOfNobody) {
+  arrives(MessageNumbers::kChunk, kEach);
+  expect_refused();
+}
+
+TEST_F(HostileToPlanned, NumberOfAnArrayThatIsClosed) {
+  transport_->cancel(kOpen);
+  arrives(0, kEach);
   expect_refused();
 }
 
@@ -87,7 +94,7 @@ TEST_F(HostileToPlanned, IndexBehindTheLast) {
 }
 
 TEST_F(HostileToPlanned, LargestIndex) {
-  arrives(kMaxIndex, kEach);
+  arrives(0x7fff'ffff, kEach);
   expect_refused();
 }
 
@@ -122,7 +129,7 @@ TEST_F(HostileToPlanned, TheSameMessageTwice) {
 TEST_F(HostileToPlanned, MoreThanWasToCome) {
   transport_->open(
       5, {.base_bytes = 4096, .message_bytes = kEach, .count = kPlannedMessages, .incoming = 0});
-  arrives(0, kEach, 5);
+  arrives(MessageNumbers::kChunk, kEach);
   expect_refused();
 }
 
@@ -135,12 +142,17 @@ TEST_F(HostileToPlanned, MessageBehindTheEnd) {
 }
 
 TEST_F(HostileToPlanned, EpochThatIsNotReached) {
-  says_epoch(kOpen, 2);
+  says(kOpen, 2 << 16);
+  expect_refused([&] { (void)transport_->peer_is_open(kOpen); });
+}
+
+TEST_F(HostileToPlanned, NumbersThatAnArrayCannotHave) {
+  says(kOpen, 1 << 16 | MessageNumbers::kChunks);
   expect_refused([&] { (void)transport_->peer_is_open(kOpen); });
 }
 
 TEST_F(HostileToPlanned, LargestEpoch) {
-  says_epoch(kOpen, UINT64_MAX);
+  says(kOpen, UINT64_MAX);
   expect_refused([&] { (void)transport_->peer_is_open(kOpen); });
 }
 

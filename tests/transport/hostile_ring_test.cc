@@ -211,8 +211,8 @@ TEST_F(HostileToRing, MessageBehindTheEnd) {
   expect_refused();
 }
 
-TEST_F(HostileToRing, IndexOfAnArray) {
-  arrives(kIndexBit | 3, 10);
+TEST_F(HostileToRing, NumberOfAPlannedMessage) {
+  arrives(kNumberBit | 3, 10);
   expect_refused();
 }
 

@@ -75,12 +75,17 @@ PlannedTransport make_planned(Ends ends) {
   return {std::move(ends.device), std::move(ends.queue_pair), kRings, {kFaultyPlannedBytes, ""}};
 }
 
+// The immediate data of a planned message. The first array that is open has the numbers from 0 on.
+std::uint32_t number(std::uint64_t n) {
+  return encode(Immediate::of_number(static_cast<std::uint32_t>(n)));
+}
+
 // A peer that speaks the ring part honestly, and writes what it likes into the planned region.
 class Rogue : public RingTransport {
  public:
   explicit Rogue(Ends ends)
       : RingTransport(std::move(ends.device), std::move(ends.queue_pair), kRings) {
-    region_ = device().allocate(kFaultyPlannedBytes + 128, kRemoteWrite);
+    region_ = device().allocate(kFaultyPlannedBytes + 8 * kArrayContexts, kRemoteWrite);
   }
 
   Blob planned_setup() const {
@@ -109,16 +114,16 @@ class Rogue : public RingTransport {
     request.immediate = immediate;
     until("write", [&] { return find_credit() && post_request(request); });
   }
-  void say_epoch(Context context, std::uint64_t epoch) {
-    until("epoch", [&] {
+  void say(unsigned context, std::uint64_t word) {
+    until("word", [&] {
       return post_word(queue_pair(), peer_.address + kFaultyPlannedBytes + 8 * context, peer_.key,
-                       epoch);
+                       word);
     });
   }
-  std::uint64_t peer_epoch(Context context) const {
-    std::uint64_t epoch = 0;
-    std::memcpy(&epoch, region_->memory().data() + kFaultyPlannedBytes + 8 * context, sizeof epoch);
-    return epoch;
+  std::uint64_t peer_epoch(unsigned context) const {
+    std::uint64_t word = 0;
+    std::memcpy(&word, region_->memory().data() + kFaultyPlannedBytes + 8 * context, sizeof word);
+    return MessageArrays::epoch_of(word);
   }
 
  private:
@@ -175,29 +180,23 @@ class PlannedRogue : public testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(PlannedRogue, AContextThatIsNotOpen) {
-  expect_refused(encode({4, kIndexBit | 0}), 16, "no array is open");
+TEST_P(PlannedRogue, ANumberOfNobody) {
+  expect_refused(number(MessageNumbers::kChunk), 16, "no array is open");
 }
-TEST_P(PlannedRogue, AnIndexOutside) {
-  expect_refused(encode({3, kIndexBit | 10}), 16, "outside the array");
-}
-TEST_P(PlannedRogue, TheLargestIndex) {
-  expect_refused(encode({3, kMaxPlace}), 16, "outside the array");
+TEST_P(PlannedRogue, AnIndexOutside) { expect_refused(number(10), 16, "outside the array"); }
+TEST_P(PlannedRogue, TheLargestNumber) {
+  expect_refused(number(0x7fff'ffff), 16, "no array is open");
 }
 TEST_P(PlannedRogue, MoreNeighboursThanThereAre) {
-  expect_refused(encode({3, kIndexBit | 9}), 32, "outside the array");
+  expect_refused(number(9), 32, "outside the array");
 }
-TEST_P(PlannedRogue, ACutMessage) {
-  expect_refused(encode({3, kIndexBit | 0}), 15, "not whole messages");
-}
-TEST_P(PlannedRogue, NoBytes) {
-  expect_refused(encode({3, kIndexBit | 0}), 0, "not whole messages");
-}
+TEST_P(PlannedRogue, ACutMessage) { expect_refused(number(0), 15, "not whole messages"); }
+TEST_P(PlannedRogue, NoBytes) { expect_refused(number(0), 0, "not whole messages"); }
 TEST_P(PlannedRogue, MoreThanWasToCome) {
-  expect_refused(encode({3, kIndexBit | 0}), 16, "all that were to come", 0);
+  expect_refused(number(0), 16, "all that were to come", 0);
 }
 TEST_P(PlannedRogue, APlaceBeyondTheRings) {
-  expect_refused(encode({3, kIndexBit - 1}), 16, "at place");
+  expect_refused(encode({3, kMaxPlace}), 16, "at place");
 }
 
 TEST_P(PlannedRogue, AMessageTwice) {
@@ -212,8 +211,8 @@ TEST_P(PlannedRogue, AMessageTwice) {
       },
       [](Rogue& rogue) {
         until("open", [&] { return rogue.peer_epoch(0) == 1; });
-        rogue.write(encode({0, kIndexBit | 30}), 40);
-        rogue.write(encode({0, kIndexBit | 39}), 4);
+        rogue.write(number(30), 40);
+        rogue.write(number(39), 4);
       },
       ErrorCode::kProtocol, "came before");
 }
@@ -225,7 +224,7 @@ TEST_P(PlannedRogue, AnEpochThatCannotBe) {
         until("tell", [&] { return transport.try_tell(0); });
         until("its epoch", [&] { return transport.peer_is_open(0); });
       },
-      [](Rogue& rogue) { rogue.say_epoch(0, UINT64_MAX); }, ErrorCode::kProtocol, "context 0");
+      [](Rogue& rogue) { rogue.say(0, UINT64_MAX); }, ErrorCode::kProtocol, "context 0");
 }
 
 // Random immediates and sizes: always an error in the end, never anything outside the array.
@@ -247,11 +246,10 @@ TEST_P(PlannedRogue, AnyWrites) {
         [&](Rogue& rogue) {
           until("open", [&] { return rogue.peer_epoch(0) == 1; });
           std::mt19937 random(seed);
-          for (int i = 0; i < 5; ++i)
-            rogue.write(encode({0, kIndexBit | static_cast<std::uint32_t>(random() % 100)}), 4);
+          for (int i = 0; i < 5; ++i) rogue.write(number(random() % 100), 4);
           rogue.write(static_cast<std::uint32_t>(random()) | 1U << 27, random() % 500);
-          rogue.write(encode({0, kIndexBit | 0}), 4);
-          rogue.write(encode({0, kIndexBit | 0}), 4);
+          rogue.write(number(0), 4);
+          rogue.write(number(0), 4);
         },
         ErrorCode::kProtocol, "");
   }

@@ -184,28 +184,33 @@ TEST_P(PlannedMessages, LargeArraysBesideSmallOnesInOnePage) {
   run(body(true), body(false), {.first_options = choose_large, .second_options = choose_large});
 }
 
-TEST_P(PlannedMessages, SixteenArraysLiveAtOnceBesideOrdinaryMessages) {
+TEST_P(PlannedMessages, AnArrayInEveryContextBesideOrdinaryMessages) {
+  constexpr std::uint64_t kEach = 50;
   const auto array_of = [](unsigned context) {
-    return MessageArray{.base_bytes = context * 4096, .message_bytes = 1 + context, .count = 200};
+    return MessageArray{
+        .base_bytes = context * 1024, .message_bytes = 1 + context % 20, .count = kEach};
   };
   const auto body = [&](bool first) {
     return [&, first](PlannedSide& side) {
-      for (unsigned context = 0; context < kContexts; ++context)
+      for (unsigned context = 0; context < kArrayContexts; ++context)
         side.channel.open(context, array_of(context));
       expect_error(ErrorCode::kInvalidArgument,
-                   [&] { side.channel.open(kContexts, array_of(kContexts)); });
-      for (std::uint64_t i = 0; i < 200; ++i) {
-        for (unsigned context = 0; context < kContexts; ++context) {
+                   [&] { side.channel.open(kArrayContexts, array_of(kArrayContexts)); });
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        for (unsigned context = 0; context < kArrayContexts; ++context)
           side.channel.send(context, i, messages(array_of(context), context, 0, first, i, 1));
-          if (i % 50 == 0) send_pattern(side.channel.channel(), 10 * i, context, context);
-        }
+        if (i % 10 != 0) continue;
+        for (unsigned context = 0; context < kContexts; ++context)
+          send_pattern(side.channel.channel(), 10 * i, context, context);
+      }
+      for (unsigned context = kArrayContexts; context-- > 0;) {
+        expect_messages(side.channel.receive(context, 0, kEach), array_of(context), context, 0,
+                        !first, 0, kEach);
+        side.channel.close(context);
       }
       for (unsigned context = kContexts; context-- > 0;) {
-        expect_messages(side.channel.receive(context, 0, 200), array_of(context), context, 0,
-                        !first, 0, 200);
-        for (std::uint64_t i = 0; i < 200; i += 50)
+        for (std::uint64_t i = 0; i < kEach; i += 10)
           expect_message(side.channel.channel().receive(context), 10 * i, context);
-        side.channel.close(context);
       }
     };
   };

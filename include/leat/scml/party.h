@@ -27,9 +27,10 @@ class MeshCore;
 
 // How messages travel. It does not change what a program sends and receives.
 enum class Carrier {
-  kTcp,       // over TCP, one stream for each context
+  kTcp,       // over TCP, one stream for each context up to 15, one for all others
   kUnified,   // over RDMA, one stream for all contexts, copied out message by message
-  kContexts,  // over RDMA, one ring for each context; large messages are read in place
+  kContexts,  // over RDMA, one ring for each context up to 15, where large messages are read in
+              // place; one for all others
   kPlanned,   // over RDMA, each message straight to its planned place
 };
 // "tcp", "unified", "contexts", "planned".
@@ -58,7 +59,7 @@ struct MeshOptions {
 };
 
 // One party of n. A message belongs to a peer and to the open array of the selected context (1 to
-// 15; context 0 belongs to the mesh). The sender sends message i along a flow once, in any order;
+// 255; context 0 belongs to the mesh). The sender sends message i along a flow once, in any order;
 // the receiver may receive it any number of times.
 //
 // All parties open the same arrays in the same order. A party may send before the others have

@@ -14,12 +14,10 @@
 
 namespace leat::scml {
 
-// An immediate carries 4 bits of context; context 0 is reserved for the transport's control
-// messages.
+// Arrays are in the contexts 1 to 255: 0 is reserved for the mesh's control messages. (The paper,
+// section 4, has 16: 4 bits of an immediate. Here arrays share its bits as they need them.)
 inline constexpr unsigned kFirstContext = 1;
-inline constexpr unsigned kContextLimit = 16;
-// The other 28 bits name a message by its index: half of their values, except for those with a
-// special meaning.
+inline constexpr unsigned kContextLimit = leat::kArrayContexts;
 inline constexpr std::uint64_t kMaxArrayMessages = leat::MessageArray::kMaxCount;
 inline constexpr std::uint64_t kMaxPlannedMessageBytes = UINT32_MAX;  // of one message
 inline constexpr std::uint64_t kAlignmentBytes = 64;
@@ -86,7 +84,9 @@ struct Totals {
 LEAT_EXPORT Totals total_of(const Plan& plan);
 
 // Makes the plan, in microseconds per operation. Throws leat::Error, naming the operation:
-// kResource if memory (with the number of missing bytes) or contexts do not suffice, kTooLarge for
+// kResource if memory (with the number of missing bytes), contexts, or the messages that
+// arrays have at most while they are open together (MessageArray::kMaxOpenCount) do not suffice,
+// kTooLarge for
 // an array above kMaxArrayMessages or messages above kMaxPlannedMessageBytes, kInvalidArgument if
 // an operation reads one that does not precede it, or has an array without messages, without flows,
 // with a flow twice or with one that is none between two of the task's parties.

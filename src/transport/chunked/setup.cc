@@ -113,10 +113,10 @@ ChunkedTransport::ChunkedTransport(std::unique_ptr<Device> device,
   const std::size_t first = options.region_bytes == 0 ? by_default : options.region_bytes;
   layout_.first = shape_of(first, options.region_count);
   layout_.others = shape_of(std::min(first, others), options.region_count);
-  if (layout_.first.region_units > kMaxPlace || layout_.first_unit(kContextCount) > kIndexBit)
+  if (layout_.first.region_units > kMaxPlace || layout_.first_unit(kContextCount) > kMaxPlace)
     throw Error(ErrorCode::kInvalidArgument,
                 "transport chunked: " + std::to_string(options.region_count) + " regions of " +
-                    std::to_string(first) + " bytes are more than 8 GiB",
+                    std::to_string(first) + " bytes are 8 GiB or more",
                 "Lower chunked_region_bytes or chunked_region_count.");
   // Elsewhere chunks are in flight: memory for them, before the peer hears that the connection
   // stands.
@@ -150,7 +150,7 @@ void ChunkedTransport::start(std::span<const std::byte> peer_setup) {
   peer_layout_.first = {peer.first_units, peer.region_count};
   peer_layout_.others = {peer.others_units, peer.region_count};
   if (!sound(peer_layout_.first) || !sound(peer_layout_.others) ||
-      peer_layout_.first_unit(kContextCount) > kIndexBit)
+      peer_layout_.first_unit(kContextCount) > kMaxPlace)
     nonsense("regions of impossible sizes");
   const CreditedRegion region{{peer.region_address, peer.region_bytes, peer.region_key},
                               peer.credits_offset,

@@ -17,6 +17,12 @@ std::string named(unsigned context, const MessageArray& array) {
          std::to_string(array.base_bytes) + " to " + std::to_string(end) + ")";
 }
 
+constexpr const char* kArrayContextsAre = "Contexts of arrays are 0 to 255.";
+
+std::string no_array_context(unsigned context) {
+  return "there is no context " + std::to_string(static_cast<int>(context)) + " for an array";
+}
+
 // Bits `from` to before `end` of one word.
 std::uint64_t mask(std::uint64_t from, std::uint64_t end) {
   return ~std::uint64_t{0} << from & ~std::uint64_t{0} >> (kWordBits - end);
@@ -24,11 +30,11 @@ std::uint64_t mask(std::uint64_t from, std::uint64_t end) {
 
 }  // namespace
 
-std::uint64_t MessageArrays::open(unsigned context, const MessageArray& wanted) {
+void MessageArrays::open(unsigned context, const MessageArray& wanted) {
   const auto refuse = [](const std::string& why, const std::string& advice = {}) {
     throw Error(ErrorCode::kInvalidArgument, "open: " + why, advice);
   };
-  if (context >= kContextCount) refuse(no_context(context), kContextsAre);
+  if (context >= kArrayContexts) refuse(no_array_context(context), kArrayContextsAre);
   if (wanted.message_bytes == 0 || wanted.count == 0 || wanted.count > MessageArray::kMaxCount)
     refuse("an array of " + std::to_string(wanted.count) + " messages of " +
                std::to_string(wanted.message_bytes) + " bytes",
@@ -47,7 +53,7 @@ std::uint64_t MessageArrays::open(unsigned context, const MessageArray& wanted) 
     refuse(std::to_string(array.incoming) + " incoming messages in " + named(context, array));
   Slot& slot = slots_[context];
   if (slot.open) refuse(named(context, slot.array) + " is still open", "Close it first.");
-  for (unsigned other = 0; other < kContextCount; ++other) {
+  for (unsigned other = 0; other < kArrayContexts; ++other) {
     const MessageArray& live = slots_[other].array;
     const std::uint64_t live_bytes = live.message_bytes * live.count;
     if (slots_[other].open && array.base_bytes < live.base_bytes + live_bytes &&
@@ -55,16 +61,33 @@ std::uint64_t MessageArrays::open(unsigned context, const MessageArray& wanted) 
       refuse(named(context, array) + " overlaps " + named(other, live), "Close that one first.");
   }
   slot.bits.assign((array.count + kWordBits - 1) / kWordBits, 0);
+  const std::uint32_t first_chunk = numbers_.take(context, array.count);
+  if (first_chunk == MessageNumbers::kChunks)
+    refuse("there are no numbers left for the messages of " + named(context, array),
+           "The open arrays have at most 2^31 messages, each array's rounded up to 2^19; close "
+           "some.");
+  slot.first_number = static_cast<std::uint32_t>(first_chunk * MessageNumbers::kChunk);
   slot.array = array;
   slot.open = true;
   slot.peer_open = false;
   slot.arrived = 0;
-  return ++slot.epoch;
+  ++slot.epoch;
 }
 
-const char* MessageArrays::arrive_many(Context context, std::uint32_t index, std::size_t bytes,
-                                       std::uint64_t& messages) {
+bool MessageArrays::hear_peer(unsigned context, std::uint64_t word) {
   Slot& slot = slots_[context];
+  slot.peer_open = false;
+  if (epoch_of(word) != slot.epoch) return epoch_of(word) < slot.epoch;
+  const std::uint64_t first_chunk = word & ((std::uint64_t{1} << kChunkBits) - 1);
+  if (first_chunk + MessageNumbers::chunks_of(slot.array.count) > MessageNumbers::kChunks)
+    return false;
+  slot.peer_first_number = static_cast<std::uint32_t>(first_chunk * MessageNumbers::kChunk);
+  slot.peer_open = true;
+  return true;
+}
+
+const char* MessageArrays::arrive_many(Slot& slot, std::uint32_t index, std::size_t bytes,
+                                       std::uint64_t& messages) {
   if (!slot.open) return "no array is open there";
   const MessageArray& array = slot.array;
   std::uint64_t count = 1;
@@ -88,7 +111,14 @@ const char* MessageArrays::arrive_many(Context context, std::uint32_t index, std
   return nullptr;
 }
 
-std::uint64_t MessageArrays::first_missing_of_many(Context context, std::uint64_t index,
+std::string MessageArrays::message_of(std::uint32_t number) const {
+  const unsigned context = numbers_.owner(number);
+  if (context == MessageNumbers::kNobody) return "the number " + std::to_string(number);
+  return "message " + std::to_string(number - slots_[context].first_number) + " of context " +
+         std::to_string(context);
+}
+
+std::uint64_t MessageArrays::first_missing_of_many(unsigned context, std::uint64_t index,
                                                    std::uint64_t end) const {
   const std::vector<std::uint64_t>& bits = slots_[context].bits;
   while (index < end) {
@@ -103,8 +133,8 @@ std::uint64_t MessageArrays::first_missing_of_many(Context context, std::uint64_
 }
 
 void MessageArrays::throw_not_open(unsigned context) const {
-  if (context >= kContextCount)
-    throw Error(ErrorCode::kInvalidArgument, no_context(context), kContextsAre);
+  if (context >= kArrayContexts)
+    throw Error(ErrorCode::kInvalidArgument, no_array_context(context), kArrayContextsAre);
   throw Error(ErrorCode::kInvalidArgument, "no array is open in context " + std::to_string(context),
               "Open it first.");
 }

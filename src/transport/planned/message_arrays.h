@@ -3,31 +3,32 @@
 // Pure.
 //
 // An epoch counts the opens of one context. Both sides open a context equally often, so equal
-// epochs mean the same array.
+// epochs mean the same array. The word that a side tells its peer at an open has the epoch and the
+// first chunk of the array's numbers (numbers.h).
 #pragma once
 
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "leat/message_array.h"
-#include "transport/context.h"
-#include "transport/parts/immediate.h"
+#include "transport/planned/numbers.h"
 
 namespace leat::detail {
-
-static_assert(MessageArray::kMaxCount == std::uint64_t{kMaxIndex} + 1);
 
 class MessageArrays {
  public:
   explicit MessageArrays(std::uint64_t region_bytes) : region_bytes_(region_bytes) {}
 
   // --- calls of the user: what contradicts the live arrays throws kInvalidArgument and does
-  // nothing The new epoch. Nothing of the array has arrived.
-  std::uint64_t open(unsigned context, const MessageArray& wanted);
+  // nothing
+
+  // Nothing of the array has arrived.
+  void open(unsigned context, const MessageArray& wanted);
   void check_open(unsigned context) const {
-    if (context >= kContextCount || !slots_[context].open) [[unlikely]]
+    if (context >= kArrayContexts || !slots_[context].open) [[unlikely]]
       throw_not_open(context);
   }
   // Where in the region messages lie, by equation 1.
@@ -47,28 +48,32 @@ class MessageArrays {
     if (bytes == 0 || bytes % each != 0) throw_odd_size(context, bytes);
     return bytes / each;
   }
-  void close(unsigned context) { slots_[context].open = false; }
+  void close(unsigned context) {
+    Slot& slot = slots_[context];
+    slot.open = false;
+    numbers_.give_back(slot.first_number / MessageNumbers::kChunk, slot.array.count);
+  }
   // Takes the last open() back, so that the next one has its epoch.
   void cancel(unsigned context) {
-    slots_[context].open = false;
+    close(context);
     --slots_[context].epoch;
   }
 
-  bool is_open(unsigned context) const { return context < kContextCount && slots_[context].open; }
+  bool is_open(unsigned context) const { return context < kArrayContexts && slots_[context].open; }
   const MessageArray& array(unsigned context) const { return slots_[context].array; }
   std::uint64_t region_bytes() const { return region_bytes_; }
 
   // --- arrivals
-  // A write of `bytes` bytes came whose first message has that index; any numbers, from a peer.
-  // Null: it was due, and its messages have arrived; how many they are is added to `messages`. Else
-  // why it cannot be.
-  const char* arrive(Context context, std::uint32_t index, std::size_t bytes,
-                     std::uint64_t& messages) {
-    // The usual case: one message.
-    Slot& slot = slots_[context];
+  // A write of `bytes` bytes came whose first message has that number; any values, from a peer, the
+  // number below 2^kNumberBits. Null: it was due, and its messages have arrived; how many they are
+  // is added to `messages`. Else why it cannot be.
+  const char* arrive(std::uint32_t number, std::size_t bytes, std::uint64_t& messages) {
+    // The usual case: one message. A number outside the array makes an index outside it.
+    Slot& slot = slots_[numbers_.owner(number)];
+    const std::uint32_t index = number - slot.first_number;
     if (!slot.open || bytes != slot.array.message_bytes || index >= slot.array.count ||
         slot.arrived >= slot.array.incoming) [[unlikely]]
-      return arrive_many(context, index, bytes, messages);
+      return arrive_many(slot, index, bytes, messages);
     std::uint64_t& word = slot.bits[index / 64];
     const std::uint64_t bit = std::uint64_t{1} << (index % 64);
     if ((word & bit) != 0) [[unlikely]]
@@ -78,51 +83,64 @@ class MessageArrays {
     ++messages;
     return nullptr;
   }
-  bool arrived(Context context, std::uint64_t index) const {
+  // For errors: which message has that number.
+  std::string message_of(std::uint32_t number) const;
+  bool arrived(unsigned context, std::uint64_t index) const {
     return (slots_[context].bits[index / 64] >> (index % 64) & 1) != 0;
   }
   // The first of [index, end) that has not arrived, or `end`. Inside the array, and not empty.
-  std::uint64_t first_missing(Context context, std::uint64_t index, std::uint64_t end) const {
+  std::uint64_t first_missing(unsigned context, std::uint64_t index, std::uint64_t end) const {
     if (!arrived(context, index)) return index;
     return index + 1 >= end ? index + 1 : first_missing_of_many(context, index + 1, end);
   }
-  std::uint64_t missing(Context context) const {
+  std::uint64_t missing(unsigned context) const {
     return slots_[context].array.incoming - slots_[context].arrived;
   }
 
   // --- epochs
-  std::uint64_t epoch(Context context) const { return slots_[context].epoch; }
+  std::uint64_t epoch(unsigned context) const { return slots_[context].epoch; }
+  static std::uint64_t epoch_of(std::uint64_t word) { return word >> kChunkBits; }
+  // What the peer is to be told of this open array.
+  std::uint64_t word(unsigned context) const {
+    const Slot& slot = slots_[context];
+    return slot.epoch << kChunkBits | slot.first_number / MessageNumbers::kChunk;
+  }
   // Whether the peer is known to have this array open.
-  bool peer_is_open(Context context) const { return slots_[context].peer_open; }
-  // Takes the peer's epoch. False: it has closed this array already, or it lies.
-  [[nodiscard]] bool peer_epoch(Context context, std::uint64_t epoch) {
-    Slot& slot = slots_[context];
-    slot.peer_open = epoch == slot.epoch;
-    return epoch <= slot.epoch;
+  bool peer_is_open(unsigned context) const { return slots_[context].peer_open; }
+  // Takes the peer's word. False: it has closed this array already, or it lies.
+  [[nodiscard]] bool hear_peer(unsigned context, std::uint64_t word);
+  // Of a message to send, in an array that the peer has open.
+  std::uint32_t number(unsigned context, std::uint64_t index) const {
+    return slots_[context].peer_first_number + static_cast<std::uint32_t>(index);
   }
 
  private:
   static constexpr const char* kTwice = "it came before";
+  static constexpr unsigned kChunkBits = 16;  // of a word; the rest is the epoch
+  static_assert(MessageNumbers::kChunks <= 1U << kChunkBits);
 
   struct Slot {
     MessageArray array;  // incoming is a number, never kAll
     bool open = false;
     bool peer_open = false;
+    std::uint32_t first_number = 0;       // of what arrives
+    std::uint32_t peer_first_number = 0;  // of what is sent
     std::uint64_t epoch = 0;
     std::uint64_t arrived = 0;
     std::vector<std::uint64_t> bits;
   };
 
-  const char* arrive_many(Context context, std::uint32_t index, std::size_t bytes,
-                          std::uint64_t& messages);
-  std::uint64_t first_missing_of_many(Context context, std::uint64_t index,
+  static const char* arrive_many(Slot& slot, std::uint32_t index, std::size_t bytes,
+                                 std::uint64_t& messages);
+  std::uint64_t first_missing_of_many(unsigned context, std::uint64_t index,
                                       std::uint64_t end) const;
   [[noreturn]] void throw_not_open(unsigned context) const;
   [[noreturn]] void throw_outside(unsigned context, std::uint64_t index, std::uint64_t count) const;
   [[noreturn]] void throw_odd_size(unsigned context, std::uint64_t bytes) const;
 
   const std::uint64_t region_bytes_;
-  std::array<Slot, kContextCount> slots_;
+  std::array<Slot, kArrayContexts + 1> slots_;  // the last one, of numbers of nobody, never opens
+  MessageNumbers numbers_;
 };
 
 }  // namespace leat::detail

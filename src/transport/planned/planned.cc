@@ -17,15 +17,15 @@ constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 10;
 constexpr std::size_t kPinnedRegionBytes = std::size_t{1} << 20;
 constexpr std::size_t kRegionBytes = std::size_t{64} << 20;
 
-// After the planned region: for each context the epoch that the peer has opened there.
-constexpr std::size_t kEpochsBytes = kContextCount * sizeof(std::uint64_t);
+// After the planned region: for each context the peer's word of the array that it opened last.
+constexpr std::size_t kWordsBytes = kArrayContexts * sizeof(std::uint64_t);
 
 constexpr std::size_t kMaxDigestDigits = 64;
 
 // The setup blob after the ring transport's, as it lies in memory.
 struct PlannedSetup {
   std::uint64_t region_address;
-  std::uint64_t region_bytes;  // of the planned region; the epochs follow it
+  std::uint64_t region_bytes;  // of the planned region; the words follow it
   std::uint32_t region_key;
   std::uint32_t digest_digits;
   char digest[kMaxDigestDigits];
@@ -54,7 +54,7 @@ PlannedTransport::PlannedTransport(std::unique_ptr<Device> device,
       plan_digest_(options.plan_digest.substr(0, kMaxDigestDigits)),
       batch_bytes_(std::min<std::uint64_t>(kBatchBytes, limits().max_request_bytes)),
       arrays_(region_bytes(options.region_bytes, limits().pins_memory)) {
-  region_ = this->device().allocate(arrays_.region_bytes() + kEpochsBytes, kRemoteWrite);
+  region_ = this->device().allocate(arrays_.region_bytes() + kWordsBytes, kRemoteWrite);
   incoming_ = region_->memory().data();
   if (limits().max_inline_bytes <
       std::min<std::uint64_t>(arrays_.region_bytes(), limits().max_request_bytes))
@@ -95,7 +95,7 @@ void PlannedTransport::start(std::span<const std::byte> peer_setup) {
                 "planned_bytes differ: " + std::to_string(arrays_.region_bytes()) + " here and " +
                     std::to_string(peer.region_bytes) + " at the peer",
                 "Set the same on both sides.");
-  const std::uint64_t bytes = peer.region_bytes + kEpochsBytes;
+  const std::uint64_t bytes = peer.region_bytes + kWordsBytes;
   if (peer.region_address % sizeof(std::uint64_t) != 0 || peer.region_address > UINT64_MAX - bytes)
     nonsense("a planned region at an impossible address");
   peer_region_ = {peer.region_address, bytes, peer.region_key};
@@ -118,34 +118,38 @@ void PlannedTransport::open(unsigned context, const MessageArray& array) {
   if (array.incoming != 0) region_->prepare(array.base_bytes, array.message_bytes * array.count);
 }
 
-bool PlannedTransport::try_tell(Context context) {
+bool PlannedTransport::try_tell(unsigned context) {
   // Release: whatever was read out of memory that the array reuses was read before the peer writes.
   std::atomic_thread_fence(std::memory_order_release);
   const std::uint64_t word =
       peer_region_.address + arrays_.region_bytes() + context * sizeof(std::uint64_t);
-  if (!post_word(queue_pair(), word, peer_region_.key, arrays_.epoch(context))) return false;
+  if (!post_word(queue_pair(), word, peer_region_.key, arrays_.word(context))) return false;
   queue_pair().wake_sender();  // it may sleep until then
   return true;
 }
 
-bool PlannedTransport::look_at_peer(Context context) {
-  std::byte* epochs = region_->memory().data() + arrays_.region_bytes();
-  auto* word = reinterpret_cast<std::uint64_t*>(epochs) + context;
+bool PlannedTransport::look_at_peer(unsigned context) {
+  std::byte* words = region_->memory().data() + arrays_.region_bytes();
+  auto* word = reinterpret_cast<std::uint64_t*>(words) + context;
   // Acquire: we write into the array's memory only after the peer was done with what was there.
-  const std::uint64_t epoch = std::atomic_ref(*word).load(std::memory_order_acquire);
+  const std::uint64_t heard = std::atomic_ref(*word).load(std::memory_order_acquire);
+  const std::uint64_t epoch = MessageArrays::epoch_of(heard);
   if (epoch == arrays_.epoch(context) && outgoing_ == nullptr)
     nonsense("word of an open array, but has taken its planned region away");
-  if (!arrays_.peer_epoch(context, epoch))
-    nonsense("word that it opened context " + std::to_string(context) + " for the " +
-             std::to_string(epoch) + ". time, while messages for the " +
-             std::to_string(arrays_.epoch(context)) + ". are still to be sent");
+  if (!arrays_.hear_peer(context, heard))
+    nonsense(epoch == arrays_.epoch(context)
+                 ? "word of numbers that the messages of context " + std::to_string(context) +
+                       " cannot have"
+                 : "word that it opened context " + std::to_string(context) + " for the " +
+                       std::to_string(epoch) + ". time, while messages for the " +
+                       std::to_string(arrays_.epoch(context)) + ". are still to be sent");
   if (arrays_.peer_is_open(context)) return true;
   try_post();  // the peer may wait for it before it opens
   try_progress();
   return false;
 }
 
-std::uint64_t PlannedTransport::batch_limit(Context context) const {
+std::uint64_t PlannedTransport::batch_limit(unsigned context) const {
   return std::max<std::uint64_t>(1, batch_bytes_ / arrays_.array(context).message_bytes);
 }
 
@@ -166,8 +170,7 @@ bool PlannedTransport::post_batch() {
   if (!request.inlined) request.local_key = staging_->local_key();
   request.remote_address = peer_region_.address + place;
   request.remote_key = peer_region_.key;
-  request.immediate =
-      encode({batch_.context, kIndexBit | static_cast<std::uint32_t>(batch_.index)});
+  request.immediate = encode(Immediate::of_number(arrays_.number(batch_.context, batch_.index)));
   if (!post_request(request)) [[unlikely]] {
     try_progress();
     return false;
@@ -183,10 +186,9 @@ bool PlannedTransport::post_batch() {
 
 // --- receiving
 
-void PlannedTransport::refuse(Context context, std::uint32_t index, std::size_t bytes,
-                              const char* why) {
-  nonsense("a write of " + std::to_string(bytes) + " bytes to message " + std::to_string(index) +
-           " of context " + std::to_string(context) + " although " + why);
+void PlannedTransport::refuse(std::uint32_t number, std::size_t bytes, const char* why) {
+  nonsense("a write of " + std::to_string(bytes) + " bytes to " + arrays_.message_of(number) +
+           " although " + why);
 }
 
 void PlannedTransport::throw_ended() const {

@@ -1,9 +1,9 @@
 // The planned transport (CORA §3.3, §4): the ring transport, and beside its rings a region whose
 // use both sides have planned. A message of an array goes by one write-with-immediate to the place
-// that its index says, and the immediate says the index; neighbours go together.
+// that its index says, and the immediate says the message's number; neighbours go together.
 //
 // Nobody writes into memory that is still in use: a side tells its peer each open of an array, by
-// an epoch that it writes into the peer's memory, and the peer sends only into open arrays.
+// a word that it writes into the peer's memory, and the peer sends only into open arrays.
 #pragma once
 
 #include <cstdint>
@@ -44,19 +44,19 @@ class PlannedTransport final : public RingTransport {
   void open(unsigned context, const MessageArray& array);
   // Tells the peer that the array is open, once, and wakes it if it sleeps until then and the
   // device can do so. False: would block, call again.
-  bool try_tell(Context context);
+  bool try_tell(unsigned context);
   // Takes an open() back that the peer was not told of.
   void cancel(unsigned context) { arrays_.cancel(context); }
   void close(unsigned context) { arrays_.close(context); }
 
   // --- sending
   // Whether the peer has opened the array. Throws kProtocol if it is beyond it.
-  bool peer_is_open(Context context) {
+  bool peer_is_open(unsigned context) {
     return arrays_.peer_is_open(context) || look_at_peer(context);
   }
   // Where the bytes of messages to send are to be put, before try_append: the peer's own memory if
   // the device can store there. Requires peer_is_open().
-  std::span<std::byte> outgoing(Context context, std::uint64_t index, std::uint64_t count) {
+  std::span<std::byte> outgoing(unsigned context, std::uint64_t index, std::uint64_t count) {
     return {outgoing_ + arrays_.place(context, index, count),
             arrays_.array(context).message_bytes * count};
   }
@@ -69,32 +69,31 @@ class PlannedTransport final : public RingTransport {
   }
   // Posts what is pending unless these messages, at most batch_limit(), continue it: try_append
   // then succeeds. False: would block, call again; for callers with many bytes to copy before.
-  bool try_make_way(Context context, std::uint64_t index, std::uint64_t count) {
+  bool try_make_way(unsigned context, std::uint64_t index, std::uint64_t count) {
     const bool continues =
         batch_.context == context && batch_.index + batch_.count == index &&
         (batch_.count + count) * arrays_.array(context).message_bytes <= batch_bytes_;
     return batch_.count == 0 || continues || post_batch();
   }
   // How many messages of that array go into one write at most.
-  std::uint64_t batch_limit(Context context) const;
+  std::uint64_t batch_limit(unsigned context) const;
   // Sends messages, at most batch_limit(), whose bytes are at outgoing(): posts what is pending if
   // they do not continue it, then they are pending. False: would block, call again.
-  bool try_append(Context context, std::uint64_t index, std::uint64_t count);
+  bool try_append(unsigned context, std::uint64_t index, std::uint64_t count);
   // Posts what is pending. False: would block, call again.
   bool try_post() { return batch_.count == 0 || post_batch(); }
 
   // --- receiving
   // Where the bytes of messages are or will be.
-  std::span<const std::byte> incoming(Context context, std::uint64_t index,
+  std::span<const std::byte> incoming(unsigned context, std::uint64_t index,
                                       std::uint64_t count) const {
     return {incoming_ + arrays_.place(context, index, count),
             arrays_.array(context).message_bytes * count};
   }
   // Takes in what the device has. False: it has nothing now.
   bool try_progress() {
-    return take_arrivals([this](Context context, std::uint32_t index, std::size_t bytes) {
-      take_in(context, index, bytes);
-    });
+    return take_arrivals(
+        [this](std::uint32_t number, std::size_t bytes) { take_in(number, bytes); });
   }
   // Nothing is here of what is waited for. Throws kPeerDied if nothing more can come.
   void check_not_ended() const {
@@ -128,30 +127,29 @@ class PlannedTransport final : public RingTransport {
 
  private:
   struct Batch {
-    Context context = 0;
+    unsigned context = 0;
     std::uint64_t index = 0;
     std::uint64_t count = 0;  // 0: nothing is pending
   };
 
   bool post_batch();
   [[noreturn]] void throw_ended() const;
-  bool look_at_peer(Context context);
-  void take_in(Context context, std::uint32_t index, std::size_t bytes) {
+  bool look_at_peer(unsigned context);
+  void take_in(std::uint32_t number, std::size_t bytes) {
     std::uint64_t messages = 0;
-    if (const char* why = arrays_.arrive(context, index, bytes, messages)) [[unlikely]]
-      refuse(context, index, bytes, why);
+    if (const char* why = arrays_.arrive(number, bytes, messages)) [[unlikely]]
+      refuse(number, bytes, why);
     received_bytes_.add(bytes);
     received_messages_.add(messages);
     received_last_ = true;
   }
-  void arrived_by_index(Context context, std::uint32_t index, std::size_t bytes) override {
-    take_in(context, index, bytes);
+  void arrived_by_number(std::uint32_t number, std::size_t bytes) override {
+    take_in(number, bytes);
   }
-  [[noreturn]] void refuse(Context context, std::uint32_t index, std::size_t bytes,
-                           const char* why);
+  [[noreturn]] void refuse(std::uint32_t number, std::size_t bytes, const char* why);
 
   // --- set once
-  std::unique_ptr<MemoryRegion> region_;   // the planned region, then the epochs the peer writes
+  std::unique_ptr<MemoryRegion> region_;   // the planned region, then the words the peer writes
   std::unique_ptr<MemoryRegion> staging_;  // mirrors the peer's; null if all sends are inlined
   const std::string plan_digest_;
   RemoteRegion peer_region_;
@@ -174,7 +172,7 @@ class PlannedTransport final : public RingTransport {
   Counter received_messages_;
 };
 
-inline bool PlannedTransport::try_append(Context context, std::uint64_t index,
+inline bool PlannedTransport::try_append(unsigned context, std::uint64_t index,
                                          std::uint64_t count) {
   if (!try_make_way(context, index, count)) return false;
   const std::uint64_t each = arrays_.array(context).message_bytes;

@@ -341,7 +341,7 @@ void RingTransport::arrived(const Completion& completion) {
     return;
   }
   const Immediate immediate{context, place};
-  if (immediate.has_index()) return arrived_by_index(context, immediate.index(), completion.bytes);
+  if (immediate.has_number()) return arrived_by_number(immediate.number(), completion.bytes);
   RingReceiver& receiver = receivers_[context];
   const bool announces = place == kAnnouncePlace;
   if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");
@@ -424,9 +424,8 @@ void RingTransport::return_space(Context context) noexcept {
                      receiver.units() / kReturnShare);
 }
 
-void RingTransport::arrived_by_index(Context context, std::uint32_t index, std::size_t /*bytes*/) {
-  nonsense("a message by its index " + std::to_string(index) + " in context " +
-           std::to_string(context));
+void RingTransport::arrived_by_number(std::uint32_t number, std::size_t /*bytes*/) {
+  nonsense("a planned message, number " + std::to_string(number));
 }
 
 void RingTransport::nonsense(const std::string& what) {

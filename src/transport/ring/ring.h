@@ -66,12 +66,12 @@ class RingTransport : public Transport, private RemoteReads {
   bool find_credit() { return credits_.has_receive() || look_for_credit(); }
   // Posts a message with immediate data, after find_credit(). False: would block.
   bool post_request(const SendRequest& request);
-  // Receive side. Takes in at most a few arrivals; `by_index` gets those whose place is an index.
+  // Receive side. Takes in at most a few arrivals; `by_number` gets planned messages.
   // False: there was nothing; then throws if receiving failed.
-  template <typename ByIndex>
-  bool take_arrivals(ByIndex&& by_index);
+  template <typename ByNumber>
+  bool take_arrivals(ByNumber&& by_number);
   // The same for those that try_receive takes in. Throws by nonsense().
-  virtual void arrived_by_index(Context context, std::uint32_t index, std::size_t bytes);
+  virtual void arrived_by_number(std::uint32_t number, std::size_t bytes);
   bool peer_ended() const { return ended_; }
   [[noreturn]] void nonsense(const std::string& what);
 
@@ -165,16 +165,16 @@ class RingTransport : public Transport, private RemoteReads {
   Counter reassembled_;   // receive side
 };
 
-template <typename ByIndex>
-bool RingTransport::take_arrivals(ByIndex&& by_index) {
+template <typename ByNumber>
+bool RingTransport::take_arrivals(ByNumber&& by_number) {
   const std::size_t count = receive_error_.empty() ? queue_pair_->poll_receives(polled_) : 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Completion& completion = polled_[i];
     const Immediate immediate = decode_immediate(completion.immediate);
-    if (immediate.has_index() && completion.status == CompletionStatus::kSuccess &&
+    if (immediate.has_number() && completion.status == CompletionStatus::kSuccess &&
         completion.kind == CompletionKind::kImmediate && !ended_) [[likely]] {
       returns_.add_used();
-      by_index(immediate.context, immediate.index(), completion.bytes);
+      by_number(immediate.number(), completion.bytes);
     } else {
       arrived(completion);
     }

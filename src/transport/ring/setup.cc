@@ -19,9 +19,6 @@ constexpr std::size_t kMinRingBytes = 4096;
 // Where calls cost more than the copy.
 constexpr std::size_t kMostBytesOfShortWay = 1024;
 
-// So a place never has the bit of an index.
-static_assert(std::bit_floor(kMaxPlace / kContextCount) * kContextCount <= kIndexBit);
-
 std::uint64_t ring_units(std::size_t wanted, std::size_t by_default) {
   const std::size_t bytes = std::max(wanted == 0 ? by_default : wanted, kMinRingBytes);
   return std::bit_floor(

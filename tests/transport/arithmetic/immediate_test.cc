@@ -43,20 +43,34 @@ TEST(Immediate, HasContextInItsFourHighestBits) {
   static_assert(encode({1, 0}) == 0x1000'0000);
   static_assert(encode({15, 0}) == 0xf000'0000);
   static_assert(encode({0, 1}) == 1);
-  static_assert(encode({15, kEndPlace}) == 0xffff'ffff);
-  static_assert(decode_immediate(0xffff'fffe) == Immediate{15, kAnnouncePlace});
+  static_assert(encode({15, kEndPlace}) == 0xf7ff'ffff);
+  static_assert(decode_immediate(0xf7ff'fffe) == Immediate{15, kAnnouncePlace});
 }
 
 TEST(Immediate, KeepsWordsApartFromPlaces) {
   static_assert(kMaxPlace < kAnnouncePlace && kAnnouncePlace < kEndPlace);
-  static_assert((std::uint64_t{kMaxPlace} + 3) * kPlaceUnitBytes == std::uint64_t{16} << 30);
+  static_assert((std::uint64_t{kMaxPlace} + 3) * kPlaceUnitBytes == std::uint64_t{8} << 30);
 }
 
-TEST(Immediate, KeepsIndexesApartFromPlacesAndWords) {
-  static_assert(!Immediate{0, kIndexBit - 1}.has_index());
-  static_assert(Immediate{0, kIndexBit}.has_index() && Immediate{0, kIndexBit}.index() == 0);
-  static_assert(Immediate{7, kMaxPlace}.index() == kMaxIndex);
-  static_assert(!Immediate{0, kAnnouncePlace}.has_index() && !Immediate{0, kEndPlace}.has_index());
+TEST(Immediate, KeepsNumbersApartFromPlacesAndWords) {
+  static_assert(!Immediate{7, kMaxPlace}.has_number());
+  static_assert(!Immediate{0, kAnnouncePlace}.has_number());
+  static_assert(!Immediate{15, kEndPlace}.has_number());
+  static_assert(encode(Immediate::of_number(0)) == 0x0800'0000);
+  static_assert(encode(Immediate::of_number(0x7fff'ffff)) == 0xffff'ffff);
+}
+
+TEST(Immediate, RoundTripsNumbersAtEveryEdge) {
+  for (unsigned bit = 0; bit <= kNumberBits; ++bit) {
+    for (std::int64_t near = -3; near <= 3; ++near) {
+      const std::int64_t value = (std::int64_t{1} << bit) + near;
+      if (value < 0 || value >= std::int64_t{1} << kNumberBits) continue;
+      const auto number = static_cast<std::uint32_t>(value);
+      const Immediate decoded = decode_immediate(encode(Immediate::of_number(number)));
+      ASSERT_TRUE(decoded.has_number());
+      ASSERT_EQ(decoded.number(), number);
+    }
+  }
 }
 
 }  // namespace
