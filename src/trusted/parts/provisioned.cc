@@ -17,7 +17,7 @@ std::string read_key(const std::string& path, std::uint64_t epoch) {
   std::ifstream file(path);
   std::string key;
   key.reserve(kKeyDigits);
-  for (char next; key.size() <= kKeyDigits && file.get(next) && next != '\n';) key += next;
+  for (char next = 0; key.size() <= kKeyDigits && file.get(next) && next != '\n';) key += next;
   if (!file.is_open())
     throw Error(ErrorCode::kUnavailable,
                 "epoch " + std::to_string(epoch) + " has not been provisioned: no file " + path,

@@ -2,10 +2,7 @@
 // trusted system find them.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,29 +13,20 @@
 #include "leat/trusted/chain.h"
 #include "leat/trusted/provisioned.h"
 #include "support/errors.h"
+#include "support/kernel_daemon.h"
 #include "support/scratch.h"
 #include "trusted/parts/messages.h"
 #include "trusted/remote/crypto.h"
-#include "trusted/remote/kernel_process.h"
 
 namespace leat::trusted::remote {
 namespace {
 
 using leat::detail::expect_error;
 
-constexpr const char* kDaemon = LEAT_BUILD_FOLDER "/src/attestd/leat-attestd";
-
 // The daemons of nodes 1 and 2, each with the other's sessions; without a vendor, whose part the
 // test has.
 class ProvisionedKernelsTest : public testing::Test {
  protected:
-  ~ProvisionedKernelsTest() override {
-    for (const pid_t daemon : daemons_) {
-      kill(daemon, SIGKILL);
-      waitpid(daemon, nullptr, 0);
-    }
-  }
-
   std::string folder_of(PartyId node) const { return folder_.path() + "/" + std::to_string(node); }
 
   // In that node's folder for `place`, which is the epoch unless somebody has mixed them up.
@@ -46,24 +34,14 @@ class ProvisionedKernelsTest : public testing::Test {
     Secrets secrets{.device = node, .epoch = epoch, .sessions = {}, .reply_key = SecretBytes(32)};
     fill_random(secrets.reply_key);
     for (const PartyId sender : {1U, 2U}) {
-      SessionSecret session{.id = sender,
-                            .kind = SessionKind::kGroup,
-                            .sender = sender,
-                            .receivers = {3 - sender},
-                            .key = SecretBytes(32)};
-      fill_random(session.key);
-      secrets.sessions.push_back(std::move(session));
+      SecretBytes key(32);
+      fill_random(key);
+      secrets.sessions.push_back(group_session(sender, sender, 2, std::move(key)));
     }
     const std::string there = folder_of(node) + "/" + std::to_string(place);
     mkdir(folder_of(node).c_str(), 0700);
     ASSERT_EQ(mkdir(there.c_str(), 0700), 0);
-    std::vector<std::string> command{kDaemon, "--controller", "--socket", there + "/socket"};
-    if (geteuid() == 0) command.insert(command.end(), {"--user", "root"});
-    KernelProcess daemon(command);
-    daemon.start(sha384_of_file(kDaemon));
-    daemons_.push_back(daemon.pid());
-    daemon.provision(secrets);
-    daemon.enable({epoch, {1, 2}});
+    daemons_.push_back(std::make_unique<KernelDaemon>(secrets, there + "/socket"));
     write_key(there, leat::detail::hex(SigningKey(secrets.reply_key).public_key()) + "\n");
   }
   void write_key(const std::string& there, const std::string& key) const {
@@ -76,7 +54,7 @@ class ProvisionedKernelsTest : public testing::Test {
   }
 
   const leat::detail::ScratchFolder folder_;
-  std::vector<pid_t> daemons_;
+  std::vector<std::unique_ptr<KernelDaemon>> daemons_;
 };
 
 TEST_F(ProvisionedKernelsTest, each_epoch_has_an_attestor_of_its_own) {
