@@ -84,8 +84,8 @@ class LEAT_EXPORT ConfigurationService final : public Participant {
 };
 
 // A node that joins the chain when the service says so, and otherwise waits. It sends the service
-// the evidence that it finds. One that was killed may be started again; as its attestor is gone, it
-// joins only in a later epoch. Otherwise as ChainNode.
+// the evidence that it finds. One that was killed may be started again; as its attestor is gone, or
+// has gone on, it joins only in a later epoch. Otherwise as ChainNode.
 class LEAT_EXPORT ChainMember final : public Participant {
  public:
   ChainMember(PartyId self, const Directory& directory, const SigningKey& key,
