@@ -284,9 +284,15 @@ if [[ $system == a2m ]]; then
   users=(2)
 fi
 for ((id = first_client; id < first_client + clients; ++id)); do users+=("$id"); done
+declare -A server
 for id in "${servers[@]}"; do
   setsid "$party" --system "$folder" --party "$id" "${lies[@]}" </dev/null >"$folder/$id/said" 2>&1 &
+  server[$id]=$!
   remember "$!" "party $id"
+done
+sleep 0.3
+for id in "${servers[@]}"; do
+  [[ -n $(start_of "${server[$id]}") ]] || die "party $id has ended: $(<"$folder/$id/said")"
 done
 [[ $system != a2m ]] || said "$folder/1/said" "listening at " $! >/dev/null || die "the host does not listen"
 

@@ -150,6 +150,10 @@ TEST(ProvisionedScript, mistakes_are_named) {
   fails({"--keep", "counter"}, 2, "--keep needs --folder");
   fails({"--spares", "1", "counter"}, 2, "only chain has spares");
   fails({"--stop", "/"}, 2, "/ is not the folder of a system");
+  // At once, or with what the parties have said if they were slow to say it.
+  const ProgramResult lie = provisioned({"--lie", "always", "counter"});
+  EXPECT_EQ(lie.exit_code, 1);
+  EXPECT_THAT(lie.out + lie.err, HasSubstr("--lie: always not in"));
   EXPECT_THAT(provisioned({"--help"}).out, HasSubstr("Exit code"));
 }
 
