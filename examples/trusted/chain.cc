@@ -68,6 +68,10 @@ ConfigurationOptions options_of(const System& system, const Arguments& arguments
   options.chain.nodes = options.pool;
   for (const PartyId id : system.all(PartyRole::kSpare)) options.pool.push_back(id);
   for (const PartyId id : system.all(PartyRole::kService)) options.service = id;
+  if (options.service != 0 && arguments.part.epoch != 1)
+    throw leat::Error(
+        leat::ErrorCode::kInvalidArgument,
+        "with a configuration service, which counts epochs itself, there is no --epoch");
   return options;
 }
 
