@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "local_processes.h"
+#include "system.h"
 
 namespace {
 
@@ -21,6 +22,7 @@ constexpr std::uint32_t kManifest = 1, kLog = 2;
 constexpr std::uint32_t kHostDevice = 1, kVerifierDevice = 2;
 
 struct Arguments {
+  Part part;
   std::uint64_t entries = 1000;
   std::string folder;
   std::string lie;
@@ -28,15 +30,24 @@ struct Arguments {
   std::string connect;
 };
 
-// In earnest each kernel gets its keys by remote attestation, and nobody else knows them. Here they
-// are the same for everybody who reads this, and the kernel is a part of each process.
-void provision(LocalKernel& kernel, Role role) {
+// In a folder of provisioned.sh each party has a leat-attestd of its own, and nobody else knows its
+// keys. Elsewhere they are the same for everybody who reads this, and the kernel is a part of each
+// process.
+std::unique_ptr<AttestationKernel> make_kernel(const Arguments& arguments, std::uint32_t device) {
+  if (!arguments.part.folder.empty())
+    return System::in(arguments.part.folder)
+        .kernels_of(device)({arguments.part.epoch, {kHostDevice}});
+  auto kernel = std::make_unique<LocalKernel>(device, 1);
+  const bool host = device == kHostDevice;
   for (const std::uint32_t id : {kManifest, kLog}) {
     const std::vector<std::byte> key(kMinKeyBytes, std::byte(id));
-    const std::uint32_t peer = role == Role::kGroupReceiver ? kHostDevice : 0;
-    kernel.provision({.id = id, .role = role, .peer = peer, .key = key});
+    kernel->provision({.id = id,
+                       .role = host ? Role::kGroupSender : Role::kGroupReceiver,
+                       .peer = host ? 0 : kHostDevice,
+                       .key = key});
   }
-  kernel.enable();
+  kernel->enable();
+  return kernel;
 }
 
 // What the verifier asks; the answer is a LookupStatus in one byte and a record behind it.
@@ -60,11 +71,10 @@ void lie(const std::string& how, std::uint64_t index, AttestedMemory& memory, Lo
 }
 
 void keep_log(leat::Listener& listener, const Arguments& arguments) {
-  LocalKernel kernel(kHostDevice, 1);
-  provision(kernel, Role::kGroupSender);
-  AttestedMemory memory(kernel, {.folder = arguments.folder,
-                                 .manifest = kManifest,
-                                 .logs = {{.session = kLog, .digests = true}}});
+  const auto kernel = make_kernel(arguments, kHostDevice);
+  AttestedMemory memory(*kernel, {.folder = arguments.folder,
+                                  .manifest = kManifest,
+                                  .logs = {{.session = kLog, .digests = true}}});
   leat::Channel channel = listener.accept();
   Record answer;
   while (const leat::Message message = channel.receive()) {
@@ -98,10 +108,10 @@ void keep_log(leat::Listener& listener, const Arguments& arguments) {
 
 class Client {
  public:
-  explicit Client(const std::string& address)
+  Client(const std::string& address, const Arguments& arguments)
       : channel_(leat::Channel::connect("leat://" + address)),
-        kernel_(kVerifierDevice, 1),
-        verifier_((provision(kernel_, Role::kGroupReceiver), kernel_), kManifest) {}
+        kernel_(make_kernel(arguments, kVerifierDevice)),
+        verifier_(*kernel_, kManifest) {}
 
   // 0 if the host is honest.
   int run(std::uint64_t entries) {
@@ -166,7 +176,7 @@ class Client {
   }
 
   leat::Channel channel_;
-  LocalKernel kernel_;
+  const std::unique_ptr<AttestationKernel> kernel_;
   A2mVerifier verifier_;
   const A2mVerifier::Lookup lookup_ = [this](std::uint32_t log, std::uint64_t index,
                                              Record& record) {
@@ -188,9 +198,27 @@ int run_both(const Arguments& arguments) {
     keep_log(listener, arguments);
     return 0;
   });
-  const int result = Client(address.wait()).run(arguments.entries);
+  const int result = Client(address.wait(), arguments).run(arguments.entries);
   host.wait();
   return result;
+}
+
+int run(Arguments arguments) {
+  if (!arguments.part.folder.empty()) {
+    const System system = System::in(arguments.part.folder);
+    const Party* host = system.directory().find(system.all(PartyRole::kNode).front());
+    if (host->id != kHostDevice)
+      throw leat::Error(leat::ErrorCode::kInvalidArgument, "the host is party 1, and no other");
+    (arguments.part.party == kHostDevice ? arguments.listen : arguments.connect) = host->address;
+  }
+  if (!arguments.connect.empty())
+    return Client(arguments.connect, arguments).run(arguments.entries);
+  if (arguments.listen.empty()) return run_both(arguments);
+  leat::Listener listener(arguments.listen);
+  std::printf("listening at %s\n", listener.address().c_str());
+  std::fflush(stdout);
+  keep_log(listener, arguments);
+  return 0;
 }
 
 }  // namespace
@@ -213,21 +241,6 @@ int main(int argc, char** argv) {
       ->excludes(listen);
   app.footer(
       "Exit code: 0 if every entry was as it was attested, 1 if not, 2 for wrong arguments.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
-    if (!arguments.connect.empty()) return Client(arguments.connect).run(arguments.entries);
-    if (arguments.listen.empty()) return run_both(arguments);
-    leat::Listener listener(arguments.listen);
-    std::printf("listening at %s\n", listener.address().c_str());
-    std::fflush(stdout);
-    keep_log(listener, arguments);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "a2m: %s\n", error.what());
-    return 1;
-  }
+  add_part(app, arguments.part);
+  return run_program(app, argc, argv, [&] { return run(arguments); });
 }

@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "local_processes.h"
-#include "parties.h"
+#include "system.h"
 
 namespace {
 
 using namespace leat::trusted;
 
 struct Arguments {
+  Part part;
   unsigned nodes = 3;
   unsigned spares = 0;
   unsigned batch = 8;
@@ -59,54 +59,72 @@ FaultHook accuse(const std::string& who) {
   };
 }
 
-int run_node(PartyId id, const Directory& directory, const ChainOptions& options, bool lies) {
-  LocalKernel kernel(id, kEpoch);
-  provision(kernel, options.nodes, options.first_session);
-  const SigningKey key = key_of(id);
-  ChainNode node(kernel, directory, key, store(lies), options,
-                 accuse("node " + std::to_string(id)));
-  serve(node, directory, key,
-        {.self = id, .epoch = kEpoch, .nodes = options.nodes, .channel = channel_options()},
-        [] { return false; });
-  return 0;
+// With a service in it, `chain` has the batch and nothing else that counts.
+ConfigurationOptions options_of(const System& system, const Arguments& arguments) {
+  ConfigurationOptions options{.pool = system.all(PartyRole::kNode),
+                               .chain = {.batch = arguments.batch}};
+  options.length = options.pool.size();
+  options.liars = options.length - 1;
+  options.chain.nodes = options.pool;
+  for (const PartyId id : system.all(PartyRole::kSpare)) options.pool.push_back(id);
+  for (const PartyId id : system.all(PartyRole::kService)) options.service = id;
+  if (options.service != 0 && arguments.part.epoch != 1)
+    throw leat::Error(
+        leat::ErrorCode::kInvalidArgument,
+        "with a configuration service, which counts epochs itself, there is no --epoch");
+  return options;
 }
 
-// The service, or a node that is part of the chain when the service says so.
-int run_configured(PartyId id, const Directory& directory, const ConfigurationOptions& options,
-                   bool lies) {
-  const SigningKey key = key_of(id);
-  // In earnest a kernel is provisioned for the epoch by remote attestation.
-  const KernelFactory make_kernel = [&](const Configuration& configuration) {
-    auto kernel = std::make_unique<LocalKernel>(id, configuration.epoch);
-    provision(*kernel, configuration.nodes, options.chain.first_session);
-    return kernel;
-  };
+int run_party(PartyId id, const System& system, const Arguments& arguments) {
+  const ConfigurationOptions options = options_of(system, arguments);
+  const SigningKey key = system.key_of(id);
+  const MachineFactory make_machine = store(id == arguments.lie);
+  const KernelFactory make_kernel = system.kernels_of(id);
+  const FaultHook hook =
+      accuse(id == options.service ? "the service" : "node " + std::to_string(id));
+  ServeOptions serving{.self = id,
+                       .epoch = arguments.part.epoch,
+                       .nodes = options.pool,
+                       .channel = channel_options()};
+  std::unique_ptr<AttestationKernel> kernel;
   std::unique_ptr<Participant> party;
-  if (id == options.service) {
-    const auto hook = [](const Configuration& configuration) {
-      std::printf("epoch %llu: the chain is", static_cast<unsigned long long>(configuration.epoch));
-      for (const PartyId node : configuration.nodes) std::printf(" %u", node);
-      std::printf("\n");
-      std::fflush(stdout);
-    };
-    party = std::make_unique<ConfigurationService>(directory, key, store(false), make_kernel,
-                                                   options, hook, accuse("the service"));
+  if (options.service == 0) {
+    kernel = make_kernel({arguments.part.epoch, options.chain.nodes});
+    party = std::make_unique<ChainNode>(*kernel, system.directory(), key, make_machine,
+                                        options.chain, hook);
   } else {
-    party = std::make_unique<ChainMember>(id, directory, key, store(lies), make_kernel, options,
-                                          accuse("node " + std::to_string(id)));
+    serving.nodes.insert(serving.nodes.begin(), options.service);
+    if (id == options.service) {
+      const auto tell = [](const Configuration& configuration) {
+        std::printf("epoch %llu: the chain is",
+                    static_cast<unsigned long long>(configuration.epoch));
+        for (const PartyId node : configuration.nodes) std::printf(" %u", node);
+        std::printf("\n");
+        std::fflush(stdout);
+      };
+      party = std::make_unique<ConfigurationService>(system.directory(), key, make_machine,
+                                                     make_kernel, options, tell, hook);
+    } else {
+      party = std::make_unique<ChainMember>(id, system.directory(), key, make_machine, make_kernel,
+                                            options, hook);
+    }
   }
-  ServeOptions serving{.self = id, .epoch = kEpoch, .nodes = {options.service}};
-  serving.nodes.insert(serving.nodes.end(), options.pool.begin(), options.pool.end());
-  serving.channel = channel_options();
-  serve(*party, directory, key, serving, [] { return false; });
+  serve(*party, system.directory(), key, serving, [] { return false; });
   return 0;
 }
 
 // Puts all keys, takes every second away, and gets them all.
-int run_client(PartyId id, const Directory& directory, const ClientOptions& options,
-               const Arguments& arguments) {
-  const SigningKey key = key_of(id);
-  Client client(directory, key, options);
+int run_client(PartyId id, const System& system, const Arguments& arguments) {
+  const ConfigurationOptions options = options_of(system, arguments);
+  const SigningKey key = system.key_of(id);
+  Client client(system.directory(), key,
+                {.self = id,
+                 .epoch = arguments.part.epoch,
+                 .nodes = options.chain.nodes,
+                 .quorum = options.length,
+                 .timeout = std::chrono::seconds(5),
+                 .service = options.service,
+                 .channel = channel_options()});
   const auto name = [](unsigned i) { return "key " + std::to_string(i); };
   std::vector<Bytes> puts, erasures, gets;
   for (unsigned i = 0; i < arguments.keys; ++i) {
@@ -121,48 +139,28 @@ int run_client(PartyId id, const Directory& directory, const ClientOptions& opti
     const auto value = KeyValueMachine::value_of(output);
     if (value) ++found;
   }
-  std::printf("client %u: put %u keys, erased %zu, found %u; all %u nodes said the same\n", id,
-              arguments.keys, erasures.size(), found, arguments.nodes);
+  std::printf("client %u: put %u keys, erased %zu, found %u; all %zu nodes said the same\n", id,
+              arguments.keys, erasures.size(), found, options.length);
   std::fflush(stdout);
   return 0;
 }
 
 int run(const Arguments& arguments) {
-  ConfigurationOptions options{
-      .length = arguments.nodes, .liars = arguments.nodes - 1, .chain = {.batch = arguments.batch}};
-  for (PartyId id = 1; id <= arguments.nodes + arguments.spares; ++id) options.pool.push_back(id);
-  const bool configured = arguments.spares > 0;
-  const auto parties_count = static_cast<unsigned>(options.pool.size()) + (configured ? 1 : 0);
-  const Directory directory(parties(parties_count, 1));
-  ClientOptions its{.self = kFirstClient, .epoch = kEpoch, .timeout = std::chrono::seconds(5)};
-  its.channel = channel_options();
-  LocalProcesses nodes, client;
-  if (configured) {
-    options.service = its.service = parties_count;
-    for (PartyId id = 1; id <= parties_count; ++id)
-      nodes.start(guarded("chain", [&, id] {
-        return run_configured(id, directory, options, id == arguments.lie);
-      }));
-  } else {
-    options.chain.nodes = its.nodes = options.pool;
-    its.quorum = its.nodes.size();
-    for (const PartyId id : options.pool)
-      nodes.start(guarded("chain", [&, id] {
-        return run_node(id, directory, options.chain, id == arguments.lie);
-      }));
-  }
-  client.start(
-      guarded("chain", [&] { return run_client(kFirstClient, directory, its, arguments); }));
-  return client.wait() ? 0 : 1;
+  const System system = arguments.part.system({{PartyRole::kNode, arguments.nodes},
+                                               {PartyRole::kSpare, arguments.spares},
+                                               {PartyRole::kService, arguments.spares > 0 ? 1 : 0},
+                                               {PartyRole::kClient, 1}});
+  return arguments.part.run(system, [&](PartyId id) {
+    return system.role_of(id) == PartyRole::kClient ? run_client(id, system, arguments)
+                                                    : run_party(id, system, arguments);
+  });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app(
-      "A key-value store on chain replication, and its client, each a process of this machine.",
-      "chain");
+  CLI::App app("A key-value store on chain replication, and its client, each a process.", "chain");
   app.add_option("--nodes", arguments.nodes, "Nodes of the chain; all but one may lie")
       ->check(CLI::Range(1, 9))
       ->capture_default_str();
@@ -180,17 +178,11 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.footer(
       "Exit code: 0 if all nodes answered the client alike, 1 if not, 2 for wrong arguments.");
-  try {
-    app.parse(argc, argv);
-    if (const unsigned nodes = arguments.nodes + arguments.spares; arguments.lie > nodes)
+  add_part(app, arguments.part);
+  app.callback([&] {
+    const unsigned nodes = arguments.nodes + arguments.spares;
+    if (arguments.part.folder.empty() && arguments.lie > nodes)
       throw CLI::ValidationError("--lie", "there are " + std::to_string(nodes) + " nodes");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
-    return run(arguments);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "chain: %s\n", error.what());
-    return 1;
-  }
+  });
+  return run_program(app, argc, argv, [&] { return run(arguments); });
 }

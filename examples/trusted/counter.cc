@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "local_processes.h"
-#include "parties.h"
+#include "leads_twice.h"
+#include "system.h"
 #include "wrong_counter.h"
 
 namespace {
@@ -20,6 +20,7 @@ namespace {
 using namespace leat::trusted;
 
 struct Arguments {
+  Part part;
   unsigned replicas = 3;
   unsigned batch = 8;
   unsigned clients = 2;
@@ -28,10 +29,18 @@ struct Arguments {
   std::string lie = "nobody";
 };
 
-int run_replica(PartyId id, const Directory& directory, const BftOptions& options, bool lies) {
-  LocalKernel kernel(id, kEpoch);
-  provision(kernel, options.replicas, options.first_session);
-  const SigningKey key = key_of(id);
+BftOptions options_of(const System& system, const Arguments& arguments) {
+  BftOptions options{.replicas = system.all(PartyRole::kNode), .batch = arguments.batch};
+  options.faults = static_cast<unsigned>(options.replicas.size() - 1) / 2;
+  return options;
+}
+
+int run_replica(PartyId id, const System& system, const Arguments& arguments) {
+  const BftOptions options = options_of(system, arguments);
+  const bool leads = id == options.replicas.front();
+  const bool lies = (arguments.lie == "leader" && leads) ||
+                    (arguments.lie == "follower" && id == options.replicas.back());
+  const SigningKey key = system.key_of(id);
   const MachineFactory make_machine = [lies]() -> std::unique_ptr<StateMachine> {
     if (lies) return std::make_unique<WrongCounter>();
     return std::make_unique<CounterMachine>();
@@ -43,23 +52,36 @@ int run_replica(PartyId id, const Directory& directory, const BftOptions& option
                 fault.evidence.empty() ? "" : ", with evidence");
     std::fflush(stdout);
   };
-  BftReplica replica(kernel, directory, key, make_machine, options, hook);
-  serve(replica, directory, key,
-        {.self = id, .epoch = kEpoch, .nodes = options.replicas, .channel = channel_options()},
+  std::vector<std::unique_ptr<AttestationKernel>> kernels;
+  const auto make_replica = [&] {
+    kernels.push_back(system.kernels_of(id)({arguments.part.epoch, options.replicas}));
+    return std::make_unique<BftReplica>(*kernels.back(), system.directory(), key, make_machine,
+                                        options, hook);
+  };
+  std::unique_ptr<Participant> party;
+  if (arguments.lie == "twice" && leads)
+    party = std::make_unique<LeadsTwice>(make_replica(), make_replica());
+  else
+    party = make_replica();
+  serve(*party, system.directory(), key,
+        {.self = id,
+         .epoch = arguments.part.epoch,
+         .nodes = options.replicas,
+         .channel = channel_options()},
         [] { return false; });
   return 0;
 }
 
-int run_client(PartyId id, const Directory& directory, const BftOptions& options,
-               const Arguments& arguments) {
-  const SigningKey key = key_of(id);
-  ClientOptions client_options{.self = id,
-                               .epoch = kEpoch,
-                               .nodes = options.replicas,
-                               .quorum = options.faults + 1,
-                               .timeout = std::chrono::seconds(5),
-                               .channel = channel_options()};
-  Client client(directory, key, client_options);
+int run_client(PartyId id, const System& system, const Arguments& arguments) {
+  const BftOptions options = options_of(system, arguments);
+  const SigningKey key = system.key_of(id);
+  Client client(system.directory(), key,
+                {.self = id,
+                 .epoch = arguments.part.epoch,
+                 .nodes = options.replicas,
+                 .quorum = options.faults + 1,
+                 .timeout = std::chrono::seconds(5),
+                 .channel = channel_options()});
   const std::vector<Bytes> commands(arguments.commands, CounterMachine::add(1));
   std::uint64_t value = 0;
   for (unsigned i = 0; i < arguments.requests; ++i) client.submit(commands);
@@ -72,21 +94,12 @@ int run_client(PartyId id, const Directory& directory, const BftOptions& options
 }
 
 int run(const Arguments& arguments) {
-  BftOptions options{.faults = (arguments.replicas - 1) / 2, .batch = arguments.batch};
-  for (PartyId id = 1; id <= arguments.replicas; ++id) options.replicas.push_back(id);
-  const Directory directory(parties(arguments.replicas, arguments.clients));
-
-  const PartyId liar = arguments.lie == "leader"     ? 1
-                       : arguments.lie == "follower" ? arguments.replicas
-                                                     : 0;
-  LocalProcesses replicas, clients;
-  for (const PartyId id : options.replicas)
-    replicas.start(
-        guarded("counter", [&, id] { return run_replica(id, directory, options, id == liar); }));
-  for (PartyId id = kFirstClient; id < kFirstClient + arguments.clients; ++id)
-    clients.start(
-        guarded("counter", [&, id] { return run_client(id, directory, options, arguments); }));
-  return clients.wait() ? 0 : 1;
+  const System system = arguments.part.system(
+      {{PartyRole::kNode, arguments.replicas}, {PartyRole::kClient, arguments.clients}});
+  return arguments.part.run(system, [&](PartyId id) {
+    return system.role_of(id) == PartyRole::kClient ? run_client(id, system, arguments)
+                                                    : run_replica(id, system, arguments);
+  });
 }
 
 }  // namespace
@@ -95,7 +108,7 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
       "A counter kept by replicas of which fewer than half may lie, and its clients, each a "
-      "process of this\nmachine.",
+      "process.",
       "counter");
   app.add_option("--replicas", arguments.replicas, "Number of replicas: 2f+1, of which f may lie")
       ->check(CLI::Range(1, 9))
@@ -112,21 +125,15 @@ int main(int argc, char** argv) {
   app.add_option("--commands", arguments.commands, "Additions of 1 in each request")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--lie", arguments.lie, "The replica that counts wrong: nobody, leader, follower")
-      ->check(CLI::IsMember({"nobody", "leader", "follower"}))
+  app.add_option(
+         "--lie", arguments.lie,
+         "The replica that counts wrong: nobody, leader, follower; or twice: the leader tells "
+         "one half of\nall replicas and clients another history than the other half")
+      ->check(CLI::IsMember({"nobody", "leader", "follower", "twice"}))
       ->capture_default_str();
+  add_part(app, arguments.part);
   app.footer(
       "Exit code: 0 if all clients got answers that enough replicas gave, 1 if not, 2 for wrong "
       "arguments.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
-    return run(arguments);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "counter: %s\n", error.what());
-    return 1;
-  }
+  return run_program(app, argc, argv, [&] { return run(arguments); });
 }

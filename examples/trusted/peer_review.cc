@@ -13,40 +13,47 @@
 #include <thread>
 #include <vector>
 
-#include "local_processes.h"
-#include "parties.h"
+#include "system.h"
 #include "wrong_counter.h"
 
 namespace {
 
 using namespace leat::trusted;
 
-constexpr PartyId kNodes = 3, kWitness = 4;
-
 struct Arguments {
+  Part part;
   unsigned requests = 10;
   unsigned commands = 100;
   std::string lie = "nobody";
 };
 
-PeerReviewOptions tree() {
-  return {.nodes = {{1, 0, {kWitness}}, {2, 1, {kWitness}}, {3, 1, {kWitness}}}, .batch = 8};
+// The first node is the root, and all others are its children.
+PeerReviewOptions tree_of(const System& system) {
+  PeerReviewOptions options{.nodes = {}, .batch = 8};
+  for (const PartyId id : system.all(PartyRole::kNode))
+    options.nodes.push_back({id, options.nodes.empty() ? 0 : options.nodes.front().id,
+                             system.all(PartyRole::kWitness)});
+  return options;
 }
 
-int run_party(PartyId id, const Directory& directory, bool lies) {
-  const PeerReviewOptions options = tree();
-  LocalKernel kernel(id, kEpoch);
-  provision(kernel, {1, 2, kNodes}, options.first_session);
-  const SigningKey key = key_of(id);
+int run_party(PartyId id, const System& system, const Arguments& arguments) {
+  const PeerReviewOptions options = tree_of(system);
+  const Directory& directory = system.directory();
+  const std::vector<PartyId> nodes = system.all(PartyRole::kNode);
+  const auto own_kernel = system.kernels_of(id)({arguments.part.epoch, nodes});
+  AttestationKernel& kernel = *own_kernel;
+  const SigningKey key = system.key_of(id);
+  const bool witness = system.role_of(id) == PartyRole::kWitness;
+  const bool lies = (arguments.lie == "root" && id == nodes.front()) ||
+                    (arguments.lie == "child" && id == nodes.back());
   const MachineFactory right = [] { return std::make_unique<CounterMachine>(); };
   const MachineFactory wrong = [] { return std::make_unique<WrongCounter>(); };
   // A third party of its own: what is exposed is judged once more, from the evidence alone.
   const StandingHook hook = [&](const StandingChange& change) {
     if (change.standing == Standing::kExposed) {
       const auto fault = judge(kernel, directory, right, options, change.fault.evidence);
-      std::printf("%s %u exposes node %u: %s; its evidence %s\n",
-                  id == kWitness ? "witness" : "node", id, change.node,
-                  std::string(to_string(change.fault.kind)).c_str(),
+      std::printf("%s %u exposes node %u: %s; its evidence %s\n", witness ? "witness" : "node", id,
+                  change.node, std::string(to_string(change.fault.kind)).c_str(),
                   fault ? "proves it" : "proves nothing");
     } else {
       std::printf("%u %s node %u\n", id,
@@ -56,22 +63,23 @@ int run_party(PartyId id, const Directory& directory, bool lies) {
     std::fflush(stdout);
   };
   std::unique_ptr<Participant> party;
-  if (id == kWitness)
+  if (witness)
     party = std::make_unique<PeerWitness>(id, kernel, directory, right, options, hook);
   else
     party = std::make_unique<PeerNode>(kernel, directory, key, lies ? wrong : right, options, hook);
-  serve(*party, directory, key,
-        {.self = id, .epoch = kEpoch, .nodes = {1, 2, 3, kWitness}, .channel = channel_options()},
-        [] { return false; });
+  ServeOptions serving{
+      .self = id, .epoch = arguments.part.epoch, .nodes = nodes, .channel = channel_options()};
+  for (const PartyId its : system.all(PartyRole::kWitness)) serving.nodes.push_back(its);
+  serve(*party, directory, key, serving, [] { return false; });
   return 0;
 }
 
-int run_client(const Directory& directory, const Arguments& arguments) {
-  const SigningKey key = key_of(kFirstClient);
-  Client client(directory, key,
-                {.self = kFirstClient,
-                 .epoch = kEpoch,
-                 .nodes = {1},
+int run_client(PartyId id, const System& system, const Arguments& arguments) {
+  const SigningKey key = system.key_of(id);
+  Client client(system.directory(), key,
+                {.self = id,
+                 .epoch = arguments.part.epoch,
+                 .nodes = {system.all(PartyRole::kNode).front()},
                  .quorum = 1,
                  .timeout = std::chrono::seconds(3),
                  .channel = channel_options()});
@@ -91,13 +99,12 @@ int run_client(const Directory& directory, const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments) {
-  const Directory directory(parties(kWitness, 1));
-  const PartyId liar = arguments.lie == "root" ? 1 : arguments.lie == "child" ? kNodes : 0;
-  LocalProcesses nodes, clients;
-  for (PartyId id = 1; id <= kWitness; ++id)
-    nodes.start(guarded("peer_review", [&, id] { return run_party(id, directory, id == liar); }));
-  clients.start(guarded("peer_review", [&] { return run_client(directory, arguments); }));
-  return clients.wait() ? 0 : 1;
+  const System system = arguments.part.system(
+      {{PartyRole::kNode, 3}, {PartyRole::kWitness, 1}, {PartyRole::kClient, 1}});
+  return arguments.part.run(system, [&](PartyId id) {
+    return system.role_of(id) == PartyRole::kClient ? run_client(id, system, arguments)
+                                                    : run_party(id, system, arguments);
+  });
 }
 
 }  // namespace
@@ -114,15 +121,6 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"nobody", "root", "child"}))
       ->capture_default_str();
   app.footer("Exit code: 0 if the client was answered, 1 if not, 2 for wrong arguments.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
-    return run(arguments);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "peer_review: %s\n", error.what());
-    return 1;
-  }
+  add_part(app, arguments.part);
+  return run_program(app, argc, argv, [&] { return run(arguments); });
 }

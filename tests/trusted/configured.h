@@ -16,11 +16,10 @@ constexpr std::size_t kParties = 6;
 inline KernelFactory kernels_of(PartyId id) {
   return [id](const Configuration& configuration) -> std::unique_ptr<AttestationKernel> {
     auto kernel = std::make_unique<LocalKernel>(id, configuration.epoch);
-    for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
-      const PartyId sender = configuration.nodes[i];
+    for (const PartyId sender : configuration.nodes) {
       std::vector<std::byte> key(kMinKeyBytes, std::byte(sender));
       key[0] = std::byte(configuration.epoch);
-      kernel->provision({.id = static_cast<std::uint32_t>(kFirstSession + i),
+      kernel->provision({.id = kFirstSession + sender - 1,
                          .role = sender == id ? Role::kGroupSender : Role::kGroupReceiver,
                          .peer = sender == id ? 0 : sender,
                          .key = key});

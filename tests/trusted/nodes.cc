@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "leat/attest/isolated_kernel.h"
 #include "support/scale.h"
 
 namespace leat::trusted {
@@ -39,7 +40,24 @@ void tell(int socket, PartyId by, const Fault& fault) {
   if (send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) std::perror("a report");
 }
 
+// The sessions of kernel_of().
+remote::Secrets secrets_of(PartyId id, std::size_t nodes) {
+  remote::Secrets secrets{.device = id, .epoch = kSystemEpoch, .sessions = {}, .reply_key = {}};
+  const auto count = static_cast<std::uint32_t>(nodes);
+  for (PartyId sender = 1; sender <= count; ++sender) {
+    const auto key = session_key_of(sender);
+    secrets.sessions.push_back(
+        remote::group_session(kFirstSession + sender - 1, sender, count, {key.begin(), key.end()}));
+  }
+  return secrets;
+}
+
 }  // namespace
+
+bool kernels_are_daemons() {
+  const char* wish = std::getenv("LEAT_TEST_KERNELS");
+  return wish != nullptr && std::string_view(wish) == "daemons";
+}
 
 std::size_t kills(std::size_t usual) {
   const char* wish = std::getenv("LEAT_TEST_KILLS");
@@ -70,6 +88,10 @@ std::vector<PartyId> Nodes::ids() const {
 }
 
 void Nodes::start(PartyId id, const Make& make) {
+  if (kernels_are_daemons()) {
+    daemons_.erase(id);
+    daemons_[id] = std::make_unique<remote::KernelDaemon>(secrets_of(id, count_), socket_of(id));
+  }
   const pid_t parent = getpid();
   const pid_t process = fork();
   if (process < 0) throw std::runtime_error("cannot fork");
@@ -83,7 +105,11 @@ void Nodes::start(PartyId id, const Make& make) {
 
 void Nodes::run(PartyId id, const Make& make) {
   try {
-    const auto kernel = kernel_of(id, count_);
+    std::unique_ptr<AttestationKernel> kernel;
+    if (kernels_are_daemons())
+      kernel = std::make_unique<IsolatedKernel>(socket_of(id));
+    else
+      kernel = kernel_of(id, count_);
     const SigningKey key = key_of(id);
     const auto participant = make(
         id, *kernel, key, [this, id](const Fault& fault) { tell(reporter_.get(), id, fault); });

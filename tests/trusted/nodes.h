@@ -15,6 +15,8 @@
 #include "base/fd.h"
 #include "leat/trusted/client.h"
 #include "leat/trusted/participant.h"
+#include "support/kernel_daemon.h"
+#include "support/scratch.h"
 #include "trusted/parties.h"
 #include "trusted/parts/messages.h"
 
@@ -34,6 +36,10 @@ struct Report {
   PartyId by = 0;
   Fault fault;
 };
+
+// Where nodes have their kernels: each in its process, or with LEAT_TEST_KERNELS=daemons in a
+// leat-attestd that is new each time when the node is started.
+bool kernels_are_daemons();
 
 // Makes what runs in a node's process, which gets the node's number and kernel and a hook that
 // reports to the test. Starts processes, so make it while no other threads are.
@@ -69,6 +75,7 @@ class Nodes {
 
  private:
   [[noreturn]] void run(PartyId id, const Make& make);
+  std::string socket_of(PartyId id) const { return sockets_.path() + "/" + std::to_string(id); }
 
   const std::size_t count_;
   const std::vector<Party> parties_;
@@ -76,6 +83,8 @@ class Nodes {
   std::map<PartyId, std::string> in_front_;
   const SigningKey client_key_, other_key_;
   std::map<PartyId, pid_t> processes_;
+  const leat::detail::ScratchFolder sockets_;
+  std::map<PartyId, std::unique_ptr<remote::KernelDaemon>> daemons_;
   leat::detail::Fd reports_, reporter_;
 };
 

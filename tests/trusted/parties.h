@@ -39,11 +39,16 @@ inline std::vector<Party> parties(std::size_t nodes) {
   return all;
 }
 
+// Of the session on which that node attests.
+inline std::vector<std::byte> session_key_of(PartyId sender) {
+  return std::vector<std::byte>(kMinKeyBytes, std::byte(sender + 50));
+}
+
 inline std::unique_ptr<LocalKernel> kernel_of(PartyId id, std::size_t nodes,
                                               std::uint64_t epoch = kSystemEpoch) {
   auto kernel = std::make_unique<LocalKernel>(id, epoch);
   for (PartyId sender = 1; sender <= nodes; ++sender) {
-    const std::vector<std::byte> key(kMinKeyBytes, std::byte(sender + 50));
+    const auto key = session_key_of(sender);
     kernel->provision({.id = kFirstSession + sender - 1,
                        .role = sender == id ? Role::kGroupSender : Role::kGroupReceiver,
                        .peer = sender == id ? 0 : sender,

@@ -35,8 +35,13 @@ class Pool final {
                  .chain = {.first_session = kFirstSession, .checkpoint_records = 4},
                  .patience = kPatience} {
     for (PartyId id = 1; id <= kParties; ++id) keys_.push_back(key_of(id));
+    const auto kernels = [this](const Configuration& its) {
+      if (its.epoch > provisioned || its.epoch == left_out)
+        throw Error(ErrorCode::kUnavailable, "no such epoch");
+      return kernels_of(kService)(its);
+    };
     schedule.add(kService, std::make_unique<ConfigurationService>(
-                               directory_, keys_[0], make_store, kernels_of(kService), options_,
+                               directory_, keys_[0], make_store, kernels, options_,
                                [this](const Configuration& now) { configuration = now; },
                                [this](const Fault& fault) { faults.push_back(fault); }));
     for (PartyId id = 2; id <= kParties; ++id) schedule.add(id, member(id));
@@ -78,6 +83,8 @@ class Pool final {
   Configuration configuration;
   std::vector<Fault> faults;
   ScheduledClient* client = nullptr;
+  std::uint64_t provisioned = UINT64_MAX;  // the last epoch for which the service gets an attestor
+  std::uint64_t left_out = 0;              // and one for which it gets none
 
  private:
   const Directory directory_;
@@ -186,6 +193,34 @@ TEST(ReconfigurationSchedule, a_node_that_ends_each_epoch_as_it_begins_goes) {
     EXPECT_EQ(std::ranges::count(pool.configuration.nodes, liar), 0) << liar;
     EXPECT_GE(pool.silences(liar), 1U) << liar;
   }
+}
+
+// Until somebody provisions it; then it goes on by itself.
+TEST(ReconfigurationSchedule, a_service_without_an_attestor_for_the_next_epoch_waits_for_one) {
+  Pool pool(2);
+  pool.provisioned = 1;
+  ASSERT_TRUE(pool.call(kPut));
+  EXPECT_EQ(pool.configuration.epoch, 1U);
+  pool.schedule.kill(3);
+  pool.schedule.add(3, pool.member(3));
+  EXPECT_FALSE(pool.call(kGet, 10 * kPatience));
+  EXPECT_EQ(pool.configuration.epoch, 1U);
+  pool.provisioned = 2;
+  const auto answer = pool.answer();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(KeyValueMachine::value_of(*answer), "1");
+  EXPECT_EQ(pool.configuration.epoch, 2U);
+}
+
+// Its number was used up when its provisioning failed.
+TEST(ReconfigurationSchedule, an_epoch_without_an_attestor_is_left_out) {
+  Pool pool(2);
+  pool.left_out = 2;
+  ASSERT_TRUE(pool.call(kPut));
+  pool.schedule.kill(3);
+  pool.schedule.add(3, pool.member(3));
+  ASSERT_TRUE(pool.call(kGet));
+  EXPECT_EQ(pool.configuration.epoch, 3U);
 }
 
 TEST(ReconfigurationSchedule, a_chain_has_more_nodes_than_liars) {

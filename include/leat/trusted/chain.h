@@ -55,8 +55,8 @@ class LEAT_EXPORT KeyValueMachine final : public StateMachine {
 struct ChainOptions {
   // Device numbers from head to tail; at least one.
   std::vector<PartyId> nodes;
-  // Node i attests on session first_session + i, as Role::kGroupSender; all other nodes have that
-  // session as kGroupReceiver.
+  // Node d attests on session first_session + d - 1, as Role::kGroupSender; all other nodes have
+  // that session as kGroupReceiver.
   std::uint32_t first_session = 1;
   unsigned batch = 1;  // commands in one attested record, 1 to kMaxCommands
   // Every so many records the digest of the state is attested too. Evidence begins at the last
@@ -81,7 +81,8 @@ struct ChainOptions {
 class LEAT_EXPORT ChainNode final : public Participant {
  public:
   // Throws leat::Error kInvalidArgument if the attestor's device is not among the nodes, if it
-  // lacks a session in its role, or if `start` is not a saved state.
+  // lacks a session in its role, if one of those sessions has been used, or if `start` is not a
+  // saved state.
   ChainNode(AttestationKernel& kernel, const Directory& directory, const SigningKey& key,
             const MachineFactory& make_machine, const ChainOptions& options, FaultHook hook = {});
   ~ChainNode() override;

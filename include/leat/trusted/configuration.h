@@ -27,9 +27,10 @@ struct Configuration {
   std::vector<PartyId> nodes;  // from head to tail
 };
 
-// Returns an attestor with the sessions of that epoch: node i of the configuration attests on
-// session first_session + i; the service, and any other party that is not a node, receives on all.
-// Throws leat::Error if it has none; then this party stays out of that epoch.
+// Returns an attestor with the sessions of that epoch: node d of the configuration attests on
+// session first_session + d - 1; the service, and any other party that is not a node, receives on
+// all. Throws leat::Error if it has none: then a node stays out of that epoch, and the service
+// waits for one. provisioned.h has one of leat-attestd daemons.
 using KernelFactory = std::function<std::unique_ptr<AttestationKernel>(const Configuration&)>;
 
 // Equal at the service and at all nodes.
@@ -59,8 +60,9 @@ struct ConfigurationOptions {
 // keeps one state and, during a replacement, the histories; a message with either must fit into
 // ServeOptions::max_backlog_bytes. The service must not lie. It is needed only when something
 // fails, and cannot be restarted, because it keeps nothing on disk.
-// Owner: the caller; directory and key outlive it. Otherwise as for Participant. Calls throw
-// leat::Error if it gets no attestor for an epoch.
+// An epoch for which it gets no attestor is left out. While it gets none for the next eight, there
+// is no chain, and it asks again and again.
+// Owner: the caller; directory and key outlive it. Otherwise as for Participant.
 class LEAT_EXPORT ConfigurationService final : public Participant {
  public:
   using Hook = std::function<void(const Configuration&)>;
@@ -82,8 +84,8 @@ class LEAT_EXPORT ConfigurationService final : public Participant {
 };
 
 // A node that joins the chain when the service says so, and otherwise waits. It sends the service
-// the evidence that it finds. One that was killed may be started again; as its attestor is gone, it
-// joins only in a later epoch. Otherwise as ChainNode.
+// the evidence that it finds. One that was killed may be started again; as its attestor is gone, or
+// has gone on, it joins only in a later epoch. Otherwise as ChainNode.
 class LEAT_EXPORT ChainMember final : public Participant {
  public:
   ChainMember(PartyId self, const Directory& directory, const SigningKey& key,

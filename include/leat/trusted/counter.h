@@ -43,7 +43,7 @@ struct BftOptions {
   // Device numbers, the leader's first; at least 2 f + 1.
   std::vector<PartyId> replicas;
   unsigned faults = 1;  // f
-  // Replica i attests on session first_session + i, as Role::kGroupSender; all others have that
+  // Replica d attests on session first_session + d - 1, as Role::kGroupSender; all others have that
   // session as kGroupReceiver. A single stream for all keeps the leader from telling each replica
   // something else.
   std::uint32_t first_session = 1;
@@ -71,7 +71,7 @@ struct BftOptions {
 class LEAT_EXPORT BftReplica final : public Participant {
  public:
   // Throws leat::Error kInvalidArgument for fewer than 2f+1 replicas, if the attestor's device is
-  // not among them, or if it lacks a session in its role.
+  // not among them, if it lacks a session in its role, or if one of those sessions has been used.
   BftReplica(AttestationKernel& kernel, const Directory& directory, const SigningKey& key,
              const MachineFactory& make_machine, const BftOptions& options, FaultHook hook = {});
   ~BftReplica() override;

@@ -33,7 +33,7 @@ struct PeerReviewOptions {
     std::vector<PartyId> witnesses;  // they audit it; at least one must be correct
   };
   std::vector<Node> nodes;  // the root first, every other node after its parent
-  // Node i attests on session first_session + i, as Role::kGroupSender; all other nodes, all
+  // Node d attests on session first_session + d - 1, as Role::kGroupSender; all other nodes, all
   // witnesses and every judge have that session as Role::kGroupReceiver.
   std::uint32_t first_session = 1;
   unsigned batch = 1;  // commands in one attested record, 1 to kMaxCommands
@@ -75,7 +75,8 @@ using StandingHook = std::function<void(const StandingChange&)>;
 class LEAT_EXPORT PeerNode final : public Participant {
  public:
   // Throws leat::Error kInvalidArgument if the nodes do not form a tree, if the attestor's device
-  // is not among them, or if it lacks a session in its role.
+  // is not among them, if it lacks a session in its role, or if one of those sessions has been
+  // used.
   PeerNode(AttestationKernel& kernel, const Directory& directory, const SigningKey& key,
            const MachineFactory& make_machine, const PeerReviewOptions& options,
            StandingHook hook = {});

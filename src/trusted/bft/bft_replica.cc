@@ -18,8 +18,10 @@ constexpr std::uint64_t kWindow = 256;
 // Results that are kept for followers that are slower than others.
 constexpr std::size_t kKeptResults = 8192, kKeptResultBytes = std::size_t{16} << 20;
 
+constexpr const char* kReplica = "a BFT replica";
+
 [[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::kInvalidArgument, "a BFT replica " + what);
+  throw Error(ErrorCode::kInvalidArgument, std::string(kReplica) + " " + what);
 }
 
 void check(AttestationKernel& kernel, const BftOptions& options) {
@@ -33,17 +35,8 @@ void check(AttestationKernel& kernel, const BftOptions& options) {
   if (std::ranges::find(options.replicas, kernel.device()) == options.replicas.end())
     refuse("has a kernel of device " + std::to_string(kernel.device()) +
            ", which is not one of the replicas");
-  for (std::size_t i = 0; i < options.replicas.size(); ++i) {
-    const auto id = static_cast<std::uint32_t>(options.first_session + i);
-    if (!is_group_of(kernel, id, options.replicas[i]))
-      refuse("needs session " + std::to_string(id) + " as the group whose sender is device " +
-             std::to_string(options.replicas[i]));
-  }
-}
-
-std::size_t index_of(const BftOptions& options, PartyId id) {
-  return static_cast<std::size_t>(std::ranges::find(options.replicas, id) -
-                                  options.replicas.begin());
+  check_sessions(kReplica, kernel, options.first_session, options.replicas);
+  check_unused(kReplica, kernel, options.first_session, options.replicas);
 }
 
 }  // namespace
@@ -62,7 +55,7 @@ BftReplica::State::State(AttestationKernel& its_kernel, const Directory& its_dir
       history(options.faults + 1),
       replies(key, kernel.device(), kernel.epoch()),
       peers_(options.replicas.size()),
-      outgoing_(kernel, options.first_session + static_cast<std::uint32_t>(self)),
+      outgoing_(kernel, session_of(options.first_session, kernel.device())),
       orderer_(ledger, options.batch, kernel.max_payload_bytes()) {}
 
 // --- requests of clients
@@ -165,21 +158,22 @@ void BftReplica::State::on_order(const Bytes& record, Outbox& outbox) {
 
 void BftReplica::State::take_in(std::span<const std::byte> record) {
   const auto header = read_header(record);
-  if (!header || peers_[0].accused || header->session < options.first_session) return;
-  const std::size_t index = header->session - options.first_session;
+  if (!header || peers_[0].accused) return;
+  const std::size_t index = sender_of(options, *header);
   // Not the next one: was executed, or comes by another way.
   if (index >= peers_.size() || index == self || peers_[index].accused) return;
   if (index == 0) return intake_.add(record, executed);
   // A correct follower sends each proof behind the leader's record. Others may pass on the proof
   // alone, and a liar proves what is not ordered: of those no more than a window.
   const Peer& peer = peers_[index];
-  if (header->counter < std::max(executed + kWindow, intake_.end(options.first_session, executed)))
+  const std::uint32_t leaders = session_of(options.first_session, id(0));
+  if (header->counter < std::max(executed + kWindow, intake_.end(leaders, executed)))
     intake_.add(record, peer.acknowledged + peer.proofs.size());
 }
 
 void BftReplica::State::settle(bool also_short, Outbox& outbox) {
   for (Bytes& record : intake_.verify(kernel)) {
-    const std::size_t index = read_header(record)->session - options.first_session;
+    const std::size_t index = sender_of(options, *read_header(record));
     if (peers_[0].accused) break;  // nothing counts any more
     if (index == 0)
       on_order(record, outbox);

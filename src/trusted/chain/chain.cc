@@ -23,8 +23,10 @@ using namespace detail;
 // Records of the head that the tail has not acknowledged.
 constexpr std::uint64_t kWindow = 256;
 
+constexpr const char* kNode = "a node of a chain";
+
 [[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::kInvalidArgument, "a node of a chain " + what);
+  throw Error(ErrorCode::kInvalidArgument, std::string(kNode) + " " + what);
 }
 
 void check(AttestationKernel& kernel, const ChainOptions& options) {
@@ -33,12 +35,8 @@ void check(AttestationKernel& kernel, const ChainOptions& options) {
            " commands and at least one record for each checkpoint");
   if (std::ranges::find(options.nodes, kernel.device()) == options.nodes.end())
     refuse("has a kernel of device " + std::to_string(kernel.device()) + ", which is not in it");
-  for (std::size_t i = 0; i < options.nodes.size(); ++i) {
-    const auto id = static_cast<std::uint32_t>(options.first_session + i);
-    if (!is_group_of(kernel, id, options.nodes[i]))
-      refuse("needs session " + std::to_string(id) + " as the group whose sender is device " +
-             std::to_string(options.nodes[i]));
-  }
+  check_sessions(kNode, kernel, options.first_session, options.nodes);
+  check_unused(kNode, kernel, options.first_session, options.nodes);
 }
 
 }  // namespace
@@ -61,7 +59,7 @@ struct ChainNode::State {
   bool is_head() const { return self == 0; }
   bool is_tail() const { return self + 1 == options.nodes.size(); }
   std::uint32_t session(std::size_t index) const {
-    return options.first_session + static_cast<std::uint32_t>(index);
+    return session_of(options.first_session, options.nodes[index]);
   }
   bool is_checkpoint(std::uint64_t counter) const {
     return (counter + 1) % options.checkpoint_records == 0;

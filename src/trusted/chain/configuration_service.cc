@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/log.h"
 #include "leat/error.h"
 #include "leat/trusted/configuration.h"
 #include "trusted/chain/start.h"
@@ -48,6 +49,8 @@ struct Grievance {
 constexpr int kPatienceOfAbsence = 2;
 // How long the first chain waits for the nodes that it shall have.
 constexpr int kPatienceAtStart = 25;
+// Epochs in a row that have no attestor here: their provisioning failed, or its process has ended.
+constexpr std::uint64_t kMostLeftOut = 8;
 
 }  // namespace
 
@@ -94,6 +97,7 @@ struct ConfigurationService::State {
   void on_evidence(PartyId from, View evidence, Time now, Outbox& outbox);
   void on_history(PartyId from, View message, Outbox& outbox);
   void gather(Time now, Outbox& outbox);
+  std::unique_ptr<AttestationKernel> next_kernel(Configuration& next);
   void install(std::vector<PartyId> chosen, Time now, Outbox& outbox);
   void serve(Outbox& outbox);
   void seal(Time now, Outbox& outbox);
@@ -122,8 +126,9 @@ struct ConfigurationService::State {
   std::optional<Time> until;  // of the phase
   Configuration configuration;
   std::unique_ptr<AttestationKernel> kernel;
-  Bytes announced;  // signed
-  Bytes start;      // state of the configuration's beginning
+  std::uint64_t missing_epoch = 0;  // that had no attestor when it was last asked for
+  Bytes announced;                  // signed
+  Bytes start;                      // state of the configuration's beginning
   std::set<PartyId> ready;
   // Clients that complain of silence: about which request, since when.
   std::map<PartyId, std::pair<std::uint64_t, Time>> waiting;
@@ -187,10 +192,30 @@ void ConfigurationService::State::gather(Time now, Outbox& outbox) {
   install(std::move(chosen), now, outbox);
 }
 
+// The attestor of the next epoch that has one, to which it sets `next.epoch`; null if there is
+// none.
+std::unique_ptr<AttestationKernel> ConfigurationService::State::next_kernel(Configuration& next) {
+  std::string why;
+  for (const auto end = next.epoch + kMostLeftOut; next.epoch < end; ++next.epoch) {
+    try {
+      return make_kernel(next);
+    } catch (const Error& error) {
+      if (why.empty()) why = error.what();
+    }
+  }
+  const std::uint64_t wanted = configuration.epoch + 1;
+  if (std::exchange(missing_epoch, wanted) != wanted)  // its operator reads why once
+    leat::detail::log(leat::detail::LogLevel::kWarn, "the configuration service waits for epoch " +
+                                                         std::to_string(wanted) + ": " + why);
+  return nullptr;
+}
+
 void ConfigurationService::State::install(std::vector<PartyId> chosen, Time now, Outbox& outbox) {
-  configuration = {configuration.epoch + 1, std::move(chosen)};
-  kernel.reset();
-  kernel = make_kernel(configuration);
+  Configuration next{configuration.epoch + 1, std::move(chosen)};
+  auto fresh = next_kernel(next);
+  if (!fresh) return;  // is gathering still, and comes back here
+  configuration = std::move(next);
+  kernel = std::move(fresh);
   announced = sign_configuration(key, configuration, digest_of(start));
   ready.clear();
   waiting.clear();

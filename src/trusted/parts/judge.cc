@@ -18,8 +18,7 @@ std::optional<std::uint64_t> vouched_for(AttestationKernel& kernel, const BftOpt
   std::vector<std::uint32_t> sessions;
   for (const View record : vouchers) {
     const auto header = read_header(record);
-    if (!header || header->session < options.first_session ||
-        header->session - options.first_session >= options.replicas.size() ||
+    if (!header || sender_of(options, *header) == options.replicas.size() ||
         std::ranges::find(sessions, header->session) != sessions.end() ||
         (counter && *counter != header->counter) ||
         kernel.verify_stateless(record, Kind::kSend) != Verdict::kOk)
@@ -34,6 +33,15 @@ std::optional<std::uint64_t> vouched_for(AttestationKernel& kernel, const BftOpt
 }
 
 }  // namespace
+
+std::size_t index_of(const BftOptions& options, PartyId id) {
+  return static_cast<std::size_t>(std::ranges::find(options.replicas, id) -
+                                  options.replicas.begin());
+}
+
+std::size_t sender_of(const BftOptions& options, const RecordHeader& record) {
+  return index_of(options, node_of(options.first_session, record.session));
+}
 
 std::optional<FaultKind> execute_record(Ledger& ledger, View payload, unsigned batch,
                                         bool is_checkpoint, Bytes& snapshot) {
@@ -73,14 +81,14 @@ std::optional<Replayed> replay(AttestationKernel& kernel, const BftOptions& opti
   std::optional<RecordHeader> accusing;
   if (!parts->accusing.empty()) {
     accusing = read_header(parts->accusing);
-    if (!accusing || accusing->session <= options.first_session ||
-        accusing->session - options.first_session >= options.replicas.size() ||
+    const std::size_t accused = accusing ? sender_of(options, *accusing) : 0;
+    if (accused == 0 || accused == options.replicas.size() ||
         kernel.verify_stateless(parts->accusing, Kind::kSend) != Verdict::kOk)
       return std::nullopt;
   }
   for (const View record : parts->records) {
     const auto header = read_header(record);
-    if (!header || header->session != options.first_session || header->counter != next ||
+    if (!header || sender_of(options, *header) != 0 || header->counter != next ||
         kernel.verify_stateless(record, Kind::kSend) != Verdict::kOk)
       return std::nullopt;
     Bytes snapshot;
@@ -94,7 +102,7 @@ std::optional<Replayed> replay(AttestationKernel& kernel, const BftOptions& opti
       const Step step = *read_step(payload);
       const auto fault = check_executed(payload_of(parts->accusing), step.outputs.bytes(),
                                         step.outputs.count(), step.digest);
-      if (fault) replayed.fault = {accusing->session - options.first_session, *fault};
+      if (fault) replayed.fault = {sender_of(options, *accusing), *fault};
       return replayed;
     }
     ledger.done().clear();

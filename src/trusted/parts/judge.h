@@ -10,6 +10,11 @@
 
 namespace leat::trusted::detail {
 
+// The place of a replica in the options, and of the one on whose session a record is; the number of
+// replicas if there is no such one.
+std::size_t index_of(const BftOptions& options, PartyId id);
+std::size_t sender_of(const BftOptions& options, const RecordHeader& record);
+
 // Checks and executes one record of the leader or head. No value if it is right. At a checkpoint
 // sets `snapshot` to the state after it.
 std::optional<FaultKind> execute_record(Ledger& ledger, View payload, unsigned batch,

@@ -214,11 +214,36 @@ Bytes attest(AttestationKernel& kernel, const Statement& statement, View payload
   return record;
 }
 
-bool is_group_of(AttestationKernel& kernel, std::uint32_t session, PartyId sender) {
-  const auto known = kernel.session(session);
-  if (!known) return false;
-  if (sender == kernel.device()) return known->role == Role::kGroupSender;
-  return known->role == Role::kGroupReceiver && known->peer == sender;
+void check_sessions(const std::string& party, AttestationKernel& kernel,
+                    std::uint32_t first_session, const std::vector<PartyId>& nodes) {
+  for (const PartyId node : nodes) {
+    const std::uint32_t id = session_of(first_session, node);
+    const auto session = kernel.session(id);
+    const bool own = node == kernel.device();
+    if (!session || session->role != (own ? Role::kGroupSender : Role::kGroupReceiver) ||
+        (!own && session->peer != node))
+      throw Error(ErrorCode::kInvalidArgument, party + " needs session " + std::to_string(id) +
+                                                   " as the group whose sender is device " +
+                                                   std::to_string(node));
+  }
+}
+
+void check_unused(const std::string& party, AttestationKernel& kernel, std::uint32_t first_session,
+                  const std::vector<PartyId>& nodes) {
+  for (const PartyId node : nodes) {
+    const std::uint32_t id = session_of(first_session, node);
+    const auto counters = kernel.counters(id, 0);
+    if (!counters)
+      throw Error(ErrorCode::kUnavailable,
+                  party + " has an attestation kernel that tells no counters");
+    const std::uint64_t moved = std::max(counters->next_sent, counters->next_received);
+    if (moved > 0)
+      throw Error(ErrorCode::kInvalidArgument,
+                  party + " needs an attestation kernel that nobody has used, and session " +
+                      std::to_string(id) + " of this one is at record " + std::to_string(moved),
+                  "Provision the sessions for a new epoch: one that has lost its state takes no "
+                  "part in this one any more.");
+  }
 }
 
 }  // namespace leat::trusted::detail

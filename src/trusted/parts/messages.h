@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "leat/attest/attestation.h"
@@ -107,7 +108,22 @@ Bytes write_order(View record);
 
 // Attests `payload`. Throws leat::Error kUnavailable if the attestor refuses.
 Bytes attest(AttestationKernel& kernel, const Statement& statement, View payload);
-// Whether that session is a group in which only `sender` attests, as the attestor's device sees it.
-bool is_group_of(AttestationKernel& kernel, std::uint32_t session, PartyId sender);
+
+// The session on which a node attests, and the node that attests on a session. Both wrap, so each
+// session is that of one number.
+inline std::uint32_t session_of(std::uint32_t first_session, PartyId node) {
+  return first_session + node - 1;
+}
+inline PartyId node_of(std::uint32_t first_session, std::uint32_t session) {
+  return session - first_session + 1;
+}
+// Throws leat::Error kInvalidArgument, whose text begins with `party`, if the attestor lacks the
+// session of one of these nodes in its role.
+void check_sessions(const std::string& party, AttestationKernel& kernel,
+                    std::uint32_t first_session, const std::vector<PartyId>& nodes);
+// Throws the same if a counter of these sessions has moved. A node that has forgotten what its
+// attestor said can neither go on with it nor begin anew: no counter is given or taken again.
+void check_unused(const std::string& party, AttestationKernel& kernel, std::uint32_t first_session,
+                  const std::vector<PartyId>& nodes);
 
 }  // namespace leat::trusted::detail

@@ -19,6 +19,7 @@ constexpr auto kResendAfter = 200ms;
 
 std::size_t own_index(AttestationKernel& kernel, const PeerReviewOptions& options) {
   check_tree(kernel, options);
+  check_unused(kernel, options);
   const std::size_t index = index_of(options, kernel.device());
   if (index == options.nodes.size())
     throw Error(ErrorCode::kInvalidArgument,

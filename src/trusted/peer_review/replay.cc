@@ -17,8 +17,16 @@ namespace {
 constexpr std::size_t kMostAnswersOfClient = 256, kMostAnswerBytesOfClient = std::size_t{1} << 20,
                       kMostAnswerBytes = std::size_t{16} << 20;
 
+constexpr const char* kSystem = "a PeerReview system";
+
 [[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::kInvalidArgument, "a PeerReview system " + what);
+  throw Error(ErrorCode::kInvalidArgument, std::string(kSystem) + " " + what);
+}
+
+std::vector<PartyId> ids_of(const PeerReviewOptions& options) {
+  std::vector<PartyId> ids;
+  for (const auto& node : options.nodes) ids.push_back(node.id);
+  return ids;
 }
 
 }  // namespace
@@ -38,10 +46,12 @@ void check_tree(AttestationKernel& kernel, const PeerReviewOptions& options) {
       refuse(
           "is a tree: the root comes first, every other node after its parent, each once; node " +
           std::to_string(node.id) + " does not");
-    if (!is_group_of(kernel, session_of(options, i), node.id))
-      refuse("needs session " + std::to_string(session_of(options, i)) +
-             " as the group whose sender is device " + std::to_string(node.id));
   }
+  check_sessions(kSystem, kernel, options.first_session, ids_of(options));
+}
+
+void check_unused(AttestationKernel& kernel, const PeerReviewOptions& options) {
+  check_unused(kSystem, kernel, options.first_session, ids_of(options));
 }
 
 std::size_t index_of(const PeerReviewOptions& options, PartyId id) {
@@ -50,7 +60,7 @@ std::size_t index_of(const PeerReviewOptions& options, PartyId id) {
 }
 
 std::uint32_t session_of(const PeerReviewOptions& options, std::size_t index) {
-  return static_cast<std::uint32_t>(options.first_session + index);
+  return session_of(options.first_session, options.nodes[index].id);
 }
 
 // --- the state
@@ -61,9 +71,8 @@ PeerState::PeerState(const Directory& directory, std::uint64_t epoch,
     : options_(options), index_(index), ledger_(directory, epoch, make_machine, true) {}
 
 bool PeerState::receives(std::uint32_t session) const {
-  const std::size_t sender = session - options_.first_session;  // wraps for what is below
-  if (session < options_.first_session || sender >= options_.nodes.size() || sender == index_)
-    return false;
+  const std::size_t sender = index_of(options_, node_of(options_.first_session, session));
+  if (sender == options_.nodes.size() || sender == index_) return false;
   return sender == 0 || options_.nodes[sender].parent == options_.nodes[index_].id;
 }
 

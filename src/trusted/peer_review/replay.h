@@ -17,6 +17,8 @@ namespace leat::trusted::detail {
 // Throws leat::Error kInvalidArgument if the nodes do not form a tree, for impossible numbers, or
 // if the attestor lacks a session.
 void check_tree(AttestationKernel& kernel, const PeerReviewOptions& options);
+// Throws the same if one of the nodes' sessions has been used.
+void check_unused(AttestationKernel& kernel, const PeerReviewOptions& options);
 // options.nodes.size() if it is not a node.
 std::size_t index_of(const PeerReviewOptions& options, PartyId id);
 std::uint32_t session_of(const PeerReviewOptions& options, std::size_t index);
