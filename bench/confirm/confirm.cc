@@ -345,7 +345,7 @@ measured as it is by default, when small messages share slots, and with batched_
 confirm-each. With one-to-one, quiet channels are measured too: what an idle pair costs, and how
 soon a message arrives after a pause, compared with transport ring.
 
-  leat-bench confirm                                the table, in a minute or two
+  leat-bench confirm                                the table, in a few minutes
   leat-bench confirm --pattern all --json --plots out    what docs/benchmarks.md shows
   leat-bench confirm --pattern gather -s 64,4K -r 25     many to one, two sizes
   leat-bench confirm --thresholds 0,25,50,75,100 -s 64,512,1K --json
