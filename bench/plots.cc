@@ -18,7 +18,8 @@ namespace leat::bench {
 namespace {
 
 // Okabe and Ito's colours, which people with any colour vision can tell apart.
-constexpr const char* kColours[] = {"#d55e00", "#0072b2", "#e69f00", "#56b4e9"};
+constexpr const char* kColours[] = {"#d55e00", "#0072b2", "#009e73",
+                                    "#e69f00", "#56b4e9", "#cc79a7"};
 
 // Runs `gnuplot argument` in `folder`; returns its exit code. Throws std::system_error if it cannot
 // be started.

@@ -1,5 +1,5 @@
-// leat-bench confirm: transport batched against confirm-each, in turns, in the patterns in which
-// programs use them.
+// leat-bench confirm: transport batched, with bundles and without, against confirm-each, in turns,
+// in the patterns in which programs use them.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -10,6 +10,7 @@
 #include "cli/allowed.h"
 #include "confirm/report.h"
 #include "confirm/star.h"
+#include "confirm/ways.h"
 #include "machine.h"
 #include "measure.h"
 #include "steps_bar.h"
@@ -20,7 +21,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-constexpr std::size_t kTransports = kConfirmTransports.size();
+constexpr Way kConfirmEach{"confirm-each"};
 constexpr std::size_t kWordBytes = 16;  // the short side of a round trip with many
 // A stream fills what the receiver has room for some times over, in bytes and in slots, or it would
 // not have to wait for any. A slot of 4 KiB holds up to 57 messages of 64 bytes with batched.
@@ -34,7 +35,8 @@ constexpr double kHalf = 0.5;
 struct ConfirmArguments {
   std::vector<Pattern> patterns{Pattern::kOneToOne};
   unsigned workers = 4;
-  std::vector<std::size_t> sizes{64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};
+  std::vector<std::size_t> sizes{64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576};
+  std::vector<std::size_t> thresholds;
   // Many short rounds, so that what disturbs some of them is not in the medians.
   std::uint64_t rounds = 9;
   double seconds = 0.1;
@@ -60,8 +62,19 @@ void make_quick(ConfirmArguments& arguments) {
   arguments.pauses = 5;
 }
 
-Options options_for(const ConfirmArguments& arguments, const std::string& transport) {
-  Options options = lane_options(arguments.device, transport);
+// The baseline, and batched with bundles and without at each threshold.
+std::vector<Way> ways_of(const ConfirmArguments& arguments) {
+  std::vector<std::optional<std::size_t>> thresholds(arguments.thresholds.begin(),
+                                                     arguments.thresholds.end());
+  if (thresholds.empty()) thresholds.emplace_back();
+  std::vector<Way> ways{kConfirmEach};
+  for (const std::optional<std::size_t>& threshold : thresholds)
+    for (const bool bundles : {true, false}) ways.push_back({"batched", bundles, threshold});
+  return ways;
+}
+
+Options options_for(const ConfirmArguments& arguments, const Way& way) {
+  Options options = way.options(arguments.device);
   options.slot_bytes = arguments.slot_bytes;
   options.slot_count = arguments.slot_count;
   return options;
@@ -95,6 +108,7 @@ class PatternRun {
   PatternRun(const ConfirmArguments& arguments, Pattern pattern)
       : arguments_(arguments),
         pattern_(pattern),
+        ways_(ways_of(arguments)),
         workers_(pattern == Pattern::kOneToOne ? 1 : arguments.workers),
         // Where each process has a core they spin, and what they need is measured once more
         // without.
@@ -108,18 +122,20 @@ class PatternRun {
     for (const std::size_t bytes : arguments_.sizes) {
       bar.update(0);
       const Counts counts = count_messages(bytes);
-      std::array<std::vector<Figures>, kTransports> rounds;
+      std::vector<std::vector<Figures>> rounds(ways_.size());
       for (std::uint64_t round = 0; round < arguments_.rounds; ++round) {
-        for (std::size_t i = 0; i < kTransports; ++i) {
-          // In the next round the other one begins.
-          const auto transport = static_cast<unsigned>((i + round) % kTransports);
-          rounds[transport].push_back(measure(transport, bytes, counts));
+        for (std::size_t i = 0; i < ways_.size(); ++i) {
+          // In the next round another one begins.
+          const auto way = static_cast<unsigned>((i + round) % ways_.size());
+          rounds[way].push_back(measure(way, bytes, counts));
           bar.step_done();
           bar.update(0);
         }
       }
       bar.clear();
-      report.add(bytes, workers_ * counts.stream, {medians_of(rounds[0]), medians_of(rounds[1])});
+      std::vector<Figures> medians;
+      for (const std::vector<Figures>& each : rounds) medians.push_back(medians_of(each));
+      report.add(bytes, workers_ * counts.stream, std::move(medians));
     }
   }
 
@@ -135,22 +151,22 @@ class PatternRun {
     return microseconds(crowded_ ? 0 : -1);
   }
 
-  // Both transports with the spinning of the run; and if that burns what they do not need, both
-  // once more without.
+  // All ways with the spinning of the run; and if that burns what they do not need, all once more
+  // without.
   std::vector<Lane> lanes() const {
     std::vector<Lane> lanes;
     for (const bool sleeping : {false, true}) {
       if (sleeping && crowded_) break;
-      for (const char* transport : kConfirmTransports) {
-        Lane lane{transport, options_for(arguments_, transport)};
+      for (const Way& way : ways_) {
+        Lane lane{way.name(), options_for(arguments_, way)};
         lane.options.spin = sleeping ? microseconds(0) : spin();
         lanes.push_back(std::move(lane));
       }
     }
     return lanes;
   }
-  unsigned sleeping_lane(unsigned transport) const {
-    return crowded_ ? transport : transport + kTransports;
+  unsigned sleeping_lane(unsigned way) const {
+    return crowded_ ? way : way + static_cast<unsigned>(ways_.size());
   }
 
   Flow flow(unsigned lane, std::size_t bytes, const FlowLength& length) {
@@ -163,20 +179,20 @@ class PatternRun {
     return star_.round_trips(lane, there, back, with_warmup(count), clock_);
   }
 
-  // The same for both transports: what takes the slower one about the time wanted.
+  // The same for all ways: what takes the slowest one about the time wanted.
   Counts count_messages(std::size_t bytes) {
     Counts counts{kMost, kMost, kMostRoundTrips};
-    for (unsigned transport = 0; transport < kTransports; ++transport) {
+    for (unsigned way = 0; way < ways_.size(); ++way) {
       const auto stream = [&](unsigned lane) {
         return count_for(
             arguments_.seconds, least_stream(arguments_, bytes), kMost,
             [&](std::uint64_t count) { return flow(lane, bytes, with_warmup(count)).seconds; });
       };
-      counts.stream = std::min(counts.stream, stream(transport));
-      if (!crowded_) counts.sleeping = std::min(counts.sleeping, stream(sleeping_lane(transport)));
+      counts.stream = std::min(counts.stream, stream(way));
+      if (!crowded_) counts.sleeping = std::min(counts.sleeping, stream(sleeping_lane(way)));
       const auto all_round_trips = [&](std::uint64_t count) {
         double us = 0;
-        for (const double time : round_trips(transport, bytes, count)) us += time;
+        for (const double time : round_trips(way, bytes, count)) us += time;
         return us * 1e-6;
       };
       counts.round_trips =
@@ -186,9 +202,9 @@ class PatternRun {
     return counts;
   }
 
-  Figures measure(unsigned transport, std::size_t bytes, const Counts& counts) {
+  Figures measure(unsigned way, std::size_t bytes, const Counts& counts) {
     Figures figures;
-    const Flow stream = flow(transport, bytes, with_warmup(counts.stream));
+    const Flow stream = flow(way, bytes, with_warmup(counts.stream));
     const auto messages = static_cast<double>(stream.messages);
     figures.messages_per_second = messages / stream.seconds;
     Usage all = stream.master;
@@ -202,7 +218,7 @@ class PatternRun {
     figures.receives = static_cast<double>(all.receives) / messages;
 
     const Flow sleeping =
-        crowded_ ? stream : flow(sleeping_lane(transport), bytes, with_warmup(counts.sleeping));
+        crowded_ ? stream : flow(sleeping_lane(way), bytes, with_warmup(counts.sleeping));
     const auto cpu_seconds = [](const Usage& usage) { return usage.cpu_seconds * 1e6; };
     std::tie(figures.stream_sender_cpu_us, figures.stream_receiver_cpu_us) =
         per_message(stream, cpu_seconds);
@@ -212,7 +228,7 @@ class PatternRun {
     std::tie(figures.sender_switches, figures.receiver_switches) = per_message(
         sleeping, [](const Usage& usage) { return 1e3 * static_cast<double>(usage.switches); });
 
-    std::vector<double> times_us = round_trips(transport, bytes, counts.round_trips);
+    std::vector<double> times_us = round_trips(way, bytes, counts.round_trips);
     if (pattern_ == Pattern::kOneToOne)
       for (double& time : times_us) time *= kHalf;
     const Latency::Distribution spread = distribution_of(std::move(times_us));
@@ -249,7 +265,7 @@ class PatternRun {
         {"Slot memory", std::to_string(each.slot_memory_bytes >> 10) + " KiB confirm-each, " +
                             std::to_string(batched.slot_memory_bytes >> 10) +
                             " KiB batched, a connection, both directions"},
-        {"Rounds", std::to_string(arguments_.rounds) + ", transports in turn; medians"},
+        {"Rounds", std::to_string(arguments_.rounds) + ", all in turn; medians"},
         {"Latency", pattern_ == Pattern::kOneToOne ? "half a round trip of equal messages"
                     : pattern_ == Pattern::kBroadcast
                         ? "a message to every worker, a word back from every one"
@@ -259,6 +275,7 @@ class PatternRun {
 
   const ConfirmArguments& arguments_;
   const Pattern pattern_;
+  const std::vector<Way> ways_;
   const unsigned workers_;
   const bool crowded_;
   const std::optional<CorePair> cores_;
@@ -270,8 +287,8 @@ class PatternRun {
 // set nothing, and with transport ring beside.
 std::vector<Quiet> measure_quiet(const ConfirmArguments& arguments, StepsBar& bar) {
   std::vector<Lane> lanes;
-  for (const char* transport : {"ring", kConfirmTransports[0], kConfirmTransports[1]})
-    lanes.push_back({transport, options_for(arguments, transport)});
+  for (const Way& way : {Way{"ring"}, kConfirmEach, Way{"batched", true}})
+    lanes.push_back({way.name(), options_for(arguments, way)});
   const auto cores = choose_cores(arguments.cpus);
   Star star(lanes, 1, cores ? std::vector<int>(cores->begin(), cores->end()) : std::vector<int>());
   std::vector<Quiet> quiet;
@@ -299,8 +316,9 @@ void run(ConfirmArguments arguments) {
   if (!arguments.plots.empty()) plotter = std::make_unique<Plotter>(arguments.plots);
   const bool has_quiet = std::ranges::count(arguments.patterns, Pattern::kOneToOne) > 0;
   const std::size_t quiet_steps = has_quiet ? 4 : 0;
+  const std::vector<Way> ways = ways_of(arguments);
   StepsBar bar("confirm",
-               arguments.patterns.size() * arguments.sizes.size() * arguments.rounds * kTransports +
+               arguments.patterns.size() * arguments.sizes.size() * arguments.rounds * ways.size() +
                    quiet_steps);
   nlohmann::ordered_json settings{{"workers", arguments.workers},
                                   {"rounds", arguments.rounds},
@@ -308,7 +326,8 @@ void run(ConfirmArguments arguments) {
                                   {"spin_us", arguments.spin_us}};
   if (arguments.slot_bytes) settings["slot_bytes"] = *arguments.slot_bytes;
   if (arguments.slot_count) settings["slot_count"] = *arguments.slot_count;
-  ConfirmReport report(arguments.json, std::move(settings));
+  if (!arguments.thresholds.empty()) settings["thresholds"] = arguments.thresholds;
+  ConfirmReport report(arguments.json, std::move(settings), ways);
   for (const Pattern pattern : arguments.patterns) {
     PatternRun(arguments, pattern).run(bar, report);
     if (pattern == Pattern::kOneToOne) report.add(measure_quiet(arguments, bar));
@@ -319,14 +338,18 @@ void run(ConfirmArguments arguments) {
 
 constexpr const char* kFooter =
     R"(One round of a transport is a stream of messages, for throughput and what both sides posted and
-polled; the same with spin 0, for processor time; and round trips, for latency. Both transports take
-turns, with the same slots; every message carries its number, which its receiver checks in place.
-Ratios are batched divided by confirm-each. With one-to-one, quiet channels are measured too: what
-an idle pair costs, and how soon a message arrives after a pause, compared with transport ring.
+polled; the same with spin 0, for processor time; and round trips, for latency. All take turns, with
+the same slots; every message carries its number, which its receiver checks in place. Batched is
+measured as it is by default, when small messages share slots, and with batched_bundles=no
+("unbundled"), when only the way of confirming differs from confirm-each. Ratios are divided by
+confirm-each. With one-to-one, quiet channels are measured too: what an idle pair costs, and how
+soon a message arrives after a pause, compared with transport ring.
 
-  leat-bench confirm                                the table, in a minute or two
+  leat-bench confirm                                the table, in a few minutes
   leat-bench confirm --pattern all --json --plots out    what docs/benchmarks.md shows
   leat-bench confirm --pattern gather -s 64,4K -r 25     many to one, two sizes
+  leat-bench confirm --thresholds 0,25,50,75,100 -s 64,512,1K --json
+                                                    batched_confirm_threshold, one by one
   leat-bench confirm --quick -d ib:rxe0             does it run at all? In seconds)";
 
 }  // namespace
@@ -356,7 +379,14 @@ Run declare_confirm(CLI::App& command) {
       ->capture_default_str()
       ->type_name("N");
   add_sizes_argument(command, arguments->sizes, kLeastBytes);
-  command.add_option("-r,--rounds", arguments->rounds, "Rounds of each size, transports in turn")
+  command
+      .add_option("--thresholds", arguments->thresholds,
+                  "Measure batched at each of these batched_confirm_thresholds, in percent: "
+                  "0,50,100 (default: at leat's)")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 100).description("0 to 100"))
+      ->type_name("PERCENT");
+  command.add_option("-r,--rounds", arguments->rounds, "Rounds of each size, all in turn")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str()
       ->type_name("N");

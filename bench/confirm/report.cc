@@ -132,45 +132,51 @@ void ConfirmReport::begin(Pattern pattern, const std::string& device,
       kRule);
 }
 
-void ConfirmReport::add(std::size_t bytes, std::uint64_t messages,
-                        const std::array<Figures, 2>& figures) {
-  rows_.push_back({pattern_, bytes, figures});
+void ConfirmReport::add(std::size_t bytes, std::uint64_t messages, std::vector<Figures> figures) {
   for (std::size_t i = 0; i < figures.size(); ++i) {
     const double sender_per_gb = seconds_per_gbyte(figures[i].sender_cpu_us, bytes);
     const double receiver_per_gb = seconds_per_gbyte(figures[i].receiver_cpu_us, bytes);
-    ordered_json row{{"pattern", to_string(pattern_)},
-                     {"transport", kConfirmTransports[i]},
-                     {"bytes", bytes},
-                     {"messages", messages},
-                     {"gbytes_per_second", gbytes_per_second(figures[i], bytes)}};
+    ordered_json row{{"pattern", to_string(pattern_)}};
+    ways_[i].describe(row);
+    row["bytes"] = bytes;
+    row["messages"] = messages;
+    row["gbytes_per_second"] = gbytes_per_second(figures[i], bytes);
     for (const auto& [name, value] : kFigures) row[name] = figures[i].*value;
     row["sender_cpu_s_per_gb"] = sender_per_gb;
     row["receiver_cpu_s_per_gb"] = receiver_per_gb;
     results_.push_back(std::move(row));
-    if (json_) continue;
-    print_row(cli::size_text(bytes), kConfirmTransports[i], std::to_string(messages),
-              gbytes_per_second(figures[i], bytes), figures[i], sender_per_gb, receiver_per_gb);
+    if (!json_)
+      print_row(cli::size_text(bytes), ways_[i].name(), std::to_string(messages),
+                gbytes_per_second(figures[i], bytes), figures[i], sender_per_gb, receiver_per_gb);
+    if (i != 0) {
+      Figures ratio;
+      for (const auto& [name, value] : kFigures)
+        ratio.*value = ratio_of(figures[i].*value, figures[0].*value);
+      add_ratios(bytes, ways_[i], ratio);
+    }
   }
-
   if (!json_) {
     for (std::size_t i = 0; i < figures.size(); ++i)
       std::printf(
           "         %-17s per 1000 messages: sender %.3g sleeps, %.3g switches; receiver %.3g, "
           "%.3g\n",
-          kConfirmTransports[i], figures[i].sender_sleeps, figures[i].sender_switches,
+          ways_[i].name().c_str(), figures[i].sender_sleeps, figures[i].sender_switches,
           figures[i].receiver_sleeps, figures[i].receiver_switches);
   }
+  rows_.push_back({pattern_, bytes, std::move(figures)});
+  std::fflush(stdout);
+}
 
-  Figures ratio;
-  for (const auto& [name, value] : kFigures)
-    ratio.*value = ratio_of(figures[1].*value, figures[0].*value);
+void ConfirmReport::add_ratios(std::size_t bytes, const Way& way, const Figures& ratio) {
   if (!json_)
-    print_row("", "batched/conf.-each", "", ratio.messages_per_second, ratio, ratio.sender_cpu_us,
-              ratio.receiver_cpu_us);
-  const std::string ending = "_" + std::to_string(bytes);
+    print_row("", "  / " + ways_.front().name(), "", ratio.messages_per_second, ratio,
+              ratio.sender_cpu_us, ratio.receiver_cpu_us);
   const bool single = pattern_ == Pattern::kOneToOne;
-  const std::string prefix = single ? "" : std::string(to_string(pattern_)) + "_";
   const bool master_sends = pattern_ == Pattern::kBroadcast;
+  const std::string prefix =
+      way.prefix() + (single ? std::string() : std::string(to_string(pattern_)) + "_");
+  std::string ending = "_" + std::to_string(bytes);
+  if (way.threshold) ending += "_at_" + std::to_string(*way.threshold);
   ratios_[prefix + "throughput" + ending] = ratio.messages_per_second;
   ratios_[prefix + "latency" + ending] = ratio.p50_us;
   ratios_[prefix +
@@ -185,7 +191,6 @@ void ConfirmReport::add(std::size_t bytes, std::uint64_t messages,
           ending] = ratio.receiver_cpu_us;
   ratios_[prefix + "completions" + ending] = ratio.completions;
   ratios_[prefix + "receives" + ending] = ratio.receives;
-  std::fflush(stdout);
 }
 
 void ConfirmReport::add_ratio(const std::string& name, double ratio) {
@@ -241,15 +246,14 @@ void ConfirmReport::draw(const Plotter& plotter) const {
       chart.x_label = "message size";
       chart.y_label = diagram.y_label;
       for (const Line& line : diagram.lines)
-        for (const char* transport : kConfirmTransports)
-          if (line.value != nullptr)
-            chart.curves.push_back({std::string(transport) + line.title, {}});
+        for (const Way& way : ways_)
+          if (line.value != nullptr) chart.curves.push_back({way.name() + line.title, {}});
       for (const Row& row : rows_) {
         if (row.pattern != pattern) continue;
         chart.ticks.emplace_back(cli::size_text(row.bytes), static_cast<double>(row.bytes));
         for (std::size_t i = 0; i < chart.curves.size(); ++i)
-          chart.curves[i].values.push_back(diagram.lines[i / kConfirmTransports.size()].value(
-              row.figures[i % kConfirmTransports.size()], row.bytes));
+          chart.curves[i].values.push_back(
+              diagram.lines[i / ways_.size()].value(row.figures[i % ways_.size()], row.bytes));
       }
       if (!chart.ticks.empty()) plotter.draw(chart);
     }

@@ -1,7 +1,6 @@
 // What leat-bench confirm found, as a table, one JSON object, and diagrams.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "confirm/ways.h"
 #include "plots.h"
 
 namespace leat::bench {
@@ -16,10 +16,7 @@ namespace leat::bench {
 enum class Pattern { kOneToOne, kBroadcast, kGather };
 const char* to_string(Pattern pattern);
 
-// The transports that are compared, in this order everywhere.
-inline constexpr std::array<const char*, 2> kConfirmTransports = {"confirm-each", "batched"};
-
-// Of one transport at one size: of a round, or the medians of rounds.
+// Of one way at one size: of a round, or the medians of rounds.
 struct Figures {
   double messages_per_second = 0;
   double p50_us = 0;
@@ -52,14 +49,15 @@ struct Quiet {
 
 class ConfirmReport {
  public:
-  // `settings` goes into the JSON object.
-  ConfirmReport(bool json, nlohmann::ordered_json settings)
-      : json_(json), settings_(std::move(settings)) {}
+  // `settings` goes into the JSON object. The first of the ways is the baseline of the others.
+  ConfirmReport(bool json, nlohmann::ordered_json settings, std::vector<Way> ways)
+      : json_(json), settings_(std::move(settings)), ways_(std::move(ways)) {}
 
   // The rows to come are of that pattern; `lines` stand above its table.
   void begin(Pattern pattern, const std::string& device,
              const std::vector<std::pair<std::string, std::string>>& lines);
-  void add(std::size_t bytes, std::uint64_t messages, const std::array<Figures, 2>& figures);
+  // `figures`: of each way.
+  void add(std::size_t bytes, std::uint64_t messages, std::vector<Figures> figures);
   void add(const std::vector<Quiet>& quiet);
   void finish() const;
   void draw(const Plotter& plotter) const;
@@ -68,12 +66,14 @@ class ConfirmReport {
   struct Row {
     Pattern pattern;
     std::size_t bytes;
-    std::array<Figures, 2> figures;
+    std::vector<Figures> figures;
   };
+  void add_ratios(std::size_t bytes, const Way& way, const Figures& ratio);
   void add_ratio(const std::string& name, double ratio);
 
   const bool json_;
   const nlohmann::ordered_json settings_;
+  const std::vector<Way> ways_;
   Pattern pattern_ = Pattern::kOneToOne;
   std::string device_;
   std::vector<Row> rows_;

@@ -1,5 +1,7 @@
-// leat-bench resnet152: the parameters of a training iteration, over batched, confirm-each and tcp.
+// leat-bench resnet152: the parameters of a training iteration, over batched, with bundles and
+// without, confirm-each and tcp.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -10,6 +12,7 @@
 #include "confirm/report.h"
 #include "confirm/resnet152_model.h"
 #include "confirm/star.h"
+#include "confirm/ways.h"
 #include "machine.h"
 #include "measure.h"
 #include "plots.h"
@@ -21,7 +24,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kCarriers[] = {"confirm-each", "batched", "tcp"};
+constexpr Way kCarriers[] = {{"confirm-each"}, {"batched", true}, {"batched", false}, {"tcp"}};
 constexpr std::size_t kCarrierCount = std::size(kCarriers);
 
 struct ResnetArguments {
@@ -164,22 +167,26 @@ class ResnetReport {
     Curve curve{arrangement.name, {}};
     for (std::size_t i = 0; i < kCarrierCount; ++i) {
       const double gbytes = static_cast<double>(bytes) * 1e-6 / times[i].median_ms;
-      results_.push_back({{"pattern", arrangement.name},
-                          {"transport", kCarriers[i]},
-                          {"bytes", bytes},
-                          {"iterations", times[i].ms.size()},
-                          {"fct_ms", times[i].median_ms},
-                          {"fct_min_ms", times[i].least_ms},
-                          {"gbytes_per_second", gbytes}});
+      ordered_json row{{"pattern", arrangement.name}};
+      kCarriers[i].describe(row);
+      row["bytes"] = bytes;
+      row["iterations"] = times[i].ms.size();
+      row["fct_ms"] = times[i].median_ms;
+      row["fct_min_ms"] = times[i].least_ms;
+      row["gbytes_per_second"] = gbytes;
+      results_.push_back(std::move(row));
       curve.values.push_back(times[i].median_ms);
       if (!arguments_.json)
-        std::printf(" %-15s %-15.1f %-13.1f %.3g\n", kCarriers[i], times[i].median_ms,
-                    times[i].least_ms, gbytes);
+        std::printf(" %-15s %-15.1f %-13.1f %.3g\n", kCarriers[i].name().c_str(),
+                    times[i].median_ms, times[i].least_ms, gbytes);
     }
     curves_.push_back(std::move(curve));
-    const std::string name = std::string(arrangement.ratio_prefix) + "fct_resnet152";
-    add_ratio(name, times[1].median_ms / times[0].median_ms);
-    add_ratio(name + "_vs_tcp", times[1].median_ms / times[2].median_ms);
+    for (std::size_t i = 1; i + 1 < kCarrierCount; ++i) {
+      const std::string name =
+          std::string(kCarriers[i].prefix()) + arrangement.ratio_prefix + "fct_resnet152";
+      add_ratio(name, times[i].median_ms / times.front().median_ms);
+      add_ratio(name + "_vs_tcp", times[i].median_ms / times.back().median_ms);
+    }
     std::fflush(stdout);
   }
 
@@ -211,7 +218,7 @@ class ResnetReport {
                   "flow completion time [ms]",
                   {},
                   {curve}};
-      for (const char* carrier : kCarriers) chart.ticks.emplace_back(carrier, 0);
+      for (const Way& carrier : kCarriers) chart.ticks.emplace_back(carrier.name(), 0);
       plotter.draw(chart);
     }
   }
@@ -235,10 +242,11 @@ class ResnetReport {
 
 std::vector<Lane> lanes_of(const ResnetArguments& arguments, bool crowded) {
   std::vector<Lane> lanes;
-  for (const std::string carrier : kCarriers) {
-    Options options = lane_options(carrier == "tcp" ? "tcp" : arguments.device, carrier);
+  for (const Way& carrier : kCarriers) {
+    const bool tcp = &carrier == std::end(kCarriers) - 1;
+    Options options = carrier.options(tcp ? "tcp" : arguments.device);
     options.spin = std::chrono::microseconds(crowded ? 0 : -1);
-    lanes.push_back({carrier, std::move(options)});
+    lanes.push_back({carrier.name(), std::move(options)});
   }
   return lanes;
 }
@@ -271,7 +279,7 @@ void measure(const Arrangement& arrangement, unsigned workers, const ResnetArgum
       std::to_string(workers + 1) + " processes, " +
       (cores ? "cores " + describe_cores(cores) : std::string("not pinned")) + ", spin " +
       (crowded ? "0, as there are more processes than cores" : "inf") +
-      ", transports in turn; medians of " + std::to_string(arguments.iterations);
+      ", all in turn; medians of " + std::to_string(arguments.iterations);
   report.add(arrangement, star.channel(0).device(), conditions,
              blocks.bytes() * (server ? 2 * workers : 1), times);
 }
@@ -304,11 +312,13 @@ void run(ResnetArguments arguments) {
 }
 
 constexpr const char* kFooterOfResnet152 =
-    R"(Every parameter tensor of the published architecture is a message: convolutions, gamma and beta of the
-batch normalization, the last layer. Flow completion time is from the start of the first sender
-until the last receiver has the last tensor. Over a parameter server all workers send their
-gradients to it, and once it has all, it sends the parameters to each of them. Each process sends
-from 241 MB of memory of its own; messages are received in place and their numbers checked.
+    R"(Every parameter tensor of ResNet-152 with identity mappings (v2) is a message: convolutions, the
+biases that some have, gamma and beta of the batch normalization, the last layer; 514 in all, as
+HiPower counts. Flow completion time is from the start of the first sender until the last receiver
+has the last tensor. Over a parameter server all workers send their gradients to it, and once it has
+all, it sends the parameters to each of them. Each process sends from 241 MB of memory of its own;
+messages are received in place and their numbers checked. "unbundled" is batched with
+batched_bundles=no.
 
   leat-bench resnet152                  the table, in about a minute
   leat-bench resnet152 --list           all tensors and how their sizes are distributed

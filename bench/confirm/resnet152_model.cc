@@ -16,22 +16,32 @@ class Network {
  public:
   std::vector<Block> blocks() && { return std::move(blocks_); }
 
-  // A convolution and the normalization behind it.
-  void convolution(const std::string& name, const std::string& normalization, std::uint64_t out,
-                   std::uint64_t in, std::uint64_t kernel) {
+  void convolution(const std::string& name, std::uint64_t out, std::uint64_t in,
+                   std::uint64_t kernel) {
     add(name + ".weight", {out, in, kernel, kernel});
-    add(normalization + ".gamma", {out});
-    add(normalization + ".beta", {out});
+  }
+  // One whose output is not normalized next, and so needs a bias.
+  void biased_convolution(const std::string& name, std::uint64_t out, std::uint64_t in,
+                          std::uint64_t kernel) {
+    convolution(name, out, in, kernel);
+    add(name + ".bias", {out});
+  }
+  void normalization(const std::string& name, std::uint64_t channels) {
+    add(name + ".gamma", {channels});
+    add(name + ".beta", {channels});
   }
 
-  // Squeezes to `width`, looks at 3 by 3 pixels, expands again; beside it the shortcut, which is a
-  // convolution where the number of channels changes.
+  // Normalizes, squeezes to `width`, looks at 3 by 3 pixels, expands again; beside it the shortcut,
+  // which is a convolution where the number of channels changes.
   void bottleneck(const std::string& name, std::uint64_t in, std::uint64_t width) {
     const std::uint64_t out = width * kExpansion;
-    convolution(name + ".conv1", name + ".bn1", width, in, 1);
-    convolution(name + ".conv2", name + ".bn2", width, width, 3);
-    convolution(name + ".conv3", name + ".bn3", out, width, 1);
-    if (in != out) convolution(name + ".shortcut", name + ".shortcut_bn", out, in, 1);
+    normalization(name + ".preact_bn", in);
+    if (in != out) biased_convolution(name + ".shortcut", out, in, 1);
+    convolution(name + ".conv1", width, in, 1);
+    normalization(name + ".bn1", width);
+    convolution(name + ".conv2", width, width, 3);
+    normalization(name + ".bn2", width);
+    biased_convolution(name + ".conv3", out, width, 1);
   }
 
   void add(const std::string& name, std::vector<std::uint64_t> shape) {
@@ -52,7 +62,7 @@ std::uint64_t Block::parameters() const {
 
 std::vector<Block> resnet152_blocks() {
   Network network;
-  network.convolution("conv1", "bn1", kFirstWidth, kColours, 7);
+  network.biased_convolution("conv1", kFirstWidth, kColours, 7);
   std::uint64_t channels = kFirstWidth;
   std::uint64_t width = kFirstWidth;
   unsigned stage = 0;
@@ -65,6 +75,7 @@ std::vector<Block> resnet152_blocks() {
     }
     width *= 2;
   }
+  network.normalization("postnorm", channels);
   network.add("fc.weight", {kClasses, channels});
   network.add("fc.bias", {kClasses});
   return std::move(network).blocks();

@@ -56,6 +56,9 @@ struct LEAT_EXPORT Options {
   // Transport batched: the sender reads the receiver's bitmap when less than this percentage of its
   // slots is free, 0 to 100.
   std::optional<std::size_t> batched_confirm_threshold;
+  // Transport batched: whether small messages that this side sends share slots (default: yes). The
+  // peer decides for those that it sends.
+  std::optional<bool> batched_bundles;
   // Transport planned: memory for message arrays, equal on both sides. 0 (default): depends on the
   // device.
   std::optional<std::size_t> planned_bytes;

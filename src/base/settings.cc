@@ -98,6 +98,9 @@ constexpr Row kTable[] = {
         "batched_confirm_threshold",
         "transport batched: read the peer's bitmap when less than this percentage of slots is "
         "free"),
+    row<BoolCodec, &Settings::batched_bundles, &Options::batched_bundles>(
+        "batched_bundles",
+        "transport batched: whether small messages that this side sends share slots"),
     row<BytesCodec, &Settings::planned_bytes, &Options::planned_bytes>(
         "planned_bytes", "transport planned: memory for message arrays; 0: depends on the device"),
     row<DigestCodec, &Settings::planned_digest, &Options::planned_digest>(

@@ -31,7 +31,8 @@ struct Settings {
   std::size_t slot_bytes = 4096;
   std::size_t slot_count = 256;
   std::size_t batched_confirm_threshold = 40;  // percent
-  std::size_t planned_bytes = 0;               // 0: by device
+  bool batched_bundles = true;
+  std::size_t planned_bytes = 0;  // 0: by device
   ChunkMode chunked_mode = ChunkMode::kInPlace;
   std::size_t chunked_chunk_bytes = std::size_t{4} << 20;
   std::size_t chunked_window = 0;  // chunks; 0: adaptive

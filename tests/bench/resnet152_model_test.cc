@@ -15,24 +15,42 @@ std::uint64_t parameters(const std::vector<Block>& blocks) {
   return sum;
 }
 
+// TF-Slim's table of models and Keras give this number for ResNet-152 v2.
 TEST(Resnet152, HasThePublishedNumberOfParameters) {
-  EXPECT_EQ(parameters(resnet152_blocks()), 60'192'808U);
+  EXPECT_EQ(parameters(resnet152_blocks()), 60'236'904U);
 }
 
-TEST(Resnet152, HasATensorForEachThingLearned) {
+// HiPower, section 4.2: "60 million parameters (organized in 514 blocks)". Counted here from the
+// architecture, and not from how the blocks are made.
+TEST(Resnet152, HasThe514BlocksOfHiPower) {
+  constexpr std::size_t kUnits = 3 + 8 + 36 + 3;
+  constexpr std::size_t kStages = 4;  // the first unit of each has a convolution for its shortcut
+  constexpr std::size_t kConvolutions = 1 + 3 * kUnits + kStages;
+  constexpr std::size_t kNormalizations = 3 * kUnits + 1;  // before each convolution of a unit
+  // Where no normalization follows: the first one, which feeds a shortcut too, the last one of each
+  // unit, and the shortcuts.
+  constexpr std::size_t kBiases = 1 + kUnits + kStages;
+  constexpr std::size_t kLastLayer = 1;
+  static_assert(1 + 3 * kUnits + kLastLayer == 152);
+  static_assert(kConvolutions + kBiases + 2 * kNormalizations + 2 * kLastLayer == 514);
+
   const auto blocks = resnet152_blocks();
   const auto count = [&blocks](const char* ending) {
-    return std::count_if(blocks.begin(), blocks.end(),
-                         [ending](const Block& block) { return block.name.ends_with(ending); });
+    std::size_t count = 0;
+    for (const Block& block : blocks) count += block.name.ends_with(ending) ? 1 : 0;
+    return count;
   };
-  // 152 layers: 151 convolutions on the main path and the last one; 4 convolutions in shortcuts.
-  EXPECT_EQ(count(".weight"), 151 + 4 + 1);
-  EXPECT_EQ(count(".gamma"), 151 + 4);
-  EXPECT_EQ(count(".beta"), 151 + 4);
-  EXPECT_EQ(blocks.size(), 467U);
+  EXPECT_EQ(count(".weight"), kConvolutions + kLastLayer);
+  EXPECT_EQ(count(".bias"), kBiases + kLastLayer);
+  EXPECT_EQ(count(".gamma"), kNormalizations);
+  EXPECT_EQ(count(".beta"), kNormalizations);
+  EXPECT_EQ(blocks.size(), 514U);
   std::set<std::string> names;
   for (const Block& block : blocks) names.insert(block.name);
   EXPECT_EQ(names.size(), blocks.size());
+  // "Most of these blocks are less than 4KB": 348 have at most 4 KiB.
+  EXPECT_LE(size_at_rank(blocks, 0.677), 4096U);
+  EXPECT_GT(size_at_rank(blocks, 0.68), 4096U);
 }
 
 TEST(Resnet152, HasThePublishedShapes) {
@@ -44,11 +62,16 @@ TEST(Resnet152, HasThePublishedShapes) {
   };
   using Shape = std::vector<std::uint64_t>;
   EXPECT_EQ(shape("conv1.weight"), (Shape{64, 3, 7, 7}));
+  EXPECT_EQ(shape("layer1.0.preact_bn.gamma"), Shape{64});
+  EXPECT_EQ(shape("layer1.1.preact_bn.gamma"), Shape{256});
   EXPECT_EQ(shape("layer1.0.shortcut.weight"), (Shape{256, 64, 1, 1}));
   EXPECT_EQ(shape("layer1.1.shortcut.weight"), Shape());
   EXPECT_EQ(shape("layer3.35.conv3.weight"), (Shape{1024, 256, 1, 1}));
+  EXPECT_EQ(shape("layer3.35.conv3.bias"), Shape{1024});
   EXPECT_EQ(shape("layer3.36.conv3.weight"), Shape());
   EXPECT_EQ(shape("layer4.2.conv2.weight"), (Shape{512, 512, 3, 3}));
+  EXPECT_EQ(shape("layer4.2.conv2.bias"), Shape());
+  EXPECT_EQ(shape("postnorm.beta"), Shape{2048});
   EXPECT_EQ(shape("fc.weight"), (Shape{1000, 2048}));
   EXPECT_EQ(blocks.front().name, "conv1.weight");
   EXPECT_EQ(blocks.back().name, "fc.bias");

@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kConnected = "connected";
 
 std::string kind_name(const ChannelKind& kind) {
-  const std::string transport = device_label(kind.transport);
+  const std::string transport = device_label(kind.transport) + (kind.bundles ? "" : "_unbundled");
   return kind.device == kNoDevice ? transport : transport + "_on_" + device_label(kind.device);
 }
 
@@ -52,6 +52,12 @@ std::vector<ChannelKind> channel_kinds() {
   return kinds;
 }
 
+std::vector<ChannelKind> unbundled_kinds() {
+  std::vector<ChannelKind> kinds;
+  for (const std::string& device : test_devices()) kinds.push_back({"batched", device, false});
+  return kinds;
+}
+
 std::string attest_key_file() {
   // Memory, so that whichever of several processes ends first removes nothing.
   static const Fd file = [] {
@@ -70,6 +76,7 @@ Options channel_options(const ChannelKind& kind) {
   options.transport = kind.transport;
   options.fallback = "never";
   if (kind.transport.starts_with("attested+")) options.attest_key_file = attest_key_file();
+  options.batched_bundles = kind.bundles;
   options.chunked_region_bytes = std::size_t{1} << 20;  // as large as a quarter of a ring
   options.connect_timeout = hang_limit();
   options.handshake_timeout = hang_limit();

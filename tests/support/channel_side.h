@@ -28,12 +28,15 @@ namespace leat::detail {
 struct ChannelKind {
   std::string transport;
   std::string device;
+  bool bundles = true;  // of transport batched
 };
 void PrintTo(const ChannelKind& kind, std::ostream* out);  // "ring_on_shm"
 
 // Every transport that needs a device on every test_devices(), the others on none, and each
 // decorator around one of them.
 std::vector<ChannelKind> channel_kinds();
+// Transport batched with a slot for each message.
+std::vector<ChannelKind> unbundled_kinds();
 
 // The key of every attested channel.
 std::string attest_key_file();
@@ -91,6 +94,13 @@ std::string channel_test_name(const testing::TestParamInfo<ChannelTest::ParamTyp
   INSTANTIATE_TEST_SUITE_P(                                                        \
       Channels, suite,                                                             \
       testing::Combine(testing::ValuesIn(channel_kinds()),                         \
+                       testing::Values(PeerMode::kThreads, PeerMode::kProcesses)), \
+      channel_test_name)
+// What channels promise about messages must hold for these too.
+#define LEAT_INSTANTIATE_UNBUNDLED_SUITE(suite)                                    \
+  INSTANTIATE_TEST_SUITE_P(                                                        \
+      Unbundled, suite,                                                            \
+      testing::Combine(testing::ValuesIn(unbundled_kinds()),                       \
                        testing::Values(PeerMode::kThreads, PeerMode::kProcesses)), \
       channel_test_name)
 

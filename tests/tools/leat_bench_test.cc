@@ -122,15 +122,21 @@ TEST_P(LeatBenchOnDevice, ConfirmHasEveryFigureAndEveryRatio) {
                                       "-s", "64,64K", "-d", GetParam(), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json object = json::parse(result.out, nullptr, false);
-  expect_frame(object, "confirm", 3 * 2 * 2);
+  expect_frame(object, "confirm", 3 * 2 * 3);
   EXPECT_EQ(object.at("device"), GetParam());
   std::size_t number = 0;
   for (const char* pattern : {"one-to-one", "broadcast", "gather"}) {
     for (const std::size_t bytes : {64, 65536}) {
-      for (const char* transport : {"confirm-each", "batched"}) {
+      for (const char* way : {"confirm-each", "batched", "unbundled"}) {
         const json& row = object.at("results")[number++];
         EXPECT_EQ(row.at("pattern"), pattern);
-        EXPECT_EQ(row.at("transport"), transport);
+        if (way == std::string("confirm-each")) {
+          EXPECT_EQ(row.at("transport"), way);
+          EXPECT_FALSE(row.contains("bundles"));
+        } else {
+          EXPECT_EQ(row.at("transport"), "batched");
+          EXPECT_EQ(row.at("bundles"), way == std::string("batched"));
+        }
         EXPECT_EQ(row.at("bytes"), bytes);
         for (const char* figure : {"messages", "messages_per_second", "gbytes_per_second",
                                    "t_p50_us", "requests", "sender_cpu_us", "receiver_cpu_us"})
@@ -142,21 +148,46 @@ TEST_P(LeatBenchOnDevice, ConfirmHasEveryFigureAndEveryRatio) {
         EXPECT_GE(row.at("receives"), 0);
       }
       // A slot given back for each message and its announcement: that is the baseline.
-      EXPECT_GT(object.at("results")[number - 2].at("completions"), 1);
+      EXPECT_GT(object.at("results")[number - 3].at("completions"), 1);
     }
   }
-  for (const char* bytes : {"64", "65536"}) {
-    for (const char* name :
-         {"throughput_", "latency_", "sender_cpu_", "receiver_cpu_", "completions_", "receives_"})
-      expect_ratio(object, std::string(name) + bytes);
-    for (const char* pattern : {"broadcast_", "gather_"})
+  for (const std::string bundles : {"", "unbundled_"}) {
+    for (const char* bytes : {"64", "65536"}) {
       for (const char* name :
-           {"throughput_", "latency_", "master_cpu_", "worker_cpu_", "completions_", "receives_"})
-        expect_ratio(object, std::string(pattern) + name + bytes);
+           {"throughput_", "latency_", "sender_cpu_", "receiver_cpu_", "completions_", "receives_"})
+        expect_ratio(object, bundles + name + bytes);
+      for (const char* pattern : {"broadcast_", "gather_"})
+        for (const char* name :
+             {"throughput_", "latency_", "master_cpu_", "worker_cpu_", "completions_", "receives_"})
+          expect_ratio(object, bundles + pattern + name + bytes);
+    }
   }
   EXPECT_EQ(object.at("quiet").size(), 3U);
   expect_ratio(object, "idle_cpu");
   expect_ratio(object, "first_after_pause_vs_ring");
+}
+
+TEST_P(LeatBenchOnDevice, ConfirmSweepsThresholds) {
+  const ProgramResult result = bench({"confirm", "--quick", "--thresholds", "0,50,100", "-s",
+                                      "64,512", "-d", GetParam(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json object = json::parse(result.out, nullptr, false);
+  expect_frame(object, "confirm", 2 * (1 + 3 * 2));
+  EXPECT_EQ(object.at("settings").at("thresholds"), json({0, 50, 100}));
+  std::size_t number = 0;
+  for (const char* bytes : {"64", "512"}) {
+    EXPECT_FALSE(object.at("results")[number++].contains("threshold"));
+    for (const unsigned threshold : {0U, 50U, 100U}) {
+      for (const bool bundles : {true, false}) {
+        const json& row = object.at("results")[number++];
+        EXPECT_EQ(row.at("threshold"), threshold);
+        EXPECT_EQ(row.at("bundles"), bundles);
+        for (const char* name : {"throughput_", "latency_", "sender_cpu_", "receiver_cpu_"})
+          expect_ratio(object, std::string(bundles ? "" : "unbundled_") + name + bytes + "_at_" +
+                                   std::to_string(threshold));
+      }
+    }
+  }
 }
 
 TEST_P(LeatBenchOnDevice, Resnet152MovesEveryTensorOverEveryTransport) {
@@ -164,15 +195,15 @@ TEST_P(LeatBenchOnDevice, Resnet152MovesEveryTensorOverEveryTransport) {
       bench({"resnet152", "--quick", "--workers", "1", "-d", GetParam(), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json object = json::parse(result.out, nullptr, false);
-  expect_frame(object, "resnet152", 2 * 3);
+  expect_frame(object, "resnet152", 2 * 4);
   EXPECT_EQ(object.at("device"), GetParam());
   for (const json& row : object.at("results")) EXPECT_GT(row.at("fct_ms"), 0) << row;
-  EXPECT_EQ(object.at("results")[0].at("bytes"), 4U * 60'192'808);
-  EXPECT_EQ(object.at("results")[3].at("bytes"), 2 * 4U * 60'192'808);
-  for (const char* pattern : {"", "parameter_server_"}) {
-    expect_ratio(object, std::string(pattern) + "fct_resnet152");
-    expect_ratio(object, std::string(pattern) + "fct_resnet152_vs_tcp");
-  }
+  EXPECT_EQ(object.at("results")[0].at("bytes"), 4U * 60'236'904);
+  EXPECT_EQ(object.at("results")[4].at("bytes"), 2 * 4U * 60'236'904);
+  for (const char* bundles : {"", "unbundled_"})
+    for (const char* pattern : {"", "parameter_server_"})
+      for (const char* baseline : {"", "_vs_tcp"})
+        expect_ratio(object, std::string(bundles) + pattern + "fct_resnet152" + baseline);
 }
 
 TEST_P(LeatBenchOnDevice, TransferMovesABufferOverEveryCarrier) {
@@ -239,19 +270,20 @@ TEST(LeatBench, Resnet152ListsItsTensors) {
   const ProgramResult result = bench({"resnet152", "--list", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json object = json::parse(result.out, nullptr, false);
-  EXPECT_EQ(object.at("model").at("parameters"), 60'192'808);
-  EXPECT_EQ(object.at("blocks").size(), 467U);
+  EXPECT_EQ(object.at("model").at("parameters"), 60'236'904);
+  EXPECT_EQ(object.at("blocks").size(), 514U);
   EXPECT_EQ(object.at("blocks")[0].at("shape"), json({64, 3, 7, 7}));
   const std::string text = bench({"resnet152", "--list"}).out;
   EXPECT_THAT(text, HasSubstr(" fc.weight "));
-  EXPECT_THAT(text, HasSubstr("467 blocks, 60192808 parameters"));
+  EXPECT_THAT(text, HasSubstr("514 blocks, 60236904 parameters"));
 }
 
-TEST(LeatBench, ConfirmPrintsBothTransportsAndTheirRatio) {
+TEST(LeatBench, ConfirmPrintsAllWaysAndTheirRatios) {
   const ProgramResult result = bench({"confirm", "--quick", "-s", "64"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const char* text : {"one-to-one", "\n 64      confirm-each ", "\n 64      batched ",
-                           "batched/conf.-each", "idle_cpu: ", "first_after_pause_vs_ring: "})
+  for (const char* text :
+       {"one-to-one", "\n 64      confirm-each ", "\n 64      batched ", "\n 64      unbundled ",
+        " / confirm-each ", "idle_cpu: ", "first_after_pause_vs_ring: "})
     EXPECT_THAT(result.out, HasSubstr(text));
 }
 
@@ -267,6 +299,7 @@ TEST(LeatBench, PlotsAreDrawnByGnuplot) {
     EXPECT_THAT(image, HasSubstr("</svg>")) << what;
     EXPECT_THAT(image, HasSubstr("confirm-each")) << what;
     EXPECT_THAT(image, HasSubstr("batched")) << what;
+    EXPECT_THAT(image, HasSubstr("unbundled")) << what;
     EXPECT_THAT(image, HasSubstr("1K")) << what;
   }
 }
@@ -518,6 +551,8 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"confirm", "-s", "64,7"}, "at least 8"},
       {{"confirm", "--workers", "0"}, "not in range"},
       {{"confirm", "--seconds", "0"}, "not in range"},
+      {{"confirm", "--thresholds", "40,101"}, "Value 101 not in range 0 to 100"},
+      {{"confirm", "--thresholds", "40%"}, "--thresholds"},
       {{"confirm", "-r", "0"}, "not in range"},
       {{"resnet152", "-n", "0"}, "not in range"},
       {{"resnet152", "--workers", "17"}, "not in range"},

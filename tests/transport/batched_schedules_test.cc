@@ -29,8 +29,9 @@ struct Schedule {
   std::uint64_t messages = 60;    // each way
   std::size_t slot_bytes = 1024;  // so that other contexts too have bundles
   std::size_t send_depth = 64;
-  unsigned longest = 300;         // mostly
-  std::uint64_t break_after = 0;  // steps; 0: never
+  unsigned longest = 300;                   // mostly
+  std::uint64_t break_after = 0;            // steps; 0: never
+  std::array<bool, 2> bundles{true, true};  // of each party
 };
 
 class Party {
@@ -40,6 +41,7 @@ class Party {
     SlotOptions slots;
     slots.slot_bytes = schedule.slot_bytes;
     slots.slot_count = kMinSlots;
+    slots.bundles = schedule.bundles[end];
     slots.max_message_bytes = std::size_t{1} << 20;
     transport_ = make_batched(network.device(), network.queue_pair(end), slots);
   }
@@ -314,6 +316,12 @@ TEST_F(BatchedSchedules, SmallMessagesOfOneSize) {
 
 TEST_F(BatchedSchedules, SlotsTooSmallForBundles) {
   run_many({.slot_bytes = 64, .longest = 100}, scaled(1000));
+}
+
+TEST_F(BatchedSchedules, OnePartyOrNoneBundles) {
+  for (const bool second : {false, true})
+    ASSERT_NO_FATAL_FAILURE(
+        run_many({.messages = 200, .longest = 20, .bundles = {false, second}}, scaled(300)));
 }
 
 TEST_F(BatchedSchedules, SendQueueThatIsOftenFull) { run_many({.send_depth = 3}, scaled(500)); }

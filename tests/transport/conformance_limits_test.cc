@@ -68,6 +68,7 @@ TEST_P(MessageLimit, OfEitherSideHoldsOnBoth) {
 }
 
 LEAT_INSTANTIATE_CHANNEL_SUITE(MessageLimit);
+LEAT_INSTANTIATE_UNBUNDLED_SUITE(MessageLimit);
 
 }  // namespace
 }  // namespace leat::detail

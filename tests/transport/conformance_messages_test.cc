@@ -475,6 +475,7 @@ TEST_P(ChannelMessages, BothSidesNameTheSameConnection) {
 }
 
 LEAT_INSTANTIATE_CHANNEL_SUITE(ChannelMessages);
+LEAT_INSTANTIATE_UNBUNDLED_SUITE(ChannelMessages);
 
 // attested+ over every transport, which channel_kinds() has of ring alone.
 std::vector<ChannelKind> attested_over_all() {

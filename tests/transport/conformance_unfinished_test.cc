@@ -324,6 +324,7 @@ const auto kModes = testing::Values(PeerMode::kThreads, PeerMode::kProcesses);
 INSTANTIATE_TEST_SUITE_P(Channels, UnfinishedSend,
                          testing::Combine(testing::ValuesIn(kinds_of(false)), kModes),
                          channel_test_name);
+LEAT_INSTANTIATE_UNBUNDLED_SUITE(UnfinishedSend);
 INSTANTIATE_TEST_SUITE_P(Channels, UnfinishedAttestedSend,
                          testing::Combine(testing::ValuesIn(kinds_of(true)), kModes),
                          channel_test_name);

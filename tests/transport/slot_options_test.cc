@@ -106,6 +106,35 @@ TEST_P(BatchedOptionsTest, SenderReadsOnlyBelowTheThreshold) {
   }
 }
 
+// Each side decides for what it sends: with bundles many small messages go into a slot, without
+// one.
+TEST_P(BatchedOptionsTest, SmallMessagesShareSlotsUnlessTheSenderSaysNo) {
+  constexpr std::size_t kSlots = 32;
+  const auto with = [](bool bundles) {
+    return [bundles](Options& options) {
+      slots(1024, kSlots)(options);
+      options.batched_bundles = bundles;
+    };
+  };
+  const auto body = [](ChannelSide& side, bool bundles) {
+    for (const unsigned context : {0U, 5U}) {
+      const std::size_t all = context == 0 ? kSlots : kWordSlots;
+      const std::size_t sent = fill_up(side.channel, 16, context);
+      if (bundles) {
+        EXPECT_GE(sent, 4 * all) << "context " << context;
+      } else {
+        EXPECT_EQ(sent, all) << "context " << context;
+      }
+      side.peer.tell_value(sent);
+      const auto due = side.peer.hear_value<std::size_t>();  // so far nobody has read
+      for (std::size_t i = 0; i < due; ++i) expect_message(side.channel.receive(context), 16, i);
+      side.peer.barrier();
+    }
+  };
+  run([&](ChannelSide& side) { body(side, false); }, [&](ChannelSide& side) { body(side, true); },
+      {.first_options = with(false), .second_options = with(true)});
+}
+
 TEST_P(BatchedOptionsTest, StatsTellOfReadsOfWhatTheyFoundAndOfRings) {
   constexpr std::size_t kMessages = 32;
   run(

@@ -14,7 +14,7 @@ void BatchedSender::start(std::size_t share) {
   }
   for (const Context context : {0U, 1U}) {
     bundle_room_[context] = Bundled::room(layout.run_bytes(context, 1));
-    if (bundle_room_[context] >= kLeastBundleBytes)
+    if (end_.options().bundles && bundle_room_[context] >= kLeastBundleBytes)
       too_long_to_bundle_[context] =
           std::min(bundle_room_[context] / share - Bundled::kHeadBytes, end_.max_message_bytes()) +
           1;

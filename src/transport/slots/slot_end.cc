@@ -45,6 +45,7 @@ SlotOptions SlotOptions::of(const Settings& settings, const QueueDepths& depths)
   return {.slot_bytes = settings.slot_bytes,
           .slot_count = static_cast<unsigned>(settings.slot_count),
           .confirm_threshold = static_cast<unsigned>(settings.batched_confirm_threshold),
+          .bundles = settings.batched_bundles,
           .max_message_bytes = settings.max_message_bytes,
           .depths = depths};
 }

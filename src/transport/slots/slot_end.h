@@ -23,6 +23,7 @@ struct SlotOptions {
   std::size_t slot_bytes = 4096;
   unsigned slot_count = 256;        // of context 0
   unsigned confirm_threshold = 40;  // percent of a context's slots; batched only
+  bool bundles = true;              // small messages that we send share slots; batched only
   std::size_t max_message_bytes = 0;
   QueueDepths depths;  // with which the queue pair was made
 
