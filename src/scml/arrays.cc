@@ -72,15 +72,14 @@ void ArrayBuilder::multiply(const Rounds& rounds) {
   demand_.scalars += sum(rounds);
 }
 
-void ArrayBuilder::multiply_matrices(const MatrixProduct& matrices) {
+void ArrayBuilder::multiply_matrices(const MatrixProduct& matrices, std::uint64_t unopened) {
   const auto [rows, inner, columns] = matrices;
   const std::uint64_t products = product({rows, inner, columns});
   if (options_.form == Form::kInnerProducts) {
     append_products("products", {products});
     demand_.scalars += products;
   } else if (options_.parties == 2) {
-    append("masked matrices", kWordBytes, {product({rows, inner}) + product({inner, columns})},
-           ring(2));
+    if (unopened > 0) append("masked matrices", kWordBytes, {unopened}, ring(2));
     demand_.matrix = matrices;
   } else {
     append_products("products", {product({rows, columns})});

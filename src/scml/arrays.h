@@ -31,11 +31,16 @@ class ArrayBuilder {
       : options_(options), where_(std::move(where)) {}
 
   std::uint64_t product(std::initializer_list<std::uint64_t> factors) const;
+  // Whether a step of training opens each matrix once, for all products with it.
+  bool keeps_opened() const {
+    return options_.train && options_.parties == 2 && options_.form == Form::kMatrix;
+  }
 
   // Arithmetic secret sharing: products of numbers and of matrices, and the rescaling of
   // fixed-point products (no messages between two parties).
   void multiply(const Rounds& rounds);
-  void multiply_matrices(const MatrixProduct& matrices);
+  // `unopened`: the numbers of both matrices that an earlier product has not opened.
+  void multiply_matrices(const MatrixProduct& matrices, std::uint64_t unopened);
   void truncate(const Rounds& rounds);
 
   // Secret sharing of bits: ANDs of 32-bit words, the greater of two words (with its selection),

@@ -5,14 +5,15 @@
 
 namespace leat::scml::detail {
 
-// Y = X * W gives dW = transposed X * dY ...
+// Y = X * W gives dW = transposed X * dY, where the forward pass has opened X ...
 void weight_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples,
                             ArrayBuilder& arrays) {
   const auto [rows, inner, columns] = as_matrices(layer, samples, arrays);
-  multiply_by(protocol, {inner, rows, columns}, arrays);
+  const std::uint64_t input = arrays.keeps_opened() ? 0 : arrays.product({rows, inner});
+  multiply_by(protocol, {inner, rows, columns}, input + arrays.product({rows, columns}), arrays);
 }
 
-// ... and dX = dY * transposed W.
+// ... and dX = dY * transposed W, where W and then dY have been opened.
 void input_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples,
                            ArrayBuilder& arrays) {
   const std::uint64_t elements = arrays.product({samples, layer.output.elements()});
@@ -20,7 +21,9 @@ void input_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t 
     case LayerKind::kCnn:
     case LayerKind::kFc: {
       const auto [rows, inner, columns] = as_matrices(layer, samples, arrays);
-      return multiply_by(protocol, {rows, columns, inner}, arrays);
+      const std::uint64_t both = arrays.product({rows, columns}) + arrays.product({inner, columns});
+      return multiply_by(protocol, {rows, columns, inner}, arrays.keeps_opened() ? 0 : both,
+                         arrays);
     }
     case LayerKind::kAveragePool:
       return arrays.truncate({elements});

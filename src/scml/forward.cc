@@ -29,7 +29,8 @@ MatrixProduct as_matrices(const Layer& layer, std::uint64_t samples, const Array
           layer.output.channels};
 }
 
-void multiply_by(Protocol protocol, const MatrixProduct& matrices, ArrayBuilder& arrays) {
+void multiply_by(Protocol protocol, const MatrixProduct& matrices, std::uint64_t unopened,
+                 ArrayBuilder& arrays) {
   switch (protocol) {
     case Protocol::kOt:
       // Each bit of a number of one matrix chooses multiples of a row of the other (Gilboa 1999).
@@ -39,7 +40,7 @@ void multiply_by(Protocol protocol, const MatrixProduct& matrices, ArrayBuilder&
       arrays.encrypt(matrices);
       break;
     default:
-      arrays.multiply_matrices(matrices);
+      arrays.multiply_matrices(matrices, unopened);
   }
   arrays.truncate({arrays.product({matrices.rows, matrices.columns})});
 }
@@ -58,8 +59,14 @@ void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples
   const std::uint64_t elements = arrays.product({samples, layer.output.elements()});
   switch (layer.kind) {
     case LayerKind::kCnn:
-    case LayerKind::kFc:
-      return multiply_by(protocol, as_matrices(layer, samples, arrays), arrays);
+    case LayerKind::kFc: {
+      const MatrixProduct matrices = as_matrices(layer, samples, arrays);
+      // Training opens the samples once, before its first step.
+      const bool is_ready = arrays.keeps_opened() && layer.inputs.front() == kModelInput;
+      const std::uint64_t input = arrays.product({matrices.rows, matrices.inner});
+      const std::uint64_t weights = arrays.product({matrices.inner, matrices.columns});
+      return multiply_by(protocol, matrices, (is_ready ? 0 : input) + weights, arrays);
+    }
     case LayerKind::kAveragePool:
       return arrays.truncate(
           {elements});  // the sum is local, as is its product with a public number

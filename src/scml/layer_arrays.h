@@ -36,6 +36,8 @@ Rounds tournament(const Layer& layer, std::uint64_t samples, const ArrayBuilder&
 
 // A layer as a product of matrices: convolutions lowered by im2col.
 MatrixProduct as_matrices(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays);
-void multiply_by(Protocol protocol, const MatrixProduct& matrices, ArrayBuilder& arrays);
+// `unopened`: as ArrayBuilder::multiply_matrices takes it.
+void multiply_by(Protocol protocol, const MatrixProduct& matrices, std::uint64_t unopened,
+                 ArrayBuilder& arrays);
 
 }  // namespace leat::scml::detail

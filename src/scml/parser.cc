@@ -199,37 +199,60 @@ class TaskBuilder {
         before.insert(before.end(), gradients[index].begin(), gradients[index].end());
         continue;
       }
-      if (detail::has_weights(layer.kind)) {
-        ArrayBuilder arrays = arrays_for(index);
-        weight_gradient_arrays(layer, protocols_[index], task_.options.batch, arrays);
-        add({layer.name + " weight gradient", index, Pass::kBackward, protocols_[index],
-             gradients[index]},
-            arrays);
-      }
+      std::vector<std::size_t> opened;
+      if (detail::has_weights(layer.kind)) opened = add_weight_gradient(index, gradients[index]);
       // Normalisation has weights too, whose gradient comes with its input's.
       if (layer.kind != LayerKind::kLn && !reads_trained(layer, trained)) continue;
-      const std::size_t gradient = add_input_gradient(index, gradients[index]);
+      const std::size_t gradient = add_input_gradient(index, gradients[index], std::move(opened));
       for (const std::size_t input : layer.inputs) {
         if (input != kModelInput && trained[input]) gradients[input].push_back(gradient);
       }
     }
   }
 
-  std::size_t add_input_gradient(std::size_t index, std::vector<std::size_t> inputs) {
+  // The operations that have opened factors of the input gradient.
+  std::vector<std::size_t> add_weight_gradient(std::size_t index,
+                                               const std::vector<std::size_t>& inputs) {
+    const Layer& layer = model_.layers[index];
+    const Protocol protocol = protocols_[index];
+    ArrayBuilder arrays = arrays_for(index);
+    weight_gradient_arrays(layer, protocol, task_.options.batch, arrays);
+    std::vector<std::size_t> opened;
+    if (protocol == Protocol::kSs && arrays.keeps_opened()) opened.push_back(forward_[index]);
+    const std::size_t gradient =
+        add({layer.name + " weight gradient", index, Pass::kBackward, protocol, inputs, {}, opened},
+            arrays);
+    if (!opened.empty()) opened.push_back(gradient);
+    return opened;
+  }
+
+  std::size_t add_input_gradient(std::size_t index, std::vector<std::size_t> inputs,
+                                 std::vector<std::size_t> reuses) {
     const Layer& layer = model_.layers[index];
     Protocol protocol = protocols_[index];
     if (detail::chooses(layer.kind)) {
       protocol = Protocol::kSs;
       ArrayBuilder bits = arrays_for(index);
       choice_bit_arrays(layer, task_.options.batch, bits);
-      inputs.push_back(add(
-          {layer.name + " bits to ss", index, Pass::kBackward, Protocol::kConversion, {}}, bits));
+      inputs.push_back(add({layer.name + " bits to ss",
+                            index,
+                            Pass::kBackward,
+                            Protocol::kConversion,
+                            {},
+                            {},
+                            {forward_[index]}},
+                           bits));
     }
     ArrayBuilder arrays = arrays_for(index);
     input_gradient_arrays(layer, protocol, task_.options.batch, arrays);
-    return add(
-        {layer.name + " input gradient", index, Pass::kBackward, protocol, std::move(inputs)},
-        arrays);
+    return add({layer.name + " input gradient",
+                index,
+                Pass::kBackward,
+                protocol,
+                std::move(inputs),
+                {},
+                std::move(reuses)},
+               arrays);
   }
 
   // Triples depend on nothing, and are made before all else: for all operations, or those of the
@@ -276,6 +299,7 @@ class TaskBuilder {
     const std::size_t offline = operations.size();
     for (Operation& operation : task_.operations) {
       for (std::size_t& input : operation.inputs) input += offline;
+      for (std::size_t& reused : operation.reuses) reused += offline;
     }
     std::move(task_.operations.begin(), task_.operations.end(), std::back_inserter(operations));
     task_.operations = std::move(operations);

@@ -63,12 +63,14 @@ class Planning {
 
   void check_graph() const {
     for (std::size_t step = 0; step < task_.operations.size(); ++step) {
-      for (const std::size_t input : operation(step).inputs) {
-        if (input >= step)
-          throw Error(ErrorCode::kInvalidArgument,
-                      name(step) +
-                          " reads an operation that is not before it, so the graph has a "
-                          "cycle or is out of order");
+      for (const auto* earlier : {&operation(step).inputs, &operation(step).reuses}) {
+        for (const std::size_t input : *earlier) {
+          if (input >= step)
+            throw Error(ErrorCode::kInvalidArgument,
+                        name(step) +
+                            " reads an operation that is not before it, so the graph has a "
+                            "cycle or is out of order");
+        }
       }
       for (const MessageArray& array : operation(step).arrays) check_array(step, array);
     }

@@ -54,9 +54,8 @@ TEST(ParserGraph, AConversionServesAllItsReaders) {
 }
 
 TEST(ParserGraph, BackwardPassOfMatrices) {
-  // Two layers, 3 samples: 4 to 5, 5 to 2. dW2 = X' * dY: 5x3 times 3x2: 15 + 6 = 21.
-  // dX2 = dY * W': 3x2 times 2x5: 6 + 10 = 16. dW1: 4x3 times 3x5: 12 + 15 = 27.
-  // Nobody needs the gradient of the input.
+  // Two layers, 3 samples: 4 to 5, 5 to 2. dW2 = X' * dY: 5x3 times 3x2; dX2 = dY * W': 3x2 times
+  // 2x5; dW1: 4x3 times 3x5. The gradient of the input is of no use.
   const Model model = read_model(
       R"({"batch_size": 3, "input_size": 4, "num_classes": 2, "model": [
           {"layer": "fc", "input_dim": 4, "output_dim": 5},
@@ -64,9 +63,10 @@ TEST(ParserGraph, BackwardPassOfMatrices) {
   const Task task = parse(model, {.train = true});
   EXPECT_THAT(names(task), ElementsAre("fc1", "fc2", "fc2 weight gradient", "fc2 input gradient",
                                        "fc1 weight gradient"));
-  expect_array(task.operations[2], 0, 4, {21}, kBothWays);
-  expect_array(task.operations[3], 0, 4, {16}, kBothWays);
-  expect_array(task.operations[4], 0, 4, {27}, kBothWays);
+  // X2 was opened forward, so dW2 opens dY alone, 6; dX2 finds both opened, W forward. dW1: 15.
+  expect_array(task.operations[2], 0, 4, {6}, kBothWays);
+  EXPECT_THAT(task.operations[3].arrays, IsEmpty());
+  expect_array(task.operations[4], 0, 4, {15}, kBothWays);
   EXPECT_THAT(task.operations[2].inputs, ElementsAre(1U));
   EXPECT_THAT(task.operations[3].inputs, ElementsAre(1U));
   EXPECT_THAT(task.operations[4].inputs, ElementsAre(3U));
@@ -77,16 +77,56 @@ TEST(ParserGraph, BackwardPassOfMatrices) {
   expect_array(three.operations[4], 1, 4, {20}, {{0, 2}});
 }
 
+TEST(ParserGraph, TrainingOpensEachMatrixOnce) {
+  // Forward, the samples are open from the start: W1 alone, 4*5 = 20, then X2 and W2, 15 + 10.
+  const Model model = read_model(
+      R"({"batch_size": 3, "input_size": 4, "num_classes": 2, "model": [
+          {"layer": "fc", "input_dim": 4, "output_dim": 5},
+          {"layer": "fc", "input_dim": 5, "output_dim": 2}]})");
+  const Task task = parse(model, {.train = true});
+  expect_array(task.operations[0], 0, 4, {20}, kBothWays);
+  expect_array(task.operations[1], 0, 4, {25}, kBothWays);
+  EXPECT_THAT(find(task, "fc2 weight gradient").reuses, ElementsAre(1U));
+  EXPECT_THAT(find(task, "fc2 input gradient").reuses, ElementsAre(1U, 2U));
+  EXPECT_THAT(find(task, "fc1 weight gradient").reuses, ElementsAre(0U));
+  // Places count triples, too: each product has its own.
+  const Task triples = parse(model, {.train = true, .triples = Triples::kOt});
+  EXPECT_THAT(find(triples, "fc2 input gradient").reuses, ElementsAre(6U, 7U));
+  // Samples of an inference are new.
+  expect_array(parse(model, {}).operations[0], 0, 4, {32}, kBothWays);
+  // Alone, each product of two numbers has masks of its own; replicated shares have none.
+  EXPECT_THAT(
+      find(parse(model, {.train = true, .form = Form::kInnerProducts}), "fc2 weight gradient")
+          .reuses,
+      IsEmpty());
+  EXPECT_THAT(find(parse(model, {.parties = 3, .train = true}), "fc2 weight gradient").reuses,
+              IsEmpty());
+}
+
+TEST(ParserGraph, SecureMlTrainsWithTheWordsOfItsPaper) {
+  // Of each layer's X, W and dY one word each, X of the first layer before training:
+  // 784*128 + 128*128, 3 * 128*128, 128*128 + 2 * 128*10.
+  const Model model = load_model(LEAT_SOURCE_FOLDER "/examples/models/secureml.json");
+  const Task task = parse(model, {.train = true});
+  std::uint64_t words = 0;
+  for (const Operation& operation : task.operations)
+    for (const MessageArray& array : operation.arrays)
+      if (array.content == "masked matrices") words += array.message_count();
+  EXPECT_EQ(words, 116736U + 49152U + 18944U);
+}
+
 TEST(ParserGraph, BackwardPassOfConvolutions) {
-  // As in ConvolutionsAreLoweredToMatrices: M = 32, N = 27, P = 5. dW: 27x32 times 32x5: 864 + 160.
-  // dX: 32x5 times 5x27: 160 + 135.
+  // As in ConvolutionsAreLoweredToMatrices: M = 32, N = 27, P = 5. dW: 27x32 times 32x5, of which
+  // dY is opened, 160. dX: 32x5 times 5x27, both opened before.
   const Model model = layer_model(
       R"({"layer": "fc", "input_dim": 48, "output_dim": 48},
          {"layer": "cnn", "input_hw": [4, 4], "in_channels": 3, "out_channels": 5, "filter_hw": [3, 3], "stride": 1, "padding": 1})",
       48, 80);
   const Task task = parse(model, {.train = true});
-  expect_array(find(task, "cnn2 weight gradient"), 0, 4, {1024}, kBothWays);
-  expect_array(find(task, "cnn2 input gradient"), 0, 4, {295}, kBothWays);
+  expect_array(find(task, "cnn2 weight gradient"), 0, 4, {160}, kBothWays);
+  EXPECT_THAT(find(task, "cnn2 input gradient").arrays, IsEmpty());
+  const Task inner = parse(model, {.train = true, .form = Form::kInnerProducts});
+  expect_array(find(inner, "cnn2 input gradient"), 0, 8, {4320}, kBothWays);
 }
 
 TEST(ParserGraph, BackwardPassOfRelu) {
@@ -98,6 +138,7 @@ TEST(ParserGraph, BackwardPassOfRelu) {
   const Task two = parse(model, {.train = true});
   expect_array(find(two, "relu2 bits to ss"), 0, 8, {10}, kBothWays);
   EXPECT_EQ(find(two, "relu2 bits to ss").protocol, Protocol::kConversion);
+  EXPECT_EQ(two.operations[find(two, "relu2 bits to ss").reuses.at(0)].name, "relu2");
   expect_array(find(two, "relu2 input gradient"), 0, 8, {10}, kBothWays);
   const Task three = parse(model, {.parties = 3, .train = true});
   expect_array(find(three, "relu2 bits to ss"), 0, 4, {10, 10}, kRingOfThree);

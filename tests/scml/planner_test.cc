@@ -105,6 +105,15 @@ TEST(Planner, KeepsWhatALaterReaderNeeds) {
   EXPECT_THAT(bases(plan), ElementsAre(0U, 64U, 128U, 64U));
 }
 
+TEST(Planner, WhatIsReusedKeepsNoMemory) {
+  // op3 uses what the parties have kept of op0, whose messages are freed after op1.
+  Task task = chain({64, 64, 64, 64});
+  task.operations[3].reuses.push_back(0);
+  const Plan plan = make_plan(task, {});
+  EXPECT_EQ(plan.placements[0].last_step, 1U);
+  EXPECT_EQ(plan.peak_bytes, 128U);
+}
+
 TEST(Planner, LocalOperationsOpenNothingButHoldWhatTheyRead) {
   Task task = chain({64, 64, 64});
   task.operations[1].arrays.clear();
@@ -276,6 +285,9 @@ TEST(BadGraph, Cycles) {
   task.operations[0].inputs = {0};
   EXPECT_THAT(error_of(task, {}, ErrorCode::kInvalidArgument), HasSubstr("op0 reads an operation"));
   task.operations[0].inputs = {99};
+  EXPECT_THAT(error_of(task, {}, ErrorCode::kInvalidArgument), HasSubstr("op0 reads an operation"));
+  task.operations[0].inputs.clear();
+  task.operations[0].reuses = {1};
   EXPECT_THAT(error_of(task, {}, ErrorCode::kInvalidArgument), HasSubstr("op0 reads an operation"));
 }
 

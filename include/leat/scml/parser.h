@@ -69,6 +69,9 @@ struct Operation {
   Protocol protocol = Protocol::kSs;
   std::vector<std::size_t> inputs;  // earlier operations whose data this one reads
   std::vector<MessageArray> arrays;
+  // Earlier operations of which this one uses what the parties have kept since: matrices opened
+  // under a mask, bits of choices. It need not be sent again. Their messages need not stay.
+  std::vector<std::size_t> reuses;
 };
 
 // What the parties do for one batch, in order. Plain value.
