@@ -97,6 +97,7 @@ class ScmlReport {
                      {"parties", plan.task_options.parties},
                      {"batch", plan.task_options.batch},
                      {"pass", plan.task_options.train ? "train" : "infer"},
+                     {"profile", scml::to_string(plan.task_options.profile)},
                      {"bytes_sent", totals.bytes},
                      {"rounds", totals.rounds},
                      {"batches", batches * arguments_.repetitions}};
@@ -147,6 +148,7 @@ class ScmlReport {
     std::printf("%s                    Communication of Secure Machine Learning, per Batch\n",
                 kRule);
     std::printf(" %-15s : %s\n", "Cores", cores_.c_str());
+    std::printf(" %-15s : %s\n", "Profile", to_string(arguments_.task.profile).data());
     std::printf(" %-15s : %s\n", "Verified", arguments_.verify ? "every byte" : "no");
     std::printf(" %-15s : %llu, carriers in turn; times that a tenth of the batches kept to\n",
                 "Repetitions", static_cast<unsigned long long>(arguments_.repetitions));
@@ -244,6 +246,20 @@ Run declare_scml(CLI::App& command) {
                   "infer: forward only (default); train: with the backward pass")
       ->transform(cli::one_of(passes))
       ->type_name("infer|train");
+  std::vector<std::string> profiles;
+  for (const scml::Profile profile : scml::kProfiles) profiles.emplace_back(to_string(profile));
+  command
+      .add_option_function<std::string>(
+          "--profile",
+          [arguments](const std::string& name) {
+            for (const scml::Profile profile : scml::kProfiles)
+              if (name == to_string(profile)) arguments->task.profile = profile;
+          },
+          "The protocols: Piranha's, which CORA measures (default); SecureML's, ABY3's and "
+          "Fantastic "
+          "Four's; or those of leat's example secure_training")
+      ->check(cli::one_of(profiles))
+      ->type_name("piranha|secureml-aby3|best");
   command
       .add_option("-r,--repetitions", arguments->repetitions,
                   "Runs of each carrier; the carriers take turns")

@@ -51,13 +51,14 @@ void put(Serialiser& out, const MessageArray& array) {
 
 std::array<std::uint8_t, 32> digest_of(const Plan& plan) {
   Serialiser out;
-  out.text("leat plan 2");
+  out.text("leat plan 3");
   out.text(plan.model);
   out.number(plan.task_options.parties);
   out.number(plan.task_options.train ? 1 : 0);
   out.enumerator(plan.task_options.form);
   out.enumerator(plan.task_options.triples);
   out.number(plan.task_options.batch);
+  out.enumerator(plan.task_options.profile);
   out.number(plan.options.memory_bytes);
   out.number(plan.options.offline_bytes);
   out.number(plan.steps.size());

@@ -18,11 +18,8 @@
 namespace leat::scml {
 namespace {
 
+using detail::divide_up;
 using detail::Region;
-
-std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
-  return value == 0 ? 0 : (value - 1) / by + 1;
-}
 
 // One of `parts` equal parts of an array, the larger one where they cannot be equal.
 MessageArray part_of(const MessageArray& array, std::uint64_t parts) {

@@ -254,9 +254,14 @@ TEST(PlanProperties, HoldForTheModelsThatComeWithLeat) {
     for (const unsigned parties : {2U, 3U, 4U}) {
       for (const bool train : {false, true}) {
         for (const Triples triples : {Triples::kNone, Triples::kOt, Triples::kHe}) {
-          SCOPED_TRACE(std::string(name) + " " + std::to_string(parties));
-          const Task task = parse(model, {.parties = parties, .train = train, .triples = triples});
-          Party(task, make_plan(task, {})).check();
+          for (const Profile profile : kProfiles) {
+            SCOPED_TRACE(std::string(name) + " " + std::to_string(parties) + " " +
+                         std::string(to_string(profile)));
+            const Task task =
+                parse(model,
+                      {.parties = parties, .train = train, .triples = triples, .profile = profile});
+            Party(task, make_plan(task, {})).check();
+          }
         }
       }
     }

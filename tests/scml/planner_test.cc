@@ -166,6 +166,9 @@ TEST(Planner, TheDigestCoversPlacementsAndParameters) {
   other.options.batch = 7;
   EXPECT_NE(make_plan(other, {}).digest, plan.digest);
   other = task;
+  other.options.profile = Profile::kBest;
+  EXPECT_NE(make_plan(other, {}).digest, plan.digest);
+  other = task;
   other.operations[2].protocol = Protocol::kGc;
   EXPECT_NE(make_plan(other, {}).digest, plan.digest);
   other = task;
@@ -182,7 +185,7 @@ TEST(Planner, TheDigestIsTheSameOnEveryMachine) {
     hex += "0123456789abcdef"[byte >> 4];
     hex += "0123456789abcdef"[byte & 15];
   }
-  EXPECT_EQ(hex, "d838420018ad705848c7babb9b1fc3c730a62c6e4c19f9b21085a72829f2e2d0");
+  EXPECT_EQ(hex, "3ff4ed0b713cf178932c4c774149dfc8103daa8e91ac03106b9fe6c5d7b9e473");
 }
 
 // What does not fit.

@@ -87,10 +87,12 @@ TEST(LeatBench, ReceiversThatReadStandBesideEachOther) {
 }
 
 TEST(LeatBench, ScmlMovesEveryMessageOverEveryCarrier) {
-  for (const char* parties : {"2", "3"}) {
+  // The last has a party that sends nothing.
+  for (const auto& [parties, profile] : {std::pair("2", "piranha"), std::pair("3", "piranha"),
+                                         std::pair("3", "secureml-aby3"), std::pair("4", "best")}) {
     const ProgramResult result =
         bench({"scml", "--model", "secureml", "--batch", "4", "--pass", "train", "--parties",
-               parties, "-r", "1", "-n", "2", "--verify", "--json"});
+               parties, "--profile", profile, "-r", "1", "-n", "2", "--verify", "--json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const json object = json::parse(result.out, nullptr, false);
     EXPECT_EQ(object.at("bench"), "scml");
@@ -98,6 +100,7 @@ TEST(LeatBench, ScmlMovesEveryMessageOverEveryCarrier) {
     const json& row = object.at("results")[0];
     EXPECT_EQ(row.at("model"), "secureml");
     EXPECT_EQ(std::to_string(row.at("parties").get<unsigned>()), parties);
+    EXPECT_EQ(row.at("profile"), profile);
     for (const char* carrier : {"tcp", "unified", "contexts", "planned"})
       EXPECT_GT(row.at(std::string(carrier) + "_ms"), 0) << carrier;
     for (const char* carrier : {"tcp", "unified", "contexts"})
@@ -506,6 +509,7 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"limits", "--window", "1X"}, "K, M, G and T stand for powers of 1024"},
       {{"attest", "--kernel", "x"}, "'x' is not allowed. Allowed: in-process or isolated."},
       {{"scml", "--pass", "x"}, "'x' is not allowed. Allowed: infer or train."},
+      {{"scml", "--profile", "x"}, "Allowed: piranha, secureml-aby3 or best."},
       {{"scml", "-n", "-1"}, "not in range"},
       {{"trusted", "--system", "x"}, "Allowed: a2m, counter, chain or peer-review."},
       {{"transfer", "--carriers", "raw,x"},
