@@ -36,6 +36,7 @@ constexpr double kMemoryShare = 0.8;
 struct ScmlArguments {
   std::string model = "lenet";
   scml::ParseOptions task{.batch = 128};
+  scml::PlanOptions plan;
   std::uint64_t repetitions = 3;
   std::uint64_t batches = 0;  // 0: by size
   std::string device;
@@ -98,6 +99,7 @@ class ScmlReport {
                      {"batch", plan.task_options.batch},
                      {"pass", plan.task_options.train ? "train" : "infer"},
                      {"profile", scml::to_string(plan.task_options.profile)},
+                     {"free", plan.options.by_round ? "round" : "layer"},
                      {"bytes_sent", totals.bytes},
                      {"rounds", totals.rounds},
                      {"batches", batches * arguments_.repetitions}};
@@ -193,7 +195,7 @@ void run(const ScmlArguments& arguments) {
 
   for (const std::string& name : names) {
     const scml::Model model = scml::load_model(find_model(name));
-    const scml::Plan plan = scml::make_plan(scml::parse(model, arguments.task), {});
+    const scml::Plan plan = scml::make_plan(scml::parse(model, arguments.task), arguments.plan);
     check_memory(plan);
     const scml::Totals totals = total_of(plan);
     const std::uint64_t batches =
@@ -260,6 +262,13 @@ Run declare_scml(CLI::App& command) {
           "Four's; or those of leat's example secure_training")
       ->check(cli::one_of(profiles))
       ->type_name("piranha|secureml-aby3|best");
+  const std::map<std::string, bool> frees{{"layer", false}, {"round", true}};
+  command
+      .add_option("--free", arguments->plan.by_round,
+                  "Free the memory of messages after the next layer (default), or after the next "
+                  "round")
+      ->transform(cli::one_of(frees))
+      ->type_name("layer|round");
   command
       .add_option("-r,--repetitions", arguments->repetitions,
                   "Runs of each carrier; the carriers take turns")

@@ -87,24 +87,23 @@ void ArrayBuilder::multiply(const Rounds& rounds) {
   demand_.scalars += sum(rounds);
 }
 
-void ArrayBuilder::multiply_matrices(const MatrixProduct& matrices, std::uint64_t unopened) {
-  const auto [rows, inner, columns] = matrices;
+void ArrayBuilder::multiply_matrices(const LayerProduct& layer) {
+  const auto [rows, inner, columns] = layer.matrices;
   const std::uint64_t products = product({rows, inner, columns});
-  const std::uint64_t results = product({rows, columns});
   if (options_.form == Form::kInnerProducts) {
     multiply({products});
   } else if (opens_factors()) {
-    if (unopened > 0) append("masked matrices", kWordBytes, {unopened}, ring(2));
-    demand_.matrix = matrices;
+    if (layer.unopened > 0) append("masked matrices", kWordBytes, {layer.unopened}, ring(2));
+    demand_.matrix = layer.matrices;
     // The third holds a share of each factor, too, and hands its part of the product over.
-    if (options_.parties > 2) append("summands", kWordBytes, {results}, {{2, 1}});
+    if (options_.parties > 2) append("summands", kWordBytes, {layer.results}, {{2, 1}});
   } else if (profile() == Profile::kPiranha && options_.parties == 3) {
     // Each party's summand of the product is opened to all, under a mask that truncates.
-    return append("truncated products", kWordBytes, {results}, everyone(3));
+    return append("truncated products", kWordBytes, {layer.results}, everyone(3));
   } else {
-    append_products("products", {results});
+    append_products("products", {layer.results});
   }
-  truncate({results});
+  truncate({layer.results});
 }
 
 void ArrayBuilder::truncate(const Rounds& rounds) {

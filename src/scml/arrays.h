@@ -34,6 +34,15 @@ inline Protocol form_of_data(Protocol protocol, Profile profile) {
   return is_bits ? protocol : Protocol::kSs;
 }
 
+// A product of matrices as a layer computes it; a convolution's are lowered. `unopened`: the
+// numbers of both factors that no earlier product has opened. `results`: those of the result, in
+// which overlapping windows of an image are summed.
+struct LayerProduct {
+  MatrixProduct matrices;
+  std::uint64_t unopened = 0;
+  std::uint64_t results = 0;
+};
+
 using Rounds = std::vector<std::uint64_t>;  // elements handled in each
 
 // For one operation. All counts are checked; `where` names the layer in errors.
@@ -58,10 +67,9 @@ class ArrayBuilder {
   }
 
   // Arithmetic secret sharing: products of numbers, and of matrices with their rescaling as
-  // fixed-point numbers, and the rescaling alone. `unopened`: the numbers of both matrices that an
-  // earlier product has not opened.
+  // fixed-point numbers, and the rescaling alone.
   void multiply(const Rounds& rounds);
-  void multiply_matrices(const MatrixProduct& matrices, std::uint64_t unopened);
+  void multiply_matrices(const LayerProduct& layer);
   void truncate(const Rounds& rounds);
   // What Piranha reveals of a network's output for the loss, and the mean's division.
   void reveal_for_loss(std::uint64_t elements);

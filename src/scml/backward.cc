@@ -10,10 +10,12 @@ void weight_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t
                             ArrayBuilder& arrays) {
   const auto [rows, inner, columns] = as_matrices(layer, samples, arrays);
   const std::uint64_t input = arrays.keeps_opened() ? 0 : input_words(layer, samples, arrays);
-  multiply_by(protocol, {inner, rows, columns}, input + arrays.product({rows, columns}), arrays);
+  const std::uint64_t weights = arrays.product({inner, columns});
+  multiply_by(protocol, {{inner, rows, columns}, input + arrays.product({rows, columns}), weights},
+              arrays);
   if (arrays.profile() != Profile::kPiranha) return;
   // The learning rate: with the truncation above for kFc, where that of the biases is apart.
-  arrays.truncate({layer.kind == LayerKind::kFc ? columns : arrays.product({inner, columns})});
+  arrays.truncate({layer.kind == LayerKind::kFc ? columns : weights});
 }
 
 // ... and dX = dY * transposed W, where W and then dY have been opened.
@@ -24,8 +26,11 @@ void input_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t 
     case LayerKind::kCnn:
     case LayerKind::kFc: {
       const auto [rows, inner, columns] = as_matrices(layer, samples, arrays);
-      const std::uint64_t both = arrays.product({rows, columns}) + arrays.product({inner, columns});
-      return multiply_by(protocol, {rows, columns, inner}, arrays.keeps_opened() ? 0 : both,
+      const std::uint64_t both = elements + arrays.product({inner, columns});
+      return multiply_by(protocol,
+                         {{rows, columns, inner},
+                          arrays.keeps_opened() ? 0 : both,
+                          input_words(layer, samples, arrays)},
                          arrays);
     }
     case LayerKind::kAveragePool:

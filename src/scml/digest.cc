@@ -61,6 +61,7 @@ std::array<std::uint8_t, 32> digest_of(const Plan& plan) {
   out.enumerator(plan.task_options.profile);
   out.number(plan.options.memory_bytes);
   out.number(plan.options.offline_bytes);
+  out.number(plan.options.by_round ? 1 : 0);
   out.number(plan.steps.size());
   for (const Step& step : plan.steps) {
     out.text(step.name);

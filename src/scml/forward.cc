@@ -30,19 +30,18 @@ MatrixProduct as_matrices(const Layer& layer, std::uint64_t samples, const Array
           layer.output.channels};
 }
 
-void multiply_by(Protocol protocol, const MatrixProduct& matrices, std::uint64_t unopened,
-                 ArrayBuilder& arrays) {
-  const std::uint64_t results = arrays.product({matrices.rows, matrices.columns});
+void multiply_by(Protocol protocol, const LayerProduct& layer, ArrayBuilder& arrays) {
+  const MatrixProduct& matrices = layer.matrices;
   switch (protocol) {
     case Protocol::kOt:
       // Each bit of a number of one matrix chooses multiples of a row of the other (Gilboa 1999).
       arrays.transfer(arrays.product({matrices.rows, matrices.inner}), matrices.columns);
-      return arrays.truncate({results});
+      return arrays.truncate({layer.results});
     case Protocol::kHe:
       arrays.encrypt(matrices);
-      return arrays.truncate({results});
+      return arrays.truncate({layer.results});
     default:
-      return arrays.multiply_matrices(matrices, unopened);
+      return arrays.multiply_matrices(layer);
   }
 }
 
@@ -76,7 +75,7 @@ void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples
       const bool is_ready = arrays.keeps_opened() && layer.inputs.front() == kModelInput;
       const std::uint64_t input = input_words(layer, samples, arrays);
       const std::uint64_t weights = arrays.product({matrices.inner, matrices.columns});
-      return multiply_by(protocol, matrices, (is_ready ? 0 : input) + weights, arrays);
+      return multiply_by(protocol, {matrices, (is_ready ? 0 : input) + weights, elements}, arrays);
     }
     case LayerKind::kAveragePool:
       return arrays.truncate(

@@ -38,11 +38,9 @@ Rounds tournament(const Layer& layer, Protocol protocol, std::uint64_t samples,
 
 // A layer as a product of matrices: convolutions lowered by im2col.
 MatrixProduct as_matrices(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays);
-// The numbers of a product's input that are opened: those of the samples, or with kSecureMlAby3
-// those of the lowered matrix (CORA, section 3.2.1).
+// The numbers of a product's input that are opened, and of its gradient: those of the samples, or
+// with kSecureMlAby3 those of the lowered matrix (CORA, section 3.2.1).
 std::uint64_t input_words(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays);
-// `unopened`: as ArrayBuilder::multiply_matrices takes it.
-void multiply_by(Protocol protocol, const MatrixProduct& matrices, std::uint64_t unopened,
-                 ArrayBuilder& arrays);
+void multiply_by(Protocol protocol, const LayerProduct& layer, ArrayBuilder& arrays);
 
 }  // namespace leat::scml::detail

@@ -105,6 +105,7 @@ ordered_json gather(const scml::Plan& plan, const scml::Model& model) {
           {"form", form_text(plan.task_options.form)},
           {"triples", triples_text(plan.task_options.triples)},
           {"profile", scml::to_string(plan.task_options.profile)},
+          {"free", plan.options.by_round ? "round" : "layer"},
           {"memory_bytes", plan.options.memory_bytes},
           {"offline_bytes", plan.offline_bytes},
           {"peak_bytes", plan.peak_bytes},
@@ -279,6 +280,12 @@ int run(int argc, char** argv) {
                  "The part of it for making triples, at most (default: 64MiB)")
       ->transform(cli::size_between(0))
       ->type_name("BYTES");
+  const std::map<std::string, bool> frees{{"layer", false}, {"round", true}};
+  app.add_option("--free", arguments.plan.by_round,
+                 "Free the memory of messages after the next layer (default), or after the next "
+                 "round")
+      ->transform(cli::one_of(frees))
+      ->type_name("layer|round");
   app.add_option("--svg", arguments.svg_path,
                  "Draw the use of memory over the steps into this file")
       ->type_name("FILE");

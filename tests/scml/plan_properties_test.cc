@@ -260,7 +260,13 @@ TEST(PlanProperties, HoldForTheModelsThatComeWithLeat) {
             const Task task =
                 parse(model,
                       {.parties = parties, .train = train, .triples = triples, .profile = profile});
-            Party(task, make_plan(task, {})).check();
+            const Plan plan = make_plan(task, {});
+            Party(task, plan).check();
+            // By rounds, the same is sent through less memory.
+            const Plan rounds = make_plan(task, {.by_round = true});
+            EXPECT_EQ(total_of(rounds).bytes, total_of(plan).bytes);
+            EXPECT_EQ(total_of(rounds).rounds, total_of(plan).rounds);
+            EXPECT_LE(rounds.peak_bytes, plan.peak_bytes);
           }
         }
       }

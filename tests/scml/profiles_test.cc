@@ -158,6 +158,32 @@ TEST(Profiles, AConvolutionOpensItsImageOnce) {
   expect_array(parse(model, {.profile = kAby3}).operations[0], 0, 4, {999}, kBothWays);
 }
 
+TEST(Profiles, AConvolutionsGradientIsAnImage) {
+  // After a layer with weights. dX has the 96 numbers of the input, whose windows overlap: with 27
+  // of each window there would be 864. dY has 160 and W 135; dW is divided once more by Piranha.
+  const Model model = layer_model(
+      R"({"layer": "fc", "input_dim": 48, "output_dim": 48},
+         {"layer": "cnn", "input_hw": [4, 4], "in_channels": 3, "out_channels": 5, "filter_hw": [3, 3], "stride": 1, "padding": 1})",
+      48, 80);
+  const Task piranha = parse(model, {.train = true});
+  const Operation& gradient = find(piranha, "cnn2 input gradient");
+  ASSERT_THAT(gradient.arrays, SizeIs(2));
+  expect_array(gradient, 0, 4, {295}, kBothWays);
+  expect_array(gradient, 1, 4, {96}, kBothWays);
+  const Operation& weights = find(piranha, "cnn2 weight gradient");
+  ASSERT_THAT(weights.arrays, SizeIs(3));
+  expect_array(weights, 0, 4, {96 + 160}, kBothWays);
+  expect_array(weights, 1, 4, {135}, kBothWays);
+  expect_array(weights, 2, 4, {135}, kBothWays);
+  const Task three = parse(model, {.parties = 3, .train = true});
+  EXPECT_EQ(find(three, "cnn2 input gradient").arrays[0].round_messages, (Rounds{96}));
+  const Task best = parse(model, {.train = true, .profile = kBest});
+  ASSERT_THAT(find(best, "cnn2 input gradient").arrays, SizeIs(1));
+  expect_array(find(best, "cnn2 input gradient"), 0, 4, {96}, kBothWays);
+  const Task lowered = parse(model, {.parties = 3, .train = true, .profile = kAby3});
+  expect_array(find(lowered, "cnn2 input gradient"), 0, 4, {864}, kRingOfThree);
+}
+
 TEST(Profiles, WhatTrainingOpensAgain) {
   // 3 samples, 4 to 5 to 2. Piranha has new masks for each product: X2 and dY, 15 + 6; dY and W2,
   // 6 + 10; the samples too, 12 + 15. Each is truncated, and the gradient of the biases divided.

@@ -88,11 +88,14 @@ TEST(LeatBench, ReceiversThatReadStandBesideEachOther) {
 
 TEST(LeatBench, ScmlMovesEveryMessageOverEveryCarrier) {
   // The last has a party that sends nothing.
-  for (const auto& [parties, profile] : {std::pair("2", "piranha"), std::pair("3", "piranha"),
-                                         std::pair("3", "secureml-aby3"), std::pair("4", "best")}) {
-    const ProgramResult result =
-        bench({"scml", "--model", "secureml", "--batch", "4", "--pass", "train", "--parties",
-               parties, "--profile", profile, "-r", "1", "-n", "2", "--verify", "--json"});
+  constexpr std::array<const char*, 3> kRuns[] = {{"2", "piranha", "layer"},
+                                                  {"3", "piranha", "round"},
+                                                  {"3", "secureml-aby3", "layer"},
+                                                  {"4", "best", "round"}};
+  for (const auto& [parties, profile, freed] : kRuns) {
+    const ProgramResult result = bench({"scml", "--model", "secureml", "--batch", "4", "--pass",
+                                        "train", "--parties", parties, "--free", freed, "--profile",
+                                        profile, "-r", "1", "-n", "2", "--verify", "--json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const json object = json::parse(result.out, nullptr, false);
     EXPECT_EQ(object.at("bench"), "scml");
@@ -101,6 +104,7 @@ TEST(LeatBench, ScmlMovesEveryMessageOverEveryCarrier) {
     EXPECT_EQ(row.at("model"), "secureml");
     EXPECT_EQ(std::to_string(row.at("parties").get<unsigned>()), parties);
     EXPECT_EQ(row.at("profile"), profile);
+    EXPECT_EQ(row.at("free"), freed);
     for (const char* carrier : {"tcp", "unified", "contexts", "planned"})
       EXPECT_GT(row.at(std::string(carrier) + "_ms"), 0) << carrier;
     for (const char* carrier : {"tcp", "unified", "contexts"})

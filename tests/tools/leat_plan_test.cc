@@ -100,6 +100,16 @@ TEST(LeatPlan, ProfilesHaveTheirNames) {
   EXPECT_THAT(unknown.err, HasSubstr("Allowed: piranha, secureml-aby3 or best"));
 }
 
+TEST(LeatPlan, MemoryIsFreedByRound) {
+  const ProgramResult layers = plan_program({kLenet, "--json"});
+  const ProgramResult rounds = plan_program({kLenet, "--free", "round", "--json"});
+  ASSERT_EQ(rounds.exit_code, 0) << rounds.err;
+  EXPECT_EQ(json::parse(rounds.out).at("free"), "round");
+  EXPECT_EQ(json::parse(layers.out).at("free"), "layer");
+  EXPECT_LT(json::parse(rounds.out).at("peak_bytes"), json::parse(layers.out).at("peak_bytes"));
+  EXPECT_THAT(rounds.out, HasSubstr("\"maxpool2 round 1\""));
+}
+
 TEST(LeatPlan, TriplesAndRepeatsAreShown) {
   const ProgramResult result =
       plan_program({kLenet, "--batch", "1", "--triples", "ot", "--offline-memory", "1MiB"});
