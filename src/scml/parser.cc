@@ -147,7 +147,7 @@ class TaskBuilder {
     };
     // Shared bits are no form of their own in all profiles.
     if (left == to && to == layer.to) complain("is already");
-    if (left != to && converted_.count({source, to}) > 0) complain("was put before");
+    if (left != to && converted_.contains({source, to})) complain("was put before");
     ArrayBuilder arrays = arrays_for(index);
     conversion_arrays(left, to, arrays.product({task_.options.batch, layer.output.elements()}),
                       arrays);
