@@ -21,8 +21,7 @@ LEAT_EXPORT std::string_view to_string(Pass pass) noexcept;
 // each, and where that is from, is in docs/scml.md, "Profiles".
 enum class Profile {
   // Those of Piranha (Watson et al., USENIX Security 2022), which CORA measures (section 6.1), as
-  // its
-  // program runs them: comparisons with edaBits, a byte for each bit, masks that serve once.
+  // its program runs them: comparisons with edaBits, a byte for each bit, masks that serve once.
   kPiranha,
   // SecureML between two (S&P 2017), ABY3 among three (CCS 2018), Fantastic Four among four (USENIX
   // Security 2021); ReLU and max pooling on shared bits, with conversions by circuits on words.
