@@ -36,6 +36,7 @@ constexpr double kMemoryShare = 0.8;
 struct ScmlArguments {
   std::string model = "lenet";
   scml::ParseOptions task{.batch = 128};
+  scml::PlanOptions plan;
   std::uint64_t repetitions = 3;
   std::uint64_t batches = 0;  // 0: by size
   std::string device;
@@ -97,6 +98,8 @@ class ScmlReport {
                      {"parties", plan.task_options.parties},
                      {"batch", plan.task_options.batch},
                      {"pass", plan.task_options.train ? "train" : "infer"},
+                     {"profile", scml::to_string(plan.task_options.profile)},
+                     {"free", plan.options.by_round ? "round" : "layer"},
                      {"bytes_sent", totals.bytes},
                      {"rounds", totals.rounds},
                      {"batches", batches * arguments_.repetitions}};
@@ -147,6 +150,7 @@ class ScmlReport {
     std::printf("%s                    Communication of Secure Machine Learning, per Batch\n",
                 kRule);
     std::printf(" %-15s : %s\n", "Cores", cores_.c_str());
+    std::printf(" %-15s : %s\n", "Profile", to_string(arguments_.task.profile).data());
     std::printf(" %-15s : %s\n", "Verified", arguments_.verify ? "every byte" : "no");
     std::printf(" %-15s : %llu, carriers in turn; times that a tenth of the batches kept to\n",
                 "Repetitions", static_cast<unsigned long long>(arguments_.repetitions));
@@ -191,7 +195,7 @@ void run(const ScmlArguments& arguments) {
 
   for (const std::string& name : names) {
     const scml::Model model = scml::load_model(find_model(name));
-    const scml::Plan plan = scml::make_plan(scml::parse(model, arguments.task), {});
+    const scml::Plan plan = scml::make_plan(scml::parse(model, arguments.task), arguments.plan);
     check_memory(plan);
     const scml::Totals totals = total_of(plan);
     const std::uint64_t batches =
@@ -244,6 +248,27 @@ Run declare_scml(CLI::App& command) {
                   "infer: forward only (default); train: with the backward pass")
       ->transform(cli::one_of(passes))
       ->type_name("infer|train");
+  std::vector<std::string> profiles;
+  for (const scml::Profile profile : scml::kProfiles) profiles.emplace_back(to_string(profile));
+  command
+      .add_option_function<std::string>(
+          "--profile",
+          [arguments](const std::string& name) {
+            for (const scml::Profile profile : scml::kProfiles)
+              if (name == to_string(profile)) arguments->task.profile = profile;
+          },
+          "The protocols: Piranha's, which CORA measures (default); SecureML's, ABY3's and "
+          "Fantastic "
+          "Four's; or those of leat's example secure_training")
+      ->check(cli::one_of(profiles))
+      ->type_name("piranha|secureml-aby3|best");
+  const std::map<std::string, bool> frees{{"layer", false}, {"round", true}};
+  command
+      .add_option("--free", arguments->plan.by_round,
+                  "Free the memory of messages after the next layer (default), or after the next "
+                  "round")
+      ->transform(cli::one_of(frees))
+      ->type_name("layer|round");
   command
       .add_option("-r,--repetitions", arguments->repetitions,
                   "Runs of each carrier; the carriers take turns")

@@ -19,7 +19,8 @@ void MeshExchange::begin(const Stage& stage) {
   stage_ = &figures_[stage.name];
   to_.fill({});
   from_.fill({});
-  for (const std::size_t index : steps_.at(stage.name)->opens) {
+  // Its own: stages repeat in another order than the plan has them, so none is open ahead.
+  for (const std::size_t index : steps_.at(stage.name)->arrays) {
     const leat::scml::Placement& placement = plan_.placements[index];
     bool is_ours = false;
     for (const leat::scml::Flow& flow : placement.messages.flows) {

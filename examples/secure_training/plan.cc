@@ -128,6 +128,7 @@ TrainingPlan plan_training(const Settings& settings) {
   task.options.parties = kProcesses;
   task.options.train = true;
   task.options.batch = settings.network.batch;
+  task.options.profile = leat::scml::Profile::kBest;
   for (const StageTraffic& traffic : stages) {
     Operation operation{traffic.stage.name, traffic.stage.layer, traffic.stage.pass};
     add_arrays(operation, traffic.flows);

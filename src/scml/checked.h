@@ -25,4 +25,8 @@ inline std::uint64_t checked_product(std::initializer_list<std::uint64_t> factor
   return result;
 }
 
+inline std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
+  return value == 0 ? 0 : (value - 1) / by + 1;
+}
+
 }  // namespace leat::scml::detail

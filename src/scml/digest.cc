@@ -51,15 +51,17 @@ void put(Serialiser& out, const MessageArray& array) {
 
 std::array<std::uint8_t, 32> digest_of(const Plan& plan) {
   Serialiser out;
-  out.text("leat plan 2");
+  out.text("leat plan 3");
   out.text(plan.model);
   out.number(plan.task_options.parties);
   out.number(plan.task_options.train ? 1 : 0);
   out.enumerator(plan.task_options.form);
   out.enumerator(plan.task_options.triples);
   out.number(plan.task_options.batch);
+  out.enumerator(plan.task_options.profile);
   out.number(plan.options.memory_bytes);
   out.number(plan.options.offline_bytes);
+  out.number(plan.options.by_round ? 1 : 0);
   out.number(plan.steps.size());
   for (const Step& step : plan.steps) {
     out.text(step.name);

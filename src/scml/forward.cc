@@ -1,3 +1,4 @@
+#include <bit>
 #include <cstdint>
 
 #include "scml/gates.h"
@@ -29,27 +30,37 @@ MatrixProduct as_matrices(const Layer& layer, std::uint64_t samples, const Array
           layer.output.channels};
 }
 
-void multiply_by(Protocol protocol, const MatrixProduct& matrices, ArrayBuilder& arrays) {
+void multiply_by(Protocol protocol, const LayerProduct& layer, ArrayBuilder& arrays) {
+  const MatrixProduct& matrices = layer.matrices;
   switch (protocol) {
     case Protocol::kOt:
       // Each bit of a number of one matrix chooses multiples of a row of the other (Gilboa 1999).
       arrays.transfer(arrays.product({matrices.rows, matrices.inner}), matrices.columns);
-      break;
+      return arrays.truncate({layer.results});
     case Protocol::kHe:
       arrays.encrypt(matrices);
-      break;
+      return arrays.truncate({layer.results});
     default:
-      arrays.multiply_matrices(matrices);
+      return arrays.multiply_matrices(layer);
   }
-  arrays.truncate({arrays.product({matrices.rows, matrices.columns})});
 }
 
-Rounds tournament(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays) {
+std::uint64_t input_words(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays) {
+  if (arrays.profile() != Profile::kSecureMlAby3)
+    return arrays.product({samples, layer.input.elements()});
+  const MatrixProduct matrices = as_matrices(layer, samples, arrays);
+  return arrays.product({matrices.rows, matrices.inner});
+}
+
+Rounds tournament(const Layer& layer, Protocol protocol, std::uint64_t samples,
+                  const ArrayBuilder& arrays) {
   Rounds levels;
   const std::uint64_t windows = arrays.product({samples, layer.output.elements()});
-  for (std::uint64_t left = arrays.product({layer.window.height, layer.window.width}); left > 1;
-       left -= left / 2)
-    levels.push_back(arrays.product({windows, left / 2}));
+  std::uint64_t left = arrays.product({layer.window.height, layer.window.width});
+  // Piranha fills windows up to a power of two.
+  if (arrays.profile() == Profile::kPiranha && arrays.is_on_numbers(protocol))
+    left = std::bit_ceil(left);
+  for (; left > 1; left -= left / 2) levels.push_back(arrays.product({windows, left / 2}));
   return levels;
 }
 
@@ -58,8 +69,14 @@ void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples
   const std::uint64_t elements = arrays.product({samples, layer.output.elements()});
   switch (layer.kind) {
     case LayerKind::kCnn:
-    case LayerKind::kFc:
-      return multiply_by(protocol, as_matrices(layer, samples, arrays), arrays);
+    case LayerKind::kFc: {
+      const MatrixProduct matrices = as_matrices(layer, samples, arrays);
+      // Training opens the samples once, before its first step.
+      const bool is_ready = arrays.keeps_opened() && layer.inputs.front() == kModelInput;
+      const std::uint64_t input = input_words(layer, samples, arrays);
+      const std::uint64_t weights = arrays.product({matrices.inner, matrices.columns});
+      return multiply_by(protocol, {matrices, (is_ready ? 0 : input) + weights, elements}, arrays);
+    }
     case LayerKind::kAveragePool:
       return arrays.truncate(
           {elements});  // the sum is local, as is its product with a public number
@@ -67,16 +84,22 @@ void forward_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples
       return normalise(elements, samples, arrays);
     case LayerKind::kRelu:
       if (protocol == Protocol::kGc) return arrays.garble(elements, kGarbledReluGates, 0);
+      if (arrays.is_on_numbers(protocol)) return arrays.rectify({elements});
       return arrays.and_words({elements});  // every bit with the sign
     case LayerKind::kMaxPool: {
-      const Rounds levels = tournament(layer, samples, arrays);
+      const Rounds levels = tournament(layer, protocol, samples, arrays);
       if (levels.empty()) return;  // windows of one number
       if (protocol == Protocol::kGc) {
         std::uint64_t comparisons = 0;
         for (const std::uint64_t level : levels) comparisons += level;
         return arrays.garble(comparisons, kGarbledMaxGates, 0);
       }
-      return arrays.select_greater(levels);
+      if (!arrays.is_on_numbers(protocol)) return arrays.select_greater(levels);
+      arrays.rectify(levels);  // the difference of the two
+      // Whether each number, of which there are twice those of the first level, is the greatest.
+      if (arrays.profile() == Profile::kPiranha)
+        arrays.and_bits(Rounds(levels.size(), arrays.product({2, levels.front()})));
+      return;
     }
     case LayerKind::kAdd:
     case LayerKind::kConversion:  // conversion_arrays

@@ -12,6 +12,17 @@ inline constexpr std::uint64_t kWordBits = 32;
 // &= propagate << s, where the last level does not need propagate.
 inline constexpr std::uint64_t kAdderGates[] = {1, 2, 2, 2, 2, 1};
 
+// The carry into the sign of a sum of two numbers, from pairs of groups of bits (Brent and Kung
+// 1982). As Piranha runs it: five levels, two ANDs for each pair.
+inline constexpr std::uint64_t kCarryPairs[] = {16, 8, 4, 2, 1};
+
+// As examples/secure_training runs it (comparison.cc): the pairs of single bits come from the
+// material, so that four levels are left, of 8, 4, 2 and 1 pairs; they open three bits for each
+// pair but two for the lowest. ANDs of the material: 15 pairs of bits, and two for each pair of the
+// levels but one for the lowest.
+inline constexpr std::uint64_t kOpenedPlanes[] = {23, 11, 5, 2};
+inline constexpr std::uint64_t kAndPlanes = 15 + 15 + 7 + 3 + 1;
+
 // Labels of 128 bits, XOR free (Kolesnikov and Schneider 2008), two ciphertexts per AND (half
 // gates, Zahur et al. 2015).
 inline constexpr std::uint64_t kLabelBytes = 16;

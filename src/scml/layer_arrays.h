@@ -22,7 +22,8 @@ void input_gradient_arrays(const Layer& layer, Protocol protocol, std::uint64_t 
                            ArrayBuilder& arrays);
 
 // Converts the bits by which a relu or maxpool layer chose, from shared bits to shared numbers.
-void choice_bit_arrays(const Layer& layer, std::uint64_t samples, ArrayBuilder& arrays);
+void choice_bit_arrays(const Layer& layer, Protocol protocol, std::uint64_t samples,
+                       ArrayBuilder& arrays);
 
 inline bool has_weights(LayerKind kind) {
   return kind == LayerKind::kCnn || kind == LayerKind::kFc;
@@ -32,10 +33,14 @@ inline bool chooses(LayerKind kind) {
 }
 
 // The comparisons of a max-pooling layer as a tournament: their number at each level, in order.
-Rounds tournament(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays);
+Rounds tournament(const Layer& layer, Protocol protocol, std::uint64_t samples,
+                  const ArrayBuilder& arrays);
 
 // A layer as a product of matrices: convolutions lowered by im2col.
 MatrixProduct as_matrices(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays);
-void multiply_by(Protocol protocol, const MatrixProduct& matrices, ArrayBuilder& arrays);
+// The numbers of a product's input that are opened, and of its gradient: those of the samples, or
+// with kSecureMlAby3 those of the lowered matrix (CORA, section 3.2.1).
+std::uint64_t input_words(const Layer& layer, std::uint64_t samples, const ArrayBuilder& arrays);
+void multiply_by(Protocol protocol, const LayerProduct& layer, ArrayBuilder& arrays);
 
 }  // namespace leat::scml::detail

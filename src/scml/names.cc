@@ -46,6 +46,18 @@ std::string_view to_string(Protocol protocol) noexcept {
   return "unknown";
 }
 
+std::string_view to_string(Profile profile) noexcept {
+  switch (profile) {
+    case Profile::kPiranha:
+      return "piranha";
+    case Profile::kSecureMlAby3:
+      return "secureml-aby3";
+    case Profile::kBest:
+      return "best";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(Pass pass) noexcept {
   switch (pass) {
     case Pass::kOffline:

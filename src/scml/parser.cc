@@ -16,11 +16,13 @@ namespace {
 using detail::ArrayBuilder;
 using detail::TripleDemand;
 
-// The paper's choice: sharing for sums and products, garbled circuits for ReLU (section 3.1),
-// shared bits for max pooling (section 3.2.2) and for three and four parties, which garbling is not
-// for.
-Protocol default_protocol(LayerKind kind, unsigned parties) {
-  if (kind == LayerKind::kRelu) return parties == 2 ? Protocol::kGc : Protocol::kBoolean;
+// The paper's choice: sharing for sums and products, garbled circuits for ReLU (section 3.1), which
+// SecureML has, too, shared bits for max pooling (section 3.2.2) and for three and four parties,
+// which garbling is not for. The other profiles compare with edaBits (section 6.3).
+Protocol default_protocol(LayerKind kind, const ParseOptions& options) {
+  if (kind == LayerKind::kRelu && options.parties == 2 && options.profile == Profile::kSecureMlAby3)
+    return Protocol::kGc;
+  if (kind == LayerKind::kRelu) return Protocol::kBoolean;
   if (kind == LayerKind::kConversion) return Protocol::kConversion;
   return kind == LayerKind::kMaxPool ? Protocol::kBoolean : Protocol::kSs;
 }
@@ -29,11 +31,6 @@ Protocol default_protocol(LayerKind kind, unsigned parties) {
 Protocol protocol_with_triples(LayerKind kind) {
   if (kind == LayerKind::kConversion) return Protocol::kConversion;
   return detail::chooses(kind) ? Protocol::kBoolean : Protocol::kSs;
-}
-
-// The form in which a layer takes and leaves its data.
-Protocol form_of_data(Protocol protocol) {
-  return protocol == Protocol::kBoolean || protocol == Protocol::kGc ? protocol : Protocol::kSs;
 }
 
 class TaskBuilder {
@@ -63,7 +60,8 @@ class TaskBuilder {
                   std::to_string(parties) + " parties: there are protocols for 2, 3 and 4");
     if (model_.layers.empty()) throw Error(ErrorCode::kInvalidArgument, "the model has no layers");
     for (const Layer& layer : model_.layers) {
-      const Protocol protocol = layer.protocol.value_or(default_protocol(layer.kind, parties));
+      const Protocol protocol =
+          layer.protocol.value_or(default_protocol(layer.kind, task_.options));
       if (layer.is_offline && parties != 2)
         throw Error(ErrorCode::kInvalidArgument,
                     describe(layer) + ", field 'protocol': offline is for two parties, not " +
@@ -90,7 +88,11 @@ class TaskBuilder {
   Protocol form_left(std::size_t source) const {
     if (source == kModelInput) return Protocol::kSs;
     const Layer& layer = model_.layers[source];
-    return layer.kind == LayerKind::kConversion ? layer.to : form_of_data(protocols_[source]);
+    return form_of(layer.kind == LayerKind::kConversion ? layer.to : protocols_[source]);
+  }
+
+  Protocol form_of(Protocol protocol) const {
+    return detail::form_of_data(protocol, task_.options.profile);
   }
 
   ArrayBuilder arrays_for(std::size_t layer) const {
@@ -136,23 +138,23 @@ class TaskBuilder {
   void add_conversion(std::size_t index) {
     const Layer& layer = model_.layers[index];
     const std::size_t source = layer.inputs.front();
-    const Protocol left = form_left(source);
+    const Protocol left = form_left(source), to = form_of(layer.to);
     const auto complain = [&](const std::string& problem) {
       throw Error(ErrorCode::kInvalidArgument,
                   describe(layer) + ", field 'to': what it reads " + problem + " in the form " +
                       std::string(to_string(layer.to)),
                   "Take the layer out.");
     };
-    if (left == layer.to) complain("is already");
-    const auto [entry, is_new] = converted_.try_emplace({source, layer.to}, 0);
-    if (!is_new) complain("was put before");
+    // Shared bits are no form of their own in all profiles.
+    if (left == to && to == layer.to) complain("is already");
+    if (left != to && converted_.contains({source, to})) complain("was put before");
     ArrayBuilder arrays = arrays_for(index);
-    conversion_arrays(left, layer.to,
-                      arrays.product({task_.options.batch, layer.output.elements()}), arrays);
+    conversion_arrays(left, to, arrays.product({task_.options.batch, layer.output.elements()}),
+                      arrays);
     Operation operation{layer.name, index, Pass::kForward, Protocol::kConversion, {}};
     if (source != kModelInput) operation.inputs = {forward_[source]};
-    entry->second = add(std::move(operation), arrays);
-    forward_.push_back(entry->second);
+    forward_.push_back(add(std::move(operation), arrays));
+    if (left != to) converted_[{source, to}] = forward_.back();
   }
 
   void add_forward(std::size_t index) {
@@ -161,7 +163,7 @@ class TaskBuilder {
     const Protocol protocol = protocols_[index];
     Operation operation{layer.name, index, Pass::kForward, protocol, {}};
     for (const std::size_t source : layer.inputs) {
-      if (const auto data = find_data(source, form_of_data(protocol), index))
+      if (const auto data = find_data(source, form_of(protocol), index))
         operation.inputs.push_back(*data);
     }
     ArrayBuilder arrays = arrays_for(index);
@@ -189,7 +191,7 @@ class TaskBuilder {
     const std::vector<bool> trained = find_trained();
     // For each layer, the operations that give its output's gradient; their sum is local.
     std::vector<std::vector<std::size_t>> gradients(model_.layers.size());
-    gradients.back() = {result};
+    gradients.back() = {add_loss(result)};
     for (std::size_t index = model_.layers.size(); index-- > 0;) {
       const Layer& layer = model_.layers[index];
       if (!trained[index]) continue;
@@ -199,37 +201,78 @@ class TaskBuilder {
         before.insert(before.end(), gradients[index].begin(), gradients[index].end());
         continue;
       }
-      if (detail::has_weights(layer.kind)) {
-        ArrayBuilder arrays = arrays_for(index);
-        weight_gradient_arrays(layer, protocols_[index], task_.options.batch, arrays);
-        add({layer.name + " weight gradient", index, Pass::kBackward, protocols_[index],
-             gradients[index]},
-            arrays);
-      }
+      std::vector<std::size_t> opened;
+      if (detail::has_weights(layer.kind)) opened = add_weight_gradient(index, gradients[index]);
       // Normalisation has weights too, whose gradient comes with its input's.
       if (layer.kind != LayerKind::kLn && !reads_trained(layer, trained)) continue;
-      const std::size_t gradient = add_input_gradient(index, gradients[index]);
+      const std::size_t gradient = add_input_gradient(index, gradients[index], std::move(opened));
       for (const std::size_t input : layer.inputs) {
         if (input != kModelInput && trained[input]) gradients[input].push_back(gradient);
       }
     }
   }
 
-  std::size_t add_input_gradient(std::size_t index, std::vector<std::size_t> inputs) {
+  // Piranha opens the outputs for it.
+  std::size_t add_loss(std::size_t result) {
+    if (task_.options.profile != Profile::kPiranha) return result;
+    ArrayBuilder arrays = arrays_for(last_layer());
+    arrays.reveal_for_loss(
+        arrays.product({task_.options.batch, model_.layers.back().output.elements()}));
+    return add({model_.layers.back().name + " loss",
+                last_layer(),
+                Pass::kBackward,
+                Protocol::kSs,
+                {result}},
+               arrays);
+  }
+
+  // The operations that have opened factors of the input gradient.
+  std::vector<std::size_t> add_weight_gradient(std::size_t index,
+                                               const std::vector<std::size_t>& inputs) {
+    const Layer& layer = model_.layers[index];
+    const Protocol protocol = protocols_[index];
+    ArrayBuilder arrays = arrays_for(index);
+    weight_gradient_arrays(layer, protocol, task_.options.batch, arrays);
+    std::vector<std::size_t> opened;
+    if (protocol == Protocol::kSs && arrays.keeps_opened()) opened.push_back(forward_[index]);
+    const std::size_t gradient =
+        add({layer.name + " weight gradient", index, Pass::kBackward, protocol, inputs, {}, opened},
+            arrays);
+    if (!opened.empty()) opened.push_back(gradient);
+    return opened;
+  }
+
+  std::size_t add_input_gradient(std::size_t index, std::vector<std::size_t> inputs,
+                                 std::vector<std::size_t> reuses) {
     const Layer& layer = model_.layers[index];
     Protocol protocol = protocols_[index];
     if (detail::chooses(layer.kind)) {
-      protocol = Protocol::kSs;
       ArrayBuilder bits = arrays_for(index);
-      choice_bit_arrays(layer, task_.options.batch, bits);
-      inputs.push_back(add(
-          {layer.name + " bits to ss", index, Pass::kBackward, Protocol::kConversion, {}}, bits));
+      if (bits.is_on_numbers(protocol)) {
+        reuses.push_back(forward_[index]);
+      } else {
+        choice_bit_arrays(layer, protocol, task_.options.batch, bits);
+        inputs.push_back(add({layer.name + " bits to ss",
+                              index,
+                              Pass::kBackward,
+                              Protocol::kConversion,
+                              {},
+                              {},
+                              {forward_[index]}},
+                             bits));
+      }
     }
     ArrayBuilder arrays = arrays_for(index);
     input_gradient_arrays(layer, protocol, task_.options.batch, arrays);
-    return add(
-        {layer.name + " input gradient", index, Pass::kBackward, protocol, std::move(inputs)},
-        arrays);
+    if (detail::chooses(layer.kind)) protocol = Protocol::kSs;
+    return add({layer.name + " input gradient",
+                index,
+                Pass::kBackward,
+                protocol,
+                std::move(inputs),
+                {},
+                std::move(reuses)},
+               arrays);
   }
 
   // Triples depend on nothing, and are made before all else: for all operations, or those of the
@@ -245,19 +288,9 @@ class TaskBuilder {
         continue;
       served[reader.layer] = true;
       ArrayBuilder arrays = arrays_for(reader.layer);
-      Protocol protocol = Protocol::kOt;
-      if (demand.matrix) {
-        protocol = task_.options.triples == Triples::kHe ? Protocol::kHe : Protocol::kOt;
-        if (protocol == Protocol::kHe)
-          arrays.encrypt(*demand.matrix);
-        else
-          arrays.transfer(arrays.product({demand.matrix->rows, demand.matrix->inner}),
-                          demand.matrix->columns);
-      } else if (demand.scalars > 0) {
-        arrays.transfer(demand.scalars, 1);
-      } else {
-        arrays.transfer_bits(demand.words);
-      }
+      const bool is_he = demand.matrix && task_.options.triples == Triples::kHe;
+      const Protocol protocol = is_he ? Protocol::kHe : Protocol::kOt;
+      arrays.make_triples(demand, protocol);
       operations.push_back({reader.name + " triples",
                             reader.layer,
                             Pass::kOffline,
@@ -276,6 +309,7 @@ class TaskBuilder {
     const std::size_t offline = operations.size();
     for (Operation& operation : task_.operations) {
       for (std::size_t& input : operation.inputs) input += offline;
+      for (std::size_t& reused : operation.reuses) reused += offline;
     }
     std::move(task_.operations.begin(), task_.operations.end(), std::back_inserter(operations));
     task_.operations = std::move(operations);

@@ -18,11 +18,8 @@
 namespace leat::scml {
 namespace {
 
+using detail::divide_up;
 using detail::Region;
-
-std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
-  return value == 0 ? 0 : (value - 1) / by + 1;
-}
 
 // One of `parts` equal parts of an array, the larger one where they cannot be equal.
 MessageArray part_of(const MessageArray& array, std::uint64_t parts) {
@@ -41,12 +38,80 @@ std::uint64_t part_count(const MessageArray& array, std::uint64_t parts) {
   return count;
 }
 
+void check_array(const Task& task, const Operation& operation, const MessageArray& array) {
+  const auto refuse = [&](ErrorCode code, const std::string& what) {
+    throw Error(code, operation.name + " has an array " + what + " (" + array.content + ")");
+  };
+  if (array.message_bytes == 0 || part_count(array, 1) == 0)
+    refuse(ErrorCode::kInvalidArgument, "without messages");
+  if (array.message_bytes > kMaxPlannedMessageBytes)
+    refuse(ErrorCode::kTooLarge, "with messages of " + std::to_string(array.message_bytes) +
+                                     " bytes, above " + std::to_string(kMaxPlannedMessageBytes));
+  if (array.flows.empty()) refuse(ErrorCode::kInvalidArgument, "that nobody sends");
+  const unsigned parties = task.options.parties;
+  for (auto flow = array.flows.begin(); flow != array.flows.end(); ++flow) {
+    const std::string text = "from party " + std::to_string(flow->sender) + " to party " +
+                             std::to_string(flow->receiver);
+    if (flow->sender == flow->receiver || flow->sender >= parties || flow->receiver >= parties)
+      refuse(ErrorCode::kInvalidArgument, text + ", of " + std::to_string(parties) + " parties");
+    if (std::find(array.flows.begin(), flow, *flow) != flow)
+      refuse(ErrorCode::kInvalidArgument, text + " twice");
+  }
+}
+
+void check_graph(const Task& task) {
+  for (std::size_t step = 0; step < task.operations.size(); ++step) {
+    const Operation& operation = task.operations[step];
+    for (const auto* earlier : {&operation.inputs, &operation.reuses}) {
+      for (const std::size_t input : *earlier) {
+        if (input >= step)
+          throw Error(ErrorCode::kInvalidArgument,
+                      operation.name +
+                          " reads an operation that is not before it, so the graph has a "
+                          "cycle or is out of order");
+      }
+    }
+    for (const MessageArray& array : operation.arrays) check_array(task, operation, array);
+  }
+}
+
+// The same task with an operation for each round, in the order of the arrays, which reads the one
+// before; readers of the whole read its last.
+Task rounds_of(const Task& task) {
+  Task result{task.model, task.options, {}};
+  std::vector<std::size_t> last;  // of each operation
+  for (const Operation& operation : task.operations) {
+    Operation next = operation;
+    for (std::size_t& input : next.inputs) input = last[input];
+    for (std::size_t& reused : next.reuses) reused = last[reused];
+    if (operation.pass != Pass::kOffline) {
+      std::size_t number = 0;
+      next.arrays.clear();
+      for (const MessageArray& array : operation.arrays) {
+        for (const std::uint64_t messages : array.round_messages) {
+          if (messages == 0) continue;
+          if (number++ > 0) {
+            result.operations.push_back(next);
+            next.inputs = {result.operations.size() - 1};
+            next.reuses.clear();
+          }
+          next.name = operation.name + " round " + std::to_string(number);
+          next.arrays = {{array.content, array.message_bytes, {messages}, array.flows}};
+        }
+      }
+      if (number == 1) next.name = operation.name;
+    }
+    last.push_back(result.operations.size());
+    result.operations.push_back(std::move(next));
+  }
+  return result;
+}
+
 class Planning {
  public:
   Planning(const Task& task, const PlanOptions& options) : task_(task), options_(options) {}
 
   Plan run() {
-    check_graph();
     size_offline();
     const Plan lean = place_all(0);
     // The same with arrays that are open ahead in what is free of that memory. Gaps may then lie so
@@ -60,40 +125,6 @@ class Planning {
  private:
   const Operation& operation(std::size_t step) const { return task_.operations[step]; }
   const std::string& name(std::size_t step) const { return operation(step).name; }
-
-  void check_graph() const {
-    for (std::size_t step = 0; step < task_.operations.size(); ++step) {
-      for (const std::size_t input : operation(step).inputs) {
-        if (input >= step)
-          throw Error(ErrorCode::kInvalidArgument,
-                      name(step) +
-                          " reads an operation that is not before it, so the graph has a "
-                          "cycle or is out of order");
-      }
-      for (const MessageArray& array : operation(step).arrays) check_array(step, array);
-    }
-  }
-
-  void check_array(std::size_t step, const MessageArray& array) const {
-    const auto refuse = [&](ErrorCode code, const std::string& what) {
-      throw Error(code, name(step) + " has an array " + what + " (" + array.content + ")");
-    };
-    if (array.message_bytes == 0 || part_count(array, 1) == 0)
-      refuse(ErrorCode::kInvalidArgument, "without messages");
-    if (array.message_bytes > kMaxPlannedMessageBytes)
-      refuse(ErrorCode::kTooLarge, "with messages of " + std::to_string(array.message_bytes) +
-                                       " bytes, above " + std::to_string(kMaxPlannedMessageBytes));
-    if (array.flows.empty()) refuse(ErrorCode::kInvalidArgument, "that nobody sends");
-    const unsigned parties = task_.options.parties;
-    for (auto flow = array.flows.begin(); flow != array.flows.end(); ++flow) {
-      const std::string text = "from party " + std::to_string(flow->sender) + " to party " +
-                               std::to_string(flow->receiver);
-      if (flow->sender == flow->receiver || flow->sender >= parties || flow->receiver >= parties)
-        refuse(ErrorCode::kInvalidArgument, text + ", of " + std::to_string(parties) + " parties");
-      if (std::find(array.flows.begin(), flow, *flow) != flow)
-        refuse(ErrorCode::kInvalidArgument, text + " twice");
-    }
-  }
 
   std::uint64_t checked_bytes(std::size_t step, const MessageArray& array) const {
     const std::uint64_t count = part_count(array, 1);
@@ -360,7 +391,10 @@ Totals total_of(const Plan& plan) {
 }
 
 Plan make_plan(const Task& task, const PlanOptions& options) {
-  return Planning(task, options).run();
+  check_graph(task);
+  if (!options.by_round) return Planning(task, options).run();
+  const Task rounds = rounds_of(task);
+  return Planning(rounds, options).run();
 }
 
 }  // namespace leat::scml

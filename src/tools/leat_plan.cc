@@ -29,6 +29,7 @@ constexpr const char* kFooter = R"(Examples:
   leat-plan lenet.json                               one inference by two parties
   leat-plan lenet.json --pass train --parties 3      a training step by three
   leat-plan lenet.json --pass train --svg plan.svg   ... memory over steps as an image
+  leat-plan lenet.json --profile best                with leat's own protocols instead of Piranha's
   leat-plan lenet.json --batch 1 --form inner        every product a message of its own
   leat-plan lenet.json --triples ot                  with the making of Beaver triples
   leat-plan lenet.json --memory 64MiB                does it fit? If not: what is missing
@@ -103,6 +104,8 @@ ordered_json gather(const scml::Plan& plan, const scml::Model& model) {
           {"pass", plan.task_options.train ? "train" : "infer"},
           {"form", form_text(plan.task_options.form)},
           {"triples", triples_text(plan.task_options.triples)},
+          {"profile", scml::to_string(plan.task_options.profile)},
+          {"free", plan.options.by_round ? "round" : "layer"},
           {"memory_bytes", plan.options.memory_bytes},
           {"offline_bytes", plan.offline_bytes},
           {"peak_bytes", plan.peak_bytes},
@@ -118,7 +121,8 @@ std::string headline(const scml::Plan& plan) {
   const scml::ParseOptions& task = plan.task_options;
   std::string text = (plan.model.empty() ? "model" : plan.model) + ", " +
                      std::to_string(task.parties) + " parties, batch " +
-                     std::to_string(task.batch) + (task.train ? ", training" : ", inference");
+                     std::to_string(task.batch) + (task.train ? ", training" : ", inference") +
+                     ", profile " + std::string(scml::to_string(task.profile));
   if (task.form == scml::Form::kInnerProducts) text += ", inner products";
   if (task.triples != scml::Triples::kNone)
     text += std::string(", triples by ") + triples_text(task.triples);
@@ -242,6 +246,19 @@ int run(int argc, char** argv) {
                  "infer: forward only (default); train: with the backward pass")
       ->transform(cli::one_of(passes))
       ->type_name("infer|train");
+  std::vector<std::string> profiles;
+  for (const scml::Profile profile : scml::kProfiles) profiles.emplace_back(to_string(profile));
+  app.add_option_function<std::string>(
+         "--profile",
+         [&arguments](const std::string& name) {
+           for (const scml::Profile profile : scml::kProfiles)
+             if (name == to_string(profile)) arguments.task.profile = profile;
+         },
+         "The protocols: Piranha's, which CORA measures (default); SecureML's, ABY3's and "
+         "Fantastic "
+         "Four's; or those of leat's example secure_training")
+      ->check(cli::one_of(profiles))
+      ->type_name("piranha|secureml-aby3|best");
   const std::map<std::string, scml::Form> forms{{"matrix", scml::Form::kMatrix},
                                                 {"inner", scml::Form::kInnerProducts}};
   app.add_option("--form", arguments.task.form,
@@ -263,6 +280,12 @@ int run(int argc, char** argv) {
                  "The part of it for making triples, at most (default: 64MiB)")
       ->transform(cli::size_between(0))
       ->type_name("BYTES");
+  const std::map<std::string, bool> frees{{"layer", false}, {"round", true}};
+  app.add_option("--free", arguments.plan.by_round,
+                 "Free the memory of messages after the next layer (default), or after the next "
+                 "round")
+      ->transform(cli::one_of(frees))
+      ->type_name("layer|round");
   app.add_option("--svg", arguments.svg_path,
                  "Draw the use of memory over the steps into this file")
       ->type_name("FILE");

@@ -256,9 +256,20 @@ TEST(PlanProperties, HoldForTheModelsThatComeWithLeat) {
     for (const unsigned parties : {2U, 3U, 4U}) {
       for (const bool train : {false, true}) {
         for (const Triples triples : {Triples::kNone, Triples::kOt, Triples::kHe}) {
-          SCOPED_TRACE(std::string(name) + " " + std::to_string(parties));
-          const Task task = parse(model, {.parties = parties, .train = train, .triples = triples});
-          Party(task, make_plan(task, {})).check();
+          for (const Profile profile : kProfiles) {
+            SCOPED_TRACE(std::string(name) + " " + std::to_string(parties) + " " +
+                         std::string(to_string(profile)));
+            const Task task =
+                parse(model,
+                      {.parties = parties, .train = train, .triples = triples, .profile = profile});
+            const Plan plan = make_plan(task, {});
+            Party(task, plan).check();
+            // By rounds, the same is sent through less memory.
+            const Plan rounds = make_plan(task, {.by_round = true});
+            EXPECT_EQ(total_of(rounds).bytes, total_of(plan).bytes);
+            EXPECT_EQ(total_of(rounds).rounds, total_of(plan).rounds);
+            EXPECT_LE(rounds.peak_bytes, plan.peak_bytes);
+          }
         }
       }
     }

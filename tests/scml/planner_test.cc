@@ -105,6 +105,50 @@ TEST(Planner, KeepsWhatALaterReaderNeeds) {
   EXPECT_THAT(bases(plan), ElementsAre(0U, 64U, 128U, 64U));
 }
 
+TEST(Planner, WhatIsReusedKeepsNoMemory) {
+  // op3 uses what the parties have kept of op0, whose messages are freed after op1.
+  Task task = chain({64, 64, 64, 64});
+  task.operations[3].reuses.push_back(0);
+  const Plan plan = make_plan(task, {});
+  EXPECT_EQ(plan.placements[0].last_step, 1U);
+  EXPECT_EQ(plan.peak_bytes, 128U);
+}
+
+TEST(Planner, ByRoundEachRoundIsAStep) {
+  // op1 has rounds of 10 and 20 messages of 64 bytes, and then one of 5 of 128; op2 reads it.
+  Task task = chain({64, 1, 64});
+  task.operations[1].arrays = {{"a", 64, {10, 20}, {{0, 1}}}, {"b", 128, {5}, {{1, 0}}}};
+  task.operations[2].reuses = {1};
+  const Plan plan = make_plan(task, {.by_round = true});
+  std::vector<std::string> names;
+  std::vector<std::uint64_t> bytes;
+  std::vector<std::size_t> freed;
+  for (const Step& step : plan.steps) {
+    names.push_back(step.name);
+    ASSERT_THAT(step.arrays, SizeIs(1));
+    const Placement& placement = plan.placements[step.arrays[0]];
+    bytes.push_back(placement.messages.bytes());
+    freed.push_back(placement.last_step);
+  }
+  EXPECT_THAT(names, ElementsAre("op0", "op1 round 1", "op1 round 2", "op1 round 3", "op2"));
+  EXPECT_THAT(bytes, ElementsAre(64U, 640U, 1280U, 640U, 64U));
+  // Each until the next has finished; the last two with the end.
+  EXPECT_THAT(freed, ElementsAre(1U, 2U, 3U, 4U, 4U));
+  // Rounds 1 and 2 together, behind op0: 64 + 640 + 1280; by layers 64 + 1920 + 640.
+  EXPECT_EQ(plan.peak_bytes, 1984U);
+  EXPECT_EQ(make_plan(task, {}).peak_bytes, 2624U);
+  EXPECT_NE(make_plan(chain({64}), {.by_round = true}).digest, make_plan(chain({64}), {}).digest);
+}
+
+TEST(Planner, ByRoundTriplesStayWhole) {
+  Task task;
+  task.operations.push_back({"t", 0, Pass::kOffline, Protocol::kOt, {}, {array_of(64, 4)}});
+  task.operations[0].arrays[0].round_messages = {4, 4};
+  const Plan plan = make_plan(task, {.offline_bytes = 256, .by_round = true});
+  ASSERT_THAT(plan.steps, SizeIs(1));
+  EXPECT_EQ(plan.steps[0].repeats, 2U);
+}
+
 TEST(Planner, LocalOperationsOpenNothingButHoldWhatTheyRead) {
   Task task = chain({64, 64, 64});
   task.operations[1].arrays.clear();
@@ -157,6 +201,9 @@ TEST(Planner, TheDigestCoversPlacementsAndParameters) {
   other.options.batch = 7;
   EXPECT_NE(make_plan(other, {}).digest, plan.digest);
   other = task;
+  other.options.profile = Profile::kBest;
+  EXPECT_NE(make_plan(other, {}).digest, plan.digest);
+  other = task;
   other.operations[2].protocol = Protocol::kGc;
   EXPECT_NE(make_plan(other, {}).digest, plan.digest);
   other = task;
@@ -173,7 +220,7 @@ TEST(Planner, TheDigestIsTheSameOnEveryMachine) {
     hex += "0123456789abcdef"[byte >> 4];
     hex += "0123456789abcdef"[byte & 15];
   }
-  EXPECT_EQ(hex, "d838420018ad705848c7babb9b1fc3c730a62c6e4c19f9b21085a72829f2e2d0");
+  EXPECT_EQ(hex, "5a712c4f72df84cebd1f4f1b9885349c2e3236bce95943773abb6065393f5b15");
 }
 
 // What does not fit.
@@ -293,6 +340,9 @@ TEST(BadGraph, Cycles) {
   task.operations[0].inputs = {0};
   EXPECT_THAT(error_of(task, {}, ErrorCode::kInvalidArgument), HasSubstr("op0 reads an operation"));
   task.operations[0].inputs = {99};
+  EXPECT_THAT(error_of(task, {}, ErrorCode::kInvalidArgument), HasSubstr("op0 reads an operation"));
+  task.operations[0].inputs.clear();
+  task.operations[0].reuses = {1};
   EXPECT_THAT(error_of(task, {}, ErrorCode::kInvalidArgument), HasSubstr("op0 reads an operation"));
 }
 

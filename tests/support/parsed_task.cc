@@ -19,6 +19,11 @@ Model layer_model(const std::string& layer, int input, int classes) {
                     "]}");
 }
 
+Task parse_aby3(const Model& model, ParseOptions options) {
+  options.profile = Profile::kSecureMlAby3;
+  return parse(model, options);
+}
+
 const Operation& find(const Task& task, const std::string& name) {
   for (const Operation& operation : task.operations) {
     if (operation.name == name) return operation;
@@ -44,7 +49,7 @@ void expect_array(const Operation& operation, std::size_t index, std::uint64_t m
 }
 
 std::string parse_error(const Model& model, const ParseOptions& options, ErrorCode code) {
-  return leat::detail::error_of(code, [&] { parse(model, options); });
+  return leat::detail::error_of(code, [&] { parse_aby3(model, options); });
 }
 
 }  // namespace leat::scml

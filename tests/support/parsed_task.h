@@ -26,6 +26,9 @@ Model fc_model(const std::string& protocol = "ss");
 // One layer between nothing: `layer` maps `input` numbers to `classes`; two samples.
 Model layer_model(const std::string& layer, int input, int classes);
 
+// With SecureML's and ABY3's protocols.
+Task parse_aby3(const Model& model, ParseOptions options = {});
+
 // EXPECTs that there is one of that name.
 const Operation& find(const Task& task, const std::string& name);
 std::vector<std::string> names(const Task& task);
@@ -33,7 +36,7 @@ std::vector<std::string> names(const Task& task);
 void expect_array(const Operation& operation, std::size_t index, std::uint64_t message_bytes,
                   const Rounds& rounds, const std::vector<Flow>& flows);
 
-// EXPECTs that parsing fails with that code; what the error says.
+// EXPECTs that parse_aby3 fails with that code; what the error says.
 std::string parse_error(const Model& model, const ParseOptions& options, ErrorCode code);
 
 }  // namespace leat::scml

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -87,10 +88,15 @@ TEST(LeatBench, ReceiversThatReadStandBesideEachOther) {
 }
 
 TEST(LeatBench, ScmlMovesEveryMessageOverEveryCarrier) {
-  for (const char* parties : {"2", "3"}) {
-    const ProgramResult result =
-        bench({"scml", "--model", "secureml", "--batch", "4", "--pass", "train", "--parties",
-               parties, "-r", "1", "-n", "2", "--verify", "--json"});
+  // The last has a party that sends nothing.
+  constexpr std::array<const char*, 3> kRuns[] = {{"2", "piranha", "layer"},
+                                                  {"3", "piranha", "round"},
+                                                  {"3", "secureml-aby3", "layer"},
+                                                  {"4", "best", "round"}};
+  for (const auto& [parties, profile, freed] : kRuns) {
+    const ProgramResult result = bench({"scml", "--model", "secureml", "--batch", "4", "--pass",
+                                        "train", "--parties", parties, "--free", freed, "--profile",
+                                        profile, "-r", "1", "-n", "2", "--verify", "--json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const json object = json::parse(result.out, nullptr, false);
     EXPECT_EQ(object.at("bench"), "scml");
@@ -98,6 +104,8 @@ TEST(LeatBench, ScmlMovesEveryMessageOverEveryCarrier) {
     const json& row = object.at("results")[0];
     EXPECT_EQ(row.at("model"), "secureml");
     EXPECT_EQ(std::to_string(row.at("parties").get<unsigned>()), parties);
+    EXPECT_EQ(row.at("profile"), profile);
+    EXPECT_EQ(row.at("free"), freed);
     for (const char* carrier : {"tcp", "unified", "contexts", "planned"})
       EXPECT_GT(row.at(std::string(carrier) + "_ms"), 0) << carrier;
     for (const char* carrier : {"tcp", "unified", "contexts"})
@@ -539,6 +547,7 @@ TEST(LeatBench, WrongArgumentsExitWithTwoAndTeach) {
       {{"limits", "--window", "1X"}, "K, M, G and T stand for powers of 1024"},
       {{"attest", "--kernel", "x"}, "'x' is not allowed. Allowed: in-process or isolated."},
       {{"scml", "--pass", "x"}, "'x' is not allowed. Allowed: infer or train."},
+      {{"scml", "--profile", "x"}, "Allowed: piranha, secureml-aby3 or best."},
       {{"scml", "-n", "-1"}, "not in range"},
       {{"trusted", "--system", "x"}, "Allowed: a2m, counter, chain or peer-review."},
       {{"transfer", "--carriers", "raw,x"},

@@ -35,17 +35,21 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 }
 
 TEST(LeatPlan, JsonIsThePlanOfTheLibrary) {
-  const ProgramResult result = plan_program(
-      {kLenet, "--pass", "train", "--parties", "3", "--batch", "2", "--form", "inner", "--json"});
+  const ProgramResult result =
+      plan_program({kLenet, "--pass", "train", "--parties", "3", "--batch", "2", "--form", "inner",
+                    "--profile", "secureml-aby3", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json shown = json::parse(result.out);
-  const Plan plan =
-      make_plan(parse(load_model(kLenet),
-                      {.parties = 3, .train = true, .form = Form::kInnerProducts, .batch = 2}),
-                {});
+  const Plan plan = make_plan(parse(load_model(kLenet), {.parties = 3,
+                                                         .train = true,
+                                                         .form = Form::kInnerProducts,
+                                                         .batch = 2,
+                                                         .profile = Profile::kSecureMlAby3}),
+                              {});
   EXPECT_EQ(shown.at("parties"), 3);
   EXPECT_EQ(shown.at("pass"), "train");
   EXPECT_EQ(shown.at("form"), "inner");
+  EXPECT_EQ(shown.at("profile"), "secureml-aby3");
   EXPECT_EQ(shown.at("peak_bytes"), plan.peak_bytes);
   ASSERT_EQ(shown.at("steps").size(), plan.steps.size());
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
@@ -74,11 +78,36 @@ TEST(LeatPlan, JsonIsThePlanOfTheLibrary) {
 TEST(LeatPlan, TableHasALineForEachContext) {
   const ProgramResult result = plan_program({kLenet});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("LeNet, 2 parties, batch 128, inference"));
-  for (const char* part : {"context", "base", "freed after", "cnn1 to boolean", "Digest: "})
+  EXPECT_THAT(result.out, HasSubstr("LeNet, 2 parties, batch 128, inference, profile piranha"));
+  for (const char* part : {"context", "base", "freed after", "maxpool2", "Digest: "})
     EXPECT_THAT(result.out, HasSubstr(part));
-  // 128 samples of 24x24 windows of 25 numbers, 20 channels: 73728 * 25 + 25 * 20.
-  EXPECT_THAT(result.out, HasSubstr("1843700 x 4"));
+  // 128 samples of 28x28 numbers, 20 filters of 25: 100352 + 500.
+  EXPECT_THAT(result.out, HasSubstr("100852 x 4"));
+}
+
+TEST(LeatPlan, ProfilesHaveTheirNames) {
+  for (const Profile profile : kProfiles) {
+    const std::string name(to_string(profile));
+    const ProgramResult result = plan_program({kLenet, "--profile", name, "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const json shown = json::parse(result.out);
+    EXPECT_EQ(shown.at("profile"), name);
+    EXPECT_EQ(shown.at("digest"),
+              digest_text(make_plan(parse(load_model(kLenet), {.profile = profile}), {}).digest));
+  }
+  const ProgramResult unknown = plan_program({kLenet, "--profile", "aby3"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("Allowed: piranha, secureml-aby3 or best"));
+}
+
+TEST(LeatPlan, MemoryIsFreedByRound) {
+  const ProgramResult layers = plan_program({kLenet, "--json"});
+  const ProgramResult rounds = plan_program({kLenet, "--free", "round", "--json"});
+  ASSERT_EQ(rounds.exit_code, 0) << rounds.err;
+  EXPECT_EQ(json::parse(rounds.out).at("free"), "round");
+  EXPECT_EQ(json::parse(layers.out).at("free"), "layer");
+  EXPECT_LT(json::parse(rounds.out).at("peak_bytes"), json::parse(layers.out).at("peak_bytes"));
+  EXPECT_THAT(rounds.out, HasSubstr("\"maxpool2 round 1\""));
 }
 
 TEST(LeatPlan, TriplesAndRepeatsAreShown) {
@@ -92,12 +121,14 @@ TEST(LeatPlan, TriplesAndRepeatsAreShown) {
 TEST(LeatPlan, SvgShowsEveryPlacementWithTitleAndAxes) {
   const ScratchFolder folder;
   const std::string path = folder.path() + "/plan.svg";
-  const ProgramResult result =
-      plan_program({kLenet, "--pass", "train", "--batch", "4", "--svg", path});
+  const ProgramResult result = plan_program(
+      {kLenet, "--pass", "train", "--batch", "4", "--profile", "secureml-aby3", "--svg", path});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Plan plan = make_plan(parse(load_model(kLenet), {.train = true, .batch = 4}), {});
+  const Plan plan = make_plan(
+      parse(load_model(kLenet), {.train = true, .batch = 4, .profile = Profile::kSecureMlAby3}),
+      {});
   const std::string svg = read_file(path);
-  EXPECT_THAT(svg, AllOf(HasSubstr("Message memory: LeNet, 2 parties, batch 4, training"),
+  EXPECT_THAT(svg, AllOf(HasSubstr("Message memory: LeNet, 2 parties, batch 4, training, profile"),
                          HasSubstr("place in the region (MiB)"), HasSubstr("steps, in the order"),
                          HasSubstr(">conversion</text>"), HasSubstr("</svg>\n")));
   EXPECT_EQ(count_of(svg, "<title>"), plan.placements.size());
@@ -122,7 +153,8 @@ TEST(LeatPlan, AnImageThatCannotBeWrittenIsAnError) {
 }
 
 TEST(LeatPlan, TooLittleMemoryNamesTheLayerAndWhatIsMissing) {
-  const ProgramResult result = plan_program({kLenet, "--memory", "7MiB"});
+  const ProgramResult result =
+      plan_program({kLenet, "--profile", "secureml-aby3", "--memory", "7MiB"});
   EXPECT_EQ(result.exit_code, 1);
   // cnn1's 7374800 bytes are 34752 more than 7 MiB, rounded up to 64.
   EXPECT_THAT(result.err,
@@ -143,9 +175,9 @@ TEST(LeatPlan, AModelOfAThousandLayersIsPlannedAndTimed) {
   const ProgramResult result = plan_program({model, "--pass", "train", "--time", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json shown = json::parse(result.out);
-  // Forward 500 fc and relu, 500 conversions each way; backward two for each fc but the first's
-  // input, and two for each relu.
-  EXPECT_EQ(shown.at("steps").size(), 2000U + 2 * 500 - 1 + 2 * 500);
+  // Forward 500 fc and relu; the loss; backward two for each fc but the first's input, and one for
+  // each relu.
+  EXPECT_EQ(shown.at("steps").size(), 1000U + 1 + 2 * 500 - 1 + 500);
   EXPECT_GT(shown.at("plan_ms"), 0);
 }
 

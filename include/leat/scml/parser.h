@@ -17,6 +17,23 @@ namespace leat::scml {
 enum class Pass { kOffline, kForward, kBackward };
 LEAT_EXPORT std::string_view to_string(Pass pass) noexcept;
 
+// The protocols by which the parties compute on shared numbers and bits. What an operation costs in
+// each, and where that is from, is in docs/scml.md, "Profiles".
+enum class Profile {
+  // Those of Piranha (Watson et al., USENIX Security 2022), which CORA measures (section 6.1), as
+  // its program runs them: comparisons with edaBits, a byte for each bit, masks that serve once.
+  kPiranha,
+  // SecureML between two (S&P 2017), ABY3 among three (CCS 2018), Fantastic Four among four (USENIX
+  // Security 2021); ReLU and max pooling on shared bits, with conversions by circuits on words.
+  kSecureMlAby3,
+  // Those of examples/secure_training (docs/secure_training.md): bits packed into words, a mask for
+  // each matrix. Two parties hold shares; a third helps to multiply, a fourth only deals.
+  kBest,
+};
+// "piranha", "secureml-aby3", "best".
+LEAT_EXPORT std::string_view to_string(Profile profile) noexcept;
+inline constexpr Profile kProfiles[] = {Profile::kPiranha, Profile::kSecureMlAby3, Profile::kBest};
+
 // How matrices are multiplied under secret sharing (section 3.2.1).
 enum class Form {
   kMatrix,         // whole matrices: M*N + N*P messages
@@ -36,6 +53,7 @@ struct ParseOptions {
   Form form = Form::kMatrix;
   Triples triples = Triples::kNone;
   std::uint64_t batch = 0;  // samples; 0: the model's batch_size
+  Profile profile = Profile::kPiranha;
 };
 
 // Party `sender` writes into memory of party `receiver`.
@@ -69,6 +87,9 @@ struct Operation {
   Protocol protocol = Protocol::kSs;
   std::vector<std::size_t> inputs;  // earlier operations whose data this one reads
   std::vector<MessageArray> arrays;
+  // Earlier operations of which this one uses what the parties have kept since: matrices opened
+  // under a mask, bits of choices. It need not be sent again. Their messages need not stay.
+  std::vector<std::size_t> reuses;
 };
 
 // What the parties do for one batch, in order. Plain value.

@@ -26,6 +26,10 @@ struct PlanOptions {
   std::uint64_t memory_bytes = 16ULL << 30;  // of the region that each pair of parties shares
   // Limit of the fixed part at the start of the region, in which triples are made batch by batch.
   std::uint64_t offline_bytes = 64ULL << 20;
+  // Makes each round of an operation a step of its own, but for offline ones: its messages are
+  // freed after the next round, and not after the next operation. The parties keep what they
+  // computed. Takes less memory; each round then waits until the peer has opened its array.
+  bool by_round = false;
 };
 
 // One open context. Message i along every flow lies at base_bytes + message_bytes * i of the
