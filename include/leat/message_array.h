@@ -16,8 +16,8 @@ inline constexpr unsigned kArrayContexts = 256;
 struct MessageArray {
   static constexpr std::uint64_t kAll = UINT64_MAX;
   static constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 27;
-  // The open arrays of a connection have 2^31 messages together at most, where the number of each
-  // counts as the next multiple of this.
+  // The messages of the open arrays of a connection have numbers on the wire, 2^31 in all; an array
+  // takes the lowest range of them that is free, in chunks of this.
   static constexpr std::uint64_t kCountedIn = std::uint64_t{1} << 19;
   static constexpr std::uint64_t kMaxOpenCount = std::uint64_t{1} << 31;
 

@@ -54,8 +54,8 @@ class LEAT_EXPORT PlannedChannel {
 
   // Opens `array` and tells the peer that it may send into it; none of its messages has arrived
   // yet. Throws kInvalidArgument, naming both sides of the conflict, if the context is in use, if
-  // the array overlaps an open one, if it does not fit into the region, or if the open arrays would
-  // have more than MessageArray::kMaxOpenCount messages. After any other error
+  // the array overlaps an open one, if it does not fit into the region, or if no range of
+  // numbers is free for its messages (MessageArray::kCountedIn). After any other error
   // but kTimeout the channel is dead; after kTimeout nothing was opened.
   void open(unsigned context, const MessageArray& array);
   // Waits for all incoming messages, then frees memory and context: the peer cannot write there any

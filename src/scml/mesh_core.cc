@@ -178,9 +178,9 @@ void MeshCore::check_array(unsigned context, const leat::MessageArray& array) co
                       std::to_string(array.base_bytes) + " + " + std::to_string(bytes) +
                       " bytes, the region has " + std::to_string(region_bytes_),
                   "Raise planned_bytes on all parties.");
-  for (unsigned other = kFirstContext; other < kContextLimit; ++other) {
+  for (const unsigned other : open_) {
     const leat::MessageArray& theirs = contexts_[other].array;
-    if (contexts_[other].open && theirs.base_bytes < array.base_bytes + bytes &&
+    if (theirs.base_bytes < array.base_bytes + bytes &&
         array.base_bytes < theirs.base_bytes + theirs.message_bytes * theirs.count)
       throw invalid("open: the arrays of contexts " + std::to_string(context) + " and " +
                         std::to_string(other) + " overlap",
@@ -207,7 +207,7 @@ void MeshCore::open(unsigned context, const leat::MessageArray& array,
     if (flow.sender == self_) opened.sends_to |= bit(flow.receiver);
     if (flow.receiver == self_) opened.receives_from |= bit(flow.sender);
   }
-  // What one of the links would refuse is refused before any peer is told.
+  // What most links would refuse is refused before any peer is told.
   for (unsigned peer = 0; peer < parties(); ++peer) {
     if (((opened.sends_to | opened.receives_from) & bit(peer)) == 0) continue;
     const std::uint64_t most = links_[peer]->max_message_bytes();
@@ -217,13 +217,21 @@ void MeshCore::open(unsigned context, const leat::MessageArray& array,
                         name_of(peer) + " at most " + std::to_string(most),
                     "Plan more and smaller messages.");
   }
+  bool told = false;
   for (unsigned peer = 0; peer < parties(); ++peer) {
     if (((opened.sends_to | opened.receives_from) & bit(peer)) == 0) continue;
     leat::MessageArray theirs = opened.array;
     if ((opened.receives_from & bit(peer)) == 0) theirs.incoming = 0;
-    of_party(peer, [&](Link& link) { link.open(context, theirs); });
+    try {
+      of_party(peer, [&](Link& link) { link.open(context, theirs); });
+    } catch (const Error& error) {
+      if (told && !failure_) fail(error);  // another peer holds open what is not
+      throw;
+    }
+    told = true;
   }
   contexts_[context] = opened;
+  open_.push_back(context);
 }
 
 void MeshCore::close(unsigned context) {
@@ -242,6 +250,7 @@ void MeshCore::close(unsigned context) {
     if (((closing.sends_to | closing.receives_from) & bit(peer)) != 0)
       of_party(peer, [&](Link& link) { link.close(context); });
   contexts_[context].open = false;
+  std::erase(open_, context);
   std::ranges::replace(reserved_, context, 0U);
   if (selected_ == context) selected_ = 0;
 }

@@ -89,6 +89,7 @@ class MeshCore {
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Link>> links_;  // [self_] is null
   std::array<Context, kContextLimit> contexts_;
+  std::vector<unsigned> open_;                    // contexts
   unsigned selected_ = 0;                         // 0: none
   Parties unposted_ = 0;                          // peers for whom something may be pending
   std::array<unsigned, kMaxParties> reserved_{};  // in which context; 0: nothing

@@ -216,7 +216,8 @@ class Planning {
     region_ = Region(offline_bytes_, usable_bytes());
     in_use_ = {};
     live_ = 0;
-    live_messages_ = 0;
+    numbers_ = Region(0, leat::MessageArray::kMaxOpenCount);
+    first_numbers_.clear();
     for (std::size_t step = 0; step < task_.operations.size(); ++step) {
       const Operation& operation = task_.operations[step];
       plan_.steps.push_back(
@@ -231,11 +232,12 @@ class Planning {
   }
 
   // The array of that operation is open from before `step` on.
-  void open(std::size_t step, std::size_t operation, Placement placement) {
+  void open(std::size_t step, std::size_t operation, Placement placement,
+            std::uint64_t first_number) {
     placement.first_step = placement.last_step = step;
     in_use_[placement.context] = true;
     plan_.peak_contexts = std::max(plan_.peak_contexts, ++live_);
-    live_messages_ += counted(placement.messages);
+    first_numbers_.push_back(first_number);
     plan_.steps[step].opens.push_back(plan_.placements.size());
     placed_[operation].push_back(plan_.placements.size());
     plan_.placements.push_back(std::move(placement));
@@ -246,9 +248,9 @@ class Planning {
     std::uint64_t base = 0;
     for (const MessageArray& array : operation(step).arrays) {
       const MessageArray part = part_of(array, repeats_[step]);
-      Placement placement{part, take_context(step, part), base};
+      Placement placement{part, take_context(step), base};
       base += Region::rounded(placement.messages.bytes());
-      open(step, step, std::move(placement));
+      open(step, step, std::move(placement), take_numbers(step, part));
     }
     plan_.steps[step].arrays = placed_[step];
     free(step, step);
@@ -258,8 +260,9 @@ class Planning {
     if (placed_[step].empty()) {
       for (const MessageArray& array : operation(step).arrays) {
         const std::uint64_t bytes = checked_bytes(step, array);
-        const unsigned context = take_context(step, array);
-        open(step, step, {array, context, take_memory(step, array, bytes)});
+        const unsigned context = take_context(step);
+        const std::uint64_t first_number = take_numbers(step, array);
+        open(step, step, {array, context, take_memory(step, array, bytes)}, first_number);
       }
     }
     plan_.steps[step].arrays = placed_[step];
@@ -278,40 +281,42 @@ class Planning {
         !placed_[next].empty() ||
         operation(next).arrays.size() > kContextLimit - kFirstContext - live_)
       return;
-    std::uint64_t messages = live_messages_;
-    for (const MessageArray& array : operation(next).arrays) messages += counted(array);
-    if (messages > leat::MessageArray::kMaxOpenCount) return;
-    std::vector<std::uint64_t> bases;
+    std::vector<std::uint64_t> bases, first_numbers;
     for (const MessageArray& array : operation(next).arrays) {
       const auto base = region_.place(checked_bytes(next, array), end_bytes);
-      if (!base) break;
-      bases.push_back(*base);
-    }
-    if (bases.size() < operation(next).arrays.size()) {
-      for (const std::uint64_t base : bases) region_.free(base);
-      return;
+      if (base) bases.push_back(*base);
+      const auto first_number = numbers_.place(counted(array));
+      if (first_number) first_numbers.push_back(*first_number);
+      if (!base || !first_number) {
+        for (const std::uint64_t placed : bases) region_.free(placed);
+        for (const std::uint64_t placed : first_numbers) numbers_.free(placed);
+        return;
+      }
     }
     for (std::size_t i = 0; i < bases.size(); ++i)
-      open(step, next,
-           {operation(next).arrays[i], take_context(next, operation(next).arrays[i]), bases[i]});
+      open(step, next, {operation(next).arrays[i], take_context(next), bases[i]}, first_numbers[i]);
   }
 
-  // How many of the messages that may be open together the array takes: it has a range of numbers
-  // on the wire, in chunks.
+  // How many of the numbers that messages have on the wire an array takes: whole chunks.
   static std::uint64_t counted(const MessageArray& array) {
-    constexpr std::uint64_t kIn = leat::MessageArray::kCountedIn;
-    return (part_count(array, 1) + kIn - 1) / kIn * kIn;
+    return divide_up(part_count(array, 1), leat::MessageArray::kCountedIn) *
+           leat::MessageArray::kCountedIn;
+  }
+
+  // The first of them. A receiver gives an array the lowest range that is free, as here; where not
+  // every array is for every connection, this counts as if it were.
+  std::uint64_t take_numbers(std::size_t step, const MessageArray& array) {
+    if (const auto first = numbers_.place(counted(array))) return *first;
+    throw Error(ErrorCode::kResource,
+                name(step) + ": the transport has no numbers for " +
+                    std::to_string(part_count(array, 1)) + " messages (" + array.content +
+                    ") beside those of the arrays that are open; it has " +
+                    std::to_string(leat::MessageArray::kMaxOpenCount),
+                "Take a smaller batch, or multiply whole matrices instead of inner products.");
   }
 
   // The lowest one that is free.
-  unsigned take_context(std::size_t step, const MessageArray& array) const {
-    if (live_messages_ + counted(array) > leat::MessageArray::kMaxOpenCount)
-      throw Error(ErrorCode::kResource,
-                  name(step) + ": the arrays that are open then have " +
-                      std::to_string(live_messages_ + counted(array)) +
-                      " messages together, above the transport's limit of " +
-                      std::to_string(leat::MessageArray::kMaxOpenCount),
-                  "Take a smaller batch, or multiply whole matrices instead of inner products.");
+  unsigned take_context(std::size_t step) const {
     for (unsigned context = kFirstContext; context < kContextLimit; ++context)
       if (!in_use_[context]) return context;
     throw Error(ErrorCode::kResource,
@@ -337,7 +342,7 @@ class Planning {
       if (operation(finished).pass != Pass::kOffline) region_.free(placement.base_bytes);
       in_use_[placement.context] = false;
       --live_;
-      live_messages_ -= counted(placement.messages);
+      numbers_.free(first_numbers_[index]);
       plan_.steps[step].frees.push_back(index);
     }
   }
@@ -353,9 +358,10 @@ class Planning {
   std::vector<std::size_t> readers_;              // of each operation, that have not finished
   std::vector<std::vector<std::size_t>> placed_;  // the placements of each operation
   Region region_{0, 0};
+  Region numbers_{0, 0};                      // of messages on the wire
+  std::vector<std::uint64_t> first_numbers_;  // of each placement
   std::array<bool, kContextLimit> in_use_{};
   unsigned live_ = 0;
-  std::uint64_t live_messages_ = 0;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -85,8 +86,8 @@ class StreamLink final : public Link {
   // By stream: a header whose messages follow, on the way out and in.
   std::array<bool, leat::kContexts> header_sent_{};
   std::array<std::optional<LinkHeader>, leat::kContexts> header_received_;
-  // What came in stream 0 before its array was open.
-  std::deque<Early> early_;
+  // What came in stream 0 before its array was open, by context.
+  std::map<unsigned, std::deque<Early>> early_;
   std::uint64_t early_bytes_ = 0;
   Reservation reserved_;
 };
@@ -94,16 +95,16 @@ class StreamLink final : public Link {
 void StreamLink::open(unsigned context, const leat::MessageArray& array) {
   Inbox& inbox = inboxes_[context];
   inbox.open(array);
-  for (auto it = early_.begin(); it != early_.end();) {
-    if (it->header.context != context) {
-      ++it;
-      continue;
-    }
-    if (it->header.epoch != inbox.epoch()) break;  // for an open after this one
-    deliver(0, it->header, it->bytes, nullptr);
-    early_bytes_ -= it->bytes.size();
-    it = early_.erase(it);
+  const auto found = early_.find(context);
+  if (found == early_.end()) return;
+  std::deque<Early>& early = found->second;
+  // Then for an open after this one.
+  while (!early.empty() && early.front().header.epoch == inbox.epoch()) {
+    deliver(0, early.front().header, early.front().bytes, nullptr);
+    early_bytes_ -= early.front().bytes.size();
+    early.pop_front();
   }
+  if (early.empty()) early_.erase(found);
 }
 
 // --- sending
@@ -209,7 +210,8 @@ void StreamLink::deliver(unsigned stream, const LinkHeader& header,
   Inbox& inbox = inboxes_[header.context];
   const std::uint32_t epoch = inbox.epoch() + (inbox.is_open() ? 0 : 1);  // the one that is due
   if (stream == 0 && (header.epoch > epoch || (header.epoch == epoch && !inbox.is_open()))) {
-    early_.push_back({header, {bytes.begin(), bytes.end()}});
+    if (bytes.empty()) throw Error(ErrorCode::kProtocol, "the peer sent messages without bytes");
+    early_[header.context].push_back({header, {bytes.begin(), bytes.end()}});
     early_bytes_ += bytes.size();
     return;
   }

@@ -42,7 +42,7 @@ TEST_P(MeshErrors, CallsThatContradictTheArraysDoNothing) {
     invalid([&] { mesh.send(peer, 0, one); });  // not selected
     invalid([&] { mesh.open(1, array, flows); });
     invalid([&] { mesh.open(0, array, flows); });
-    invalid([&] { mesh.open(16, array, flows); });
+    invalid([&] { mesh.open(kContextLimit, array, flows); });
     const auto opens = [&](leat::MessageArray other, const std::vector<Flow>& theirs) {
       invalid([&] { mesh.open(2, other, theirs); });
       EXPECT_FALSE(mesh.is_open(2));
@@ -83,6 +83,27 @@ TEST_P(MeshErrors, CallsThatContradictTheArraysDoNothing) {
     if (mesh.self() == 1) mesh.send(2, 0, messages(array, 0, 1, 2, 0, 10));
     EXPECT_TRUE(same(mesh.receive(peer, 0, 10), messages(array, 0, peer, mesh.self(), 0, 10)));
     mesh.close(1);
+  });
+}
+
+// They would cost memory and count for nothing.
+TEST_P(MeshErrors, EarlyMessagesWithoutBytesAreRefused) {
+  if (kind().carrier == Carrier::kPlanned) return;  // they have bytes, or are no write
+  run(2, [&](Mesh& mesh) {
+    if (mesh.self() == 0) {
+      struct {
+        std::uint64_t index = 0;
+        std::uint32_t epoch = 1, context = 16;
+      } header;
+      mesh.channel(1).send(std::as_bytes(std::span(&header, 1)));
+      mesh.channel(1).send(std::span<const std::byte>());
+      expect_error(ErrorCode::kPeerDied, [&] {
+        mesh.barrier();  // which the peer may have reached before it looked
+        mesh.barrier();
+      });
+    } else {
+      expect_error(ErrorCode::kProtocol, [&] { mesh.barrier(); });
+    }
   });
 }
 

@@ -118,6 +118,53 @@ TEST_P(MeshMessages, AnyArraysInAnyOrder) {
   }
 }
 
+// What comes before its array is open waits for it, of two arrays in turn, and of the next array of
+// a context, too.
+TEST_P(MeshMessages, EarlyMessagesOfSeveralArraysInTurn) {
+  const leat::MessageArray one{.base_bytes = 0, .message_bytes = 4, .count = 1};
+  const leat::MessageArray many{.base_bytes = 64, .message_bytes = 4, .count = scaled(2'000)};
+  const std::array<unsigned, 2> contexts{16, 17};
+  run(3, [&](Mesh& mesh) {
+    mesh.open(1, one, std::vector<Flow>{{2, 1}});
+    leat::MessageArray beside = one;
+    beside.base_bytes = 900'032;
+    mesh.open(2, beside, std::vector<Flow>{{0, 2}});
+    // Party 2 speaks when party 0 has sent what it can without party 1; planned messages of arrays
+    // that are not open wait at their sender.
+    const bool early = kind().carrier != Carrier::kPlanned;
+    const auto signal = [&](unsigned context, unsigned from, unsigned to) {
+      mesh.select(context);
+      if (mesh.self() == from) mesh.send(to, 0, messages(one, 0, from, to, 0, 1));
+      if (mesh.self() == to) (void)mesh.receive(from, 0, 1);
+    };
+    const auto tell = [&] {
+      if (mesh.self() != 1) signal(2, 0, 2);
+      if (mesh.self() != 0) signal(1, 2, 1);
+    };
+    if (!early || mesh.self() == 1) tell();
+    for (std::uint64_t round = 0; round < 2; ++round) {
+      for (const unsigned context : contexts) {
+        leat::MessageArray array = many;
+        array.base_bytes += (context - 16) * 400'000;
+        mesh.open(context, array, std::vector<Flow>{{0, 1}});
+      }
+      for (std::uint64_t i = 0; i < many.count; ++i) {
+        for (const unsigned context : contexts) {
+          mesh.select(context);
+          const auto bytes = messages(many, 2 * round + context, 0, 1, i, 1);
+          if (mesh.self() == 0) mesh.send(1, i, bytes);
+          if (mesh.self() == 1) {
+            EXPECT_TRUE(same(mesh.receive(0, i, 1), bytes));
+          }
+        }
+      }
+      for (const unsigned context : contexts) mesh.close(context);
+    }
+    if (early && mesh.self() != 1) tell();
+    mesh.barrier();
+  });
+}
+
 // More than any buffer holds, from all to all, before anybody receives; several contexts at a time.
 TEST_P(MeshMessages, AllSendBeforeTheyReceive) {
   const leat::MessageArray array{

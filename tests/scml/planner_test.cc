@@ -286,7 +286,25 @@ TEST(PlanTooLarge, MoreOpenMessagesThanThereAreNumbers) {
   };
   EXPECT_EQ(make_plan(fan(16), {}).peak_contexts, 16U);
   EXPECT_THAT(error_of(fan(17), {}, ErrorCode::kResource),
-              AllOf(HasSubstr("branch16: "), HasSubstr("limit of 2147483648")));
+              AllOf(HasSubstr("branch16: "), HasSubstr("it has 2147483648")));
+}
+
+// A range of numbers has no gaps, so what is free may be too scattered, as memory may.
+TEST(PlanTooLarge, NumbersThatAreFreeHereAndThere) {
+  Task task;
+  std::vector<std::size_t> small, large;
+  for (unsigned i = 0; i < 16; ++i) {
+    const std::string n = std::to_string(i);
+    large.push_back(task.operations.size());
+    task.operations.push_back(
+        operation("large" + n, {}, {array_of(1, 255 * leat::MessageArray::kCountedIn)}));
+    small.push_back(task.operations.size());
+    task.operations.push_back(operation("small" + n, {}, {array_of(1, 1)}));
+  }
+  task.operations.push_back(operation("join", large, {}));
+  EXPECT_EQ(make_plan(task, {}).peak_contexts, 32U);
+  task.operations.push_back(operation("last", small, {array_of(1, kMaxArrayMessages)}));
+  EXPECT_THAT(error_of(task, {}, ErrorCode::kResource), HasSubstr("last: the transport has no"));
 }
 
 TEST(PlanTooLarge, SizesThatOverflow) {

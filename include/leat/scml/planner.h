@@ -88,12 +88,11 @@ struct Totals {
 LEAT_EXPORT Totals total_of(const Plan& plan);
 
 // Makes the plan, in microseconds per operation. Throws leat::Error, naming the operation:
-// kResource if memory (with the number of missing bytes), contexts, or the messages that
-// arrays have at most while they are open together (MessageArray::kMaxOpenCount) do not suffice,
-// kTooLarge for
-// an array above kMaxArrayMessages or messages above kMaxPlannedMessageBytes, kInvalidArgument if
-// an operation reads one that does not precede it, or has an array without messages, without flows,
-// with a flow twice or with one that is none between two of the task's parties.
+// kResource if memory (with the number of missing bytes), contexts, or numbers of messages
+// (MessageArray::kMaxOpenCount) do not suffice, kTooLarge for an array above kMaxArrayMessages or
+// messages above kMaxPlannedMessageBytes, kInvalidArgument if an operation reads one that does not
+// precede it, or has an array without messages, without flows, with a flow twice or with one that
+// is none between two of the task's parties.
 LEAT_EXPORT Plan make_plan(const Task& task, const PlanOptions& options);
 
 }  // namespace leat::scml

@@ -53,10 +53,10 @@ void MessageArrays::open(unsigned context, const MessageArray& wanted) {
     refuse(std::to_string(array.incoming) + " incoming messages in " + named(context, array));
   Slot& slot = slots_[context];
   if (slot.open) refuse(named(context, slot.array) + " is still open", "Close it first.");
-  for (unsigned other = 0; other < kArrayContexts; ++other) {
+  for (const unsigned other : open_) {
     const MessageArray& live = slots_[other].array;
     const std::uint64_t live_bytes = live.message_bytes * live.count;
-    if (slots_[other].open && array.base_bytes < live.base_bytes + live_bytes &&
+    if (array.base_bytes < live.base_bytes + live_bytes &&
         live.base_bytes < array.base_bytes + bytes)
       refuse(named(context, array) + " overlaps " + named(other, live), "Close that one first.");
   }
@@ -64,11 +64,11 @@ void MessageArrays::open(unsigned context, const MessageArray& wanted) {
   const std::uint32_t first_chunk = numbers_.take(context, array.count);
   if (first_chunk == MessageNumbers::kChunks)
     refuse("there are no numbers left for the messages of " + named(context, array),
-           "The open arrays have at most 2^31 messages, each array's rounded up to 2^19; close "
-           "some.");
+           "There are 2^31; an array takes a range of them, in chunks of 2^19. Close some arrays.");
   slot.first_number = static_cast<std::uint32_t>(first_chunk * MessageNumbers::kChunk);
   slot.array = array;
   slot.open = true;
+  open_.push_back(context);
   slot.peer_open = false;
   slot.arrived = 0;
   ++slot.epoch;

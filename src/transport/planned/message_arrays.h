@@ -51,6 +51,7 @@ class MessageArrays {
   void close(unsigned context) {
     Slot& slot = slots_[context];
     slot.open = false;
+    std::erase(open_, context);
     numbers_.give_back(slot.first_number / MessageNumbers::kChunk, slot.array.count);
   }
   // Takes the last open() back, so that the next one has its epoch.
@@ -140,6 +141,7 @@ class MessageArrays {
 
   const std::uint64_t region_bytes_;
   std::array<Slot, kArrayContexts + 1> slots_;  // the last one, of numbers of nobody, never opens
+  std::vector<unsigned> open_;                  // contexts
   MessageNumbers numbers_;
 };
 
