@@ -1,6 +1,7 @@
 #include "local_processes.h"
 
 #include <fcntl.h>
+#include <leat/error.h>
 #include <leat/listener.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -84,11 +86,20 @@ std::string AddressPipe::wait() {
   return text.data();
 }
 
-// All at once, so that they differ.
+// Below the ports that Linux gives to connections and to listeners at port 0 (from 32768 on): one
+// of those may be another's before its party listens there. All at once, so that they differ.
 std::vector<std::string> free_local_addresses(std::size_t count) {
+  std::random_device random;
+  std::uniform_int_distribution<unsigned> port(10'000, 32'767);
   std::vector<leat::Listener> listeners;
   std::vector<std::string> addresses;
-  for (std::size_t i = 0; i < count; ++i)
-    addresses.push_back(listeners.emplace_back("127.0.0.1:0").address());
+  for (unsigned tries = 0; addresses.size() < count; ++tries) {
+    try {
+      addresses.push_back(
+          listeners.emplace_back("127.0.0.1:" + std::to_string(port(random))).address());
+    } catch (const leat::Error& error) {
+      if (error.code() != leat::ErrorCode::kAddress || tries > 1000) throw;  // taken: another one
+    }
+  }
   return addresses;
 }

@@ -61,7 +61,7 @@ step() {
 
 # Checks that $2, the value of the option $1, is a number from $3 to $4.
 check_number() {
-  if [[ ! $2 =~ ^[0-9]{1,3}$ ]] || (($2 < $3 || $2 > $4)); then refuse "$1 is a number from $3 to $4, not '$2'"; fi
+  if [[ ! $2 =~ ^(0|[1-9][0-9]{0,2})$ ]] || (($2 < $3 || $2 > $4)); then refuse "$1 is a number from $3 to $4, not '$2'"; fi
 }
 
 folder='' keep='' nodes='' spares=0 epochs='' clients='' lie='' user='' build=$root/build/release more='' stop='' system=''
@@ -104,8 +104,24 @@ remember() {
   echo "$1 $(start_of "$1") $2" >>"$folder/processes"
 }
 
+# Also those that this script was interrupted before it could remember: by the socket or system in their command line.
+remember_strays() {
+  local process words i
+  for process in /proc/[0-9]*; do
+    { mapfile -d '' -t words <"$process/cmdline"; } 2>/dev/null || continue
+    for ((i = 1; i < ${#words[@]}; ++i)); do
+      case ${words[i - 1]} in
+        --socket) [[ ${words[i]} == "$folder"/*/*/socket ]] || continue ;;
+        --system) [[ ${words[i]} == "$folder" ]] || continue ;;
+        *) continue ;;
+      esac
+      remember "${process#/proc/}" "of ${words[0]}"
+    done
+  done
+}
+
 # Ends all of them, and returns when they have ended.
-stop_all() {
+end_remembered() {
   local pid start name tries
   [[ -f $folder/processes ]] || return 0
   for ((tries = 0; tries < 200; ++tries)); do
@@ -120,11 +136,23 @@ stop_all() {
   rm -f "$folder/processes" "$folder/processes.left"
 }
 
+stop_all() {
+  trap '' INT TERM HUP # not twice
+  remember_strays
+  end_remembered
+  remember_strays # a kernel that its controller has started meanwhile
+  end_remembered
+}
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 if [[ -n $stop || -n $more ]]; then
   (($# == 1)) || refuse "name one folder"
   [[ -f $1/parties && -f $1/system ]] || refuse "$1 is not the folder of a system"
   folder=$(realpath -- "$1")
-  system=$(<"$folder/system")
+  read -r system known_user <"$folder/system"
+  user=${user:-${known_user:-}}
 else
   system=$1
   shift
@@ -202,6 +230,7 @@ provision_epoch() {
   epoch=$(($(<"$folder/vendor/epoch") + 1))
   for id in "${devices[@]}"; do
     place=$folder/$id/$epoch
+    rm -rf "$place" # of a try that ended before this number was given away
     mkdir -m 700 "$place"
     setsid "$provision" device "$folder/$id/device" --vendor-key "$folder/vendor/vendor.pub" -- \
       "$attestd" --controller --socket "$place/socket" "${become[@]}" </dev/null >"$place/log" 2>&1 &
@@ -259,7 +288,7 @@ arguments=(--nodes "$nodes" --spares "$spares" --clients "$known_clients")
 ((spares == 0)) || arguments+=(--services 1)
 [[ $system != peer_review && $system != a2m ]] || arguments+=(--witnesses 1) # a2m's is the verifier
 "$(program examples/trusted/make_parties)" "$folder" "${arguments[@]}"
-echo "$system" >"$folder/system"
+echo "$system $user" >"$folder/system"
 mapfile -t devices < <(with_roles node spare service witness)
 {
   "$provision" ca init "$folder/ca"
@@ -314,9 +343,9 @@ keep=$end
 if [[ -n $keep ]]; then
   cat <<NEXT
 == All of it runs on. Try:
-  $party --system $folder --party $((first_client + known_clients - 1))
-  ${BASH_SOURCE[0]} --more-epochs 1 $folder
-  ${BASH_SOURCE[0]} --stop $folder
+  ${party@Q} --system ${folder@Q} --party $((first_client + known_clients - 1))
+  ${BASH_SOURCE[0]@Q} --build ${build@Q} --more-epochs 1 ${folder@Q}
+  ${BASH_SOURCE[0]@Q} --stop ${folder@Q}
 NEXT
 fi
 [[ $result == 0 ]]

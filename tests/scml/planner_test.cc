@@ -291,20 +291,25 @@ TEST(PlanTooLarge, MoreOpenMessagesThanThereAreNumbers) {
 
 // A range of numbers has no gaps, so what is free may be too scattered, as memory may.
 TEST(PlanTooLarge, NumbersThatAreFreeHereAndThere) {
-  Task task;
-  std::vector<std::size_t> small, large;
-  for (unsigned i = 0; i < 16; ++i) {
-    const std::string n = std::to_string(i);
-    large.push_back(task.operations.size());
-    task.operations.push_back(
-        operation("large" + n, {}, {array_of(1, 255 * leat::MessageArray::kCountedIn)}));
-    small.push_back(task.operations.size());
-    task.operations.push_back(operation("small" + n, {}, {array_of(1, 1)}));
-  }
-  task.operations.push_back(operation("join", large, {}));
-  EXPECT_EQ(make_plan(task, {}).peak_contexts, 32U);
-  task.operations.push_back(operation("last", small, {array_of(1, kMaxArrayMessages)}));
-  EXPECT_THAT(error_of(task, {}, ErrorCode::kResource), HasSubstr("last: the transport has no"));
+  // Between sixteen small arrays there is room for as many large ones, but for none that is larger.
+  const auto with_last = [](std::uint64_t messages) {
+    Task task;
+    std::vector<std::size_t> small, large;
+    for (unsigned i = 0; i < 16; ++i) {
+      const std::string n = std::to_string(i);
+      large.push_back(task.operations.size());
+      task.operations.push_back(
+          operation("large" + n, {}, {array_of(1, 255 * leat::MessageArray::kCountedIn)}));
+      small.push_back(task.operations.size());
+      task.operations.push_back(operation("small" + n, {}, {array_of(1, 1)}));
+    }
+    task.operations.push_back(operation("join", large, {}));
+    task.operations.push_back(operation("last", small, {array_of(1, messages)}));
+    return task;
+  };
+  EXPECT_EQ(make_plan(with_last(255 * leat::MessageArray::kCountedIn), {}).peak_contexts, 32U);
+  EXPECT_THAT(error_of(with_last(kMaxArrayMessages), {}, ErrorCode::kResource),
+              HasSubstr("last: the transport has no"));
 }
 
 TEST(PlanTooLarge, SizesThatOverflow) {

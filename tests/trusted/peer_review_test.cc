@@ -8,7 +8,9 @@
 #include <random>
 
 #include "leat/error.h"
+#include "support/errors.h"
 #include "support/scale.h"
+#include "trusted/forwarding_kernel.h"
 #include "trusted/peer_review/replay.h"
 #include "trusted/peer_tree.h"
 
@@ -356,6 +358,34 @@ TEST(PeerReview, case85_forged_stale_and_partial_evidence_exposes_nobody) {
   PeerState state(tree.directory(), kSystemEpoch, make_counter, tree.options(), 1);
   EXPECT_FALSE(judged({pieces.begin() + 1, pieces.end()}, state.save(), piece->entries[0].first));
   EXPECT_FALSE(judge(*third, tree.directory(), make_counter, tree.options(), {}));
+}
+
+// A kernel whose daemon has ended.
+class GoneKernel final : public ForwardingKernel {
+ public:
+  using ForwardingKernel::ForwardingKernel;
+  Verdict verify(View, Kind) noexcept override { return Verdict::kUnavailable; }
+  Verdict verify_stateless(View, Kind) noexcept override { return Verdict::kUnavailable; }
+};
+
+TEST(PeerReview, an_attestor_that_is_gone_says_nothing_of_anybody) {
+  Tree tree(tree_options());
+  std::mt19937 random(6);
+  std::vector<Bytes> pieces;
+  tree.tap = [&](PartyId from, PartyId, View message) {
+    if (from == 2 && peer_message(message) == PeerMessage::kPiece)
+      pieces.emplace_back(message.begin(), message.end());
+  };
+  tree.ask(5);
+  tree.run(100ms, random);
+  ASSERT_FALSE(pieces.empty());
+  const PeerProof proof{.accused = 2, .pieces = {pieces.begin(), pieces.end()}};
+  const auto third = kernel_of(kThird, kTreeParties);
+  EXPECT_FALSE(judge(*third, tree.directory(), make_counter, tree.options(), write_proof(proof)));
+  GoneKernel gone(*third);
+  leat::detail::expect_error(ErrorCode::kUnavailable, [&] {
+    (void)judge(gone, tree.directory(), make_counter, tree.options(), write_proof(proof));
+  });
 }
 
 TEST(PeerReview, refuses_what_is_no_tree) {

@@ -52,7 +52,11 @@ class Pool final {
   }
 
   std::unique_ptr<ChainMember> member(PartyId id) {
-    return std::make_unique<ChainMember>(id, directory_, keys_[id - 1], make_store, kernels_of(id),
+    const auto kernels = [this, id](const Configuration& its) {
+      if (its.epoch == members_left_out) throw Error(ErrorCode::kUnavailable, "no such epoch");
+      return kernels_of(id)(its);
+    };
+    return std::make_unique<ChainMember>(id, directory_, keys_[id - 1], make_store, kernels,
                                          options_);
   }
   void replace(PartyId id, Deviant::Change change) {
@@ -84,6 +88,7 @@ class Pool final {
   std::vector<Fault> faults;
   ScheduledClient* client = nullptr;
   std::uint64_t provisioned = UINT64_MAX;  // the last epoch for which the service gets an attestor
+  std::uint64_t members_left_out = 0;      // for which no member gets one
   std::uint64_t left_out = 0;              // and one for which it gets none
 
  private:
@@ -220,6 +225,16 @@ TEST(ReconfigurationSchedule, an_epoch_without_an_attestor_is_left_out) {
   pool.schedule.kill(3);
   pool.schedule.add(3, pool.member(3));
   ASSERT_TRUE(pool.call(kGet));
+  EXPECT_EQ(pool.configuration.epoch, 3U);
+}
+
+TEST(ReconfigurationSchedule, an_epoch_that_no_member_can_begin_is_left_out) {
+  Pool pool(2);
+  pool.members_left_out = 2;
+  ASSERT_TRUE(pool.call(kPut));
+  pool.schedule.kill(3);
+  pool.schedule.add(3, pool.member(3));
+  EXPECT_TRUE(pool.call(kGet, 5min));
   EXPECT_EQ(pool.configuration.epoch, 3U);
 }
 

@@ -50,7 +50,7 @@ constexpr int kPatienceOfAbsence = 2;
 // How long the first chain waits for the nodes that it shall have.
 constexpr int kPatienceAtStart = 25;
 // Epochs in a row that have no attestor here: their provisioning failed, or its process has ended.
-constexpr std::uint64_t kMostLeftOut = 8;
+constexpr std::uint64_t kMostLeftOut = 64;
 
 }  // namespace
 
@@ -138,6 +138,7 @@ struct ConfigurationService::State {
   // or have lost what they executed; those that were blamed for not saying so in time.
   std::map<PartyId, Report> reports;
   std::set<PartyId> lost, late;
+  bool enabled = false;  // the epoch; before that no correct node answers for it
 };
 
 void ConfigurationService::State::on_join(PartyId from, std::uint64_t epoch, Time now,
@@ -224,6 +225,7 @@ void ConfigurationService::State::install(std::vector<PartyId> chosen, Time now,
   reports.clear();
   lost.clear();
   late.clear();
+  enabled = false;
   phase = Phase::kInstalling;
   until = now + options.patience;
   for (const auto& [id, node] : nodes) outbox.send(id, announcement(is_member(id)));
@@ -231,6 +233,7 @@ void ConfigurationService::State::install(std::vector<PartyId> chosen, Time now,
 
 void ConfigurationService::State::serve(Outbox& outbox) {
   phase = Phase::kServing;
+  enabled = true;
   for (const PartyId id : configuration.nodes)
     outbox.send(id, write_epoch(ConfigurationMessage::kEnable, configuration.epoch));
   for (const PartyId client : clients) outbox.send(client, announcement(false));
@@ -306,9 +309,9 @@ void ConfigurationService::State::on_history(PartyId from, View message, Outbox&
 // All nodes of the chain that may be correct have reported: one of them is, because fewer lie or
 // fail than there are.
 bool ConfigurationService::State::all_is_known() const {
-  return !reports.empty() && std::ranges::all_of(configuration.nodes, [this](PartyId id) {
-    return is_accounted_for(id);
-  });
+  return (!reports.empty() || (!enabled && !lost.empty())) &&
+         std::ranges::all_of(configuration.nodes,
+                             [this](PartyId id) { return is_accounted_for(id); });
 }
 
 // More nodes have reported than can still lie, so one of them is correct. Time proves nothing: one
@@ -322,12 +325,14 @@ bool ConfigurationService::State::enough_is_known() const {
 // The epoch is over: the longest history has all that a client can have believed, because a correct
 // node is among those that reported, and says nothing to clients any more.
 void ConfigurationService::State::replace(Time now, Outbox& outbox) {
-  const auto best = std::ranges::max_element(
-      reports, {}, [](const auto& report) { return report.second.records; });
   for (const PartyId id : lost)
     if (late.insert(id).second) blame_silence(id);
-  if (grievance) blame(best->second);
-  start = best->second.ledger.save();
+  if (!reports.empty()) {  // else none has begun it, and the state is what it was
+    const auto best = std::ranges::max_element(
+        reports, {}, [](const auto& report) { return report.second.records; });
+    if (grievance) blame(best->second);
+    start = best->second.ledger.save();
+  }
   phase = Phase::kGathering;
   gather(now, outbox);
 }

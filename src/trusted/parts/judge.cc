@@ -4,6 +4,7 @@
 
 #include "leat/trusted/counter.h"
 #include "trusted/parts/history.h"
+#include "trusted/parts/rounds.h"
 
 namespace leat::trusted {
 namespace detail {
@@ -20,8 +21,7 @@ std::optional<std::uint64_t> vouched_for(AttestationKernel& kernel, const BftOpt
     const auto header = read_header(record);
     if (!header || sender_of(options, *header) == options.replicas.size() ||
         std::ranges::find(sessions, header->session) != sessions.end() ||
-        (counter && *counter != header->counter) ||
-        kernel.verify_stateless(record, Kind::kSend) != Verdict::kOk)
+        (counter && *counter != header->counter) || !is_authentic(kernel, record))
       return std::nullopt;
     const auto step = read_step(payload_of(record));
     if (!step || step->digest != digest) return std::nullopt;
@@ -83,13 +83,13 @@ std::optional<Replayed> replay(AttestationKernel& kernel, const BftOptions& opti
     accusing = read_header(parts->accusing);
     const std::size_t accused = accusing ? sender_of(options, *accusing) : 0;
     if (accused == 0 || accused == options.replicas.size() ||
-        kernel.verify_stateless(parts->accusing, Kind::kSend) != Verdict::kOk)
+        !is_authentic(kernel, parts->accusing))
       return std::nullopt;
   }
   for (const View record : parts->records) {
     const auto header = read_header(record);
     if (!header || sender_of(options, *header) != 0 || header->counter != next ||
-        kernel.verify_stateless(record, Kind::kSend) != Verdict::kOk)
+        !is_authentic(kernel, record))
       return std::nullopt;
     Bytes snapshot;
     const bool checkpoint = (next + 1) % options.checkpoint_records == 0;

@@ -16,8 +16,18 @@ std::vector<Verdict> verify_all(AttestationKernel& kernel, Question::Asks asks,
   kernel.ask(questions);
   std::vector<Verdict> verdicts;
   verdicts.reserve(questions.size());
-  for (const Question& question : questions) verdicts.push_back(question.verdict);
+  for (const Question& question : questions) {
+    if (question.verdict == Verdict::kUnavailable || question.verdict == Verdict::kForked ||
+        question.verdict == Verdict::kNotEnabled)
+      throw Error(ErrorCode::kUnavailable, "the attestation kernel does not verify: " +
+                                               std::string(to_string(question.verdict)));
+    verdicts.push_back(question.verdict);
+  }
   return verdicts;
+}
+
+bool is_authentic(AttestationKernel& kernel, View record) {
+  return verify_all(kernel, Question::Asks::kVerifyStateless, {record}).front() == Verdict::kOk;
 }
 
 void Intake::add(View record, std::uint64_t expected) {

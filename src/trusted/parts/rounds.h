@@ -16,9 +16,14 @@
 
 namespace leat::trusted::detail {
 
-// Verdicts on records of kind kSend, in their order.
+// Verdicts on records of kind kSend, in their order. Throws leat::Error kUnavailable if the
+// attestor judges one of them not at all, for example because its process has ended: that is no
+// sender's fault.
 std::vector<Verdict> verify_all(AttestationKernel& kernel, Question::Asks asks,
                                 const std::vector<View>& records);
+
+// Whether the attestor knows the record for authentic; throws the same.
+bool is_authentic(AttestationKernel& kernel, View record);
 
 // Records that have arrived, to be verified as the next of their streams.
 class Intake {

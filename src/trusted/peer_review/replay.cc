@@ -134,8 +134,7 @@ PeerAudit::PeerAudit(AttestationKernel& kernel, const Directory& directory,
 
 bool PeerAudit::start(View snapshot, View base) {
   const auto header = read_header(base);
-  if (!header || header->session != session_of(options_, index_) ||
-      kernel_.verify_stateless(base, Kind::kSend) != Verdict::kOk)
+  if (!header || header->session != session_of(options_, index_) || !is_authentic(kernel_, base))
     return false;
   const auto entry = read_log_entry(payload_of(base));
   if (!entry || !entry->digest || *entry->digest != digest_of(snapshot) || !state_.load(snapshot))

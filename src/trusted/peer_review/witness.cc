@@ -136,8 +136,7 @@ struct PeerWitness::State {
     const auto header = read_header(record);
     // Nobody deals with an exposed party any more.
     if (exposed.contains(from) || exposed.contains(options.nodes[0].id) || !header ||
-        header->session != session_of(options, 0) ||
-        kernel.verify_stateless(record, Kind::kSend) != Verdict::kOk)
+        header->session != session_of(options, 0) || !is_authentic(kernel, record))
       return;
     const auto entry = read_log_entry(payload_of(record));
     for (Audited& node : audited) {
