@@ -31,8 +31,8 @@ struct Arguments {
 };
 
 // In a folder of provisioned.sh each party has a leat-attestd of its own, and nobody else knows its
-// keys. Elsewhere they are the same for everybody who reads this, and the kernel is a part of each
-// process.
+// keys. Without such a folder each process contains its kernel, and every reader of this file knows
+// the keys.
 std::unique_ptr<AttestationKernel> make_kernel(const Arguments& arguments, std::uint32_t device) {
   if (!arguments.part.folder.empty())
     return System::in(arguments.part.folder)

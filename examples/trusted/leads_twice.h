@@ -66,7 +66,8 @@ class LeadsTwice final : public leat::trusted::Participant {
     const unsigned half_;
   };
 
-  // The client that signed a request (docs/trusted_systems.md, Messages); 0 if it is no request.
+  // The client that signed a request (docs/trusted_systems.md, Messages); 0 for any other
+  // message.
   static PartyId client_of(Message message) {
     constexpr std::size_t kSender = 4;
     if (message.size() < kSender + sizeof(PartyId) || message[0] != std::byte{2}) return 0;

@@ -37,7 +37,7 @@ class System {
 
   const leat::trusted::Directory& directory() const { return *directory_; }
   std::vector<PartyId> all(PartyRole role) const;
-  // Throws leat::Error kInvalidArgument if there is no such party.
+  // Throws leat::Error kInvalidArgument if no party has that number.
   PartyRole role_of(PartyId id) const;
   leat::trusted::SigningKey key_of(PartyId id) const;
   // Where that party gets its attestors. It is a node, spare, service or witness.

@@ -167,7 +167,7 @@ void StreamLink::progress() {
   take_in(0);
   if (unified_) return;
   for (unsigned stream = 1; stream < leat::kContexts; ++stream)
-    if (inboxes_[stream].is_open() && inboxes_[stream].missing() != 0) take_in(stream);
+    if (inboxes_[stream].is_open()) take_in(stream);
 }
 
 bool StreamLink::wanted(unsigned stream) const {

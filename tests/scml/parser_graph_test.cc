@@ -56,10 +56,7 @@ TEST(ParserGraph, AConversionServesAllItsReaders) {
 TEST(ParserGraph, BackwardPassOfMatrices) {
   // Two layers, 3 samples: 4 to 5, 5 to 2. dW2 = X' * dY: 5x3 times 3x2; dX2 = dY * W': 3x2 times
   // 2x5; dW1: 4x3 times 3x5. The gradient of the input is of no use.
-  const Model model = read_model(
-      R"({"batch_size": 3, "input_size": 4, "num_classes": 2, "model": [
-          {"layer": "fc", "input_dim": 4, "output_dim": 5},
-          {"layer": "fc", "input_dim": 5, "output_dim": 2}]})");
+  const Model model = two_layer_model();
   const Task task = parse_aby3(model, {.train = true});
   EXPECT_THAT(names(task), ElementsAre("fc1", "fc2", "fc2 weight gradient", "fc2 input gradient",
                                        "fc1 weight gradient"));
@@ -79,10 +76,7 @@ TEST(ParserGraph, BackwardPassOfMatrices) {
 
 TEST(ParserGraph, TrainingOpensEachMatrixOnce) {
   // Forward, the samples are open from the start: W1 alone, 4*5 = 20, then X2 and W2, 15 + 10.
-  const Model model = read_model(
-      R"({"batch_size": 3, "input_size": 4, "num_classes": 2, "model": [
-          {"layer": "fc", "input_dim": 4, "output_dim": 5},
-          {"layer": "fc", "input_dim": 5, "output_dim": 2}]})");
+  const Model model = two_layer_model();
   const Task task = parse_aby3(model, {.train = true});
   expect_array(task.operations[0], 0, 4, {20}, kBothWays);
   expect_array(task.operations[1], 0, 4, {25}, kBothWays);

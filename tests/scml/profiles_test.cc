@@ -187,10 +187,7 @@ TEST(Profiles, AConvolutionsGradientIsAnImage) {
 TEST(Profiles, WhatTrainingOpensAgain) {
   // 3 samples, 4 to 5 to 2. Piranha has new masks for each product: X2 and dY, 15 + 6; dY and W2,
   // 6 + 10; the samples too, 12 + 15. Each is truncated, and the gradient of the biases divided.
-  const Model model = read_model(
-      R"({"batch_size": 3, "input_size": 4, "num_classes": 2, "model": [
-          {"layer": "fc", "input_dim": 4, "output_dim": 5},
-          {"layer": "fc", "input_dim": 5, "output_dim": 2}]})");
+  const Model model = two_layer_model();
   const Task piranha = parse(model, {.train = true});
   EXPECT_THAT(names(piranha), ElementsAre("fc1", "fc2", "fc2 loss", "fc2 weight gradient",
                                           "fc2 input gradient", "fc1 weight gradient"));

@@ -13,6 +13,13 @@ Model fc_model(const std::string& protocol) {
       protocol + R"("}]})");
 }
 
+Model two_layer_model() {
+  return read_model(
+      R"({"batch_size": 3, "input_size": 4, "num_classes": 2, "model": [
+          {"layer": "fc", "input_dim": 4, "output_dim": 5},
+          {"layer": "fc", "input_dim": 5, "output_dim": 2}]})");
+}
+
 Model layer_model(const std::string& layer, int input, int classes) {
   return read_model(R"({"batch_size": 2, "input_size": )" + std::to_string(input) +
                     R"(, "num_classes": )" + std::to_string(classes) + R"(, "model": [)" + layer +

@@ -23,6 +23,8 @@ inline constexpr const char* kPool =
 
 // Three samples of 4 x 5 (a fully connected layer): M = 3, N = 4, P = 5.
 Model fc_model(const std::string& protocol = "ss");
+// Three samples of 4 to 5 to 2: two fully connected layers.
+Model two_layer_model();
 // One layer between nothing: `layer` maps `input` numbers to `classes`; two samples.
 Model layer_model(const std::string& layer, int input, int classes);
 

@@ -60,8 +60,8 @@ struct ConfigurationOptions {
 // keeps one state and, during a replacement, the histories; a message with either must fit into
 // ServeOptions::max_backlog_bytes. The service must not lie. It is needed only when something
 // fails, and cannot be restarted, because it keeps nothing on disk.
-// An epoch for which it gets no attestor is left out. While it gets none for the next 64, there
-// is no chain, and it asks again and again.
+// An epoch for which it gets no attestor is left out. While it gets none for any of the next
+// 64, no chain runs, and it asks again and again.
 // Owner: the caller; directory and key outlive it. Otherwise as for Participant.
 class LEAT_EXPORT ConfigurationService final : public Participant {
  public:

@@ -122,7 +122,7 @@ inline PartyId node_of(std::uint32_t first_session, std::uint32_t session) {
 void check_sessions(const std::string& party, AttestationKernel& kernel,
                     std::uint32_t first_session, const std::vector<PartyId>& nodes);
 // Throws the same if a counter of these sessions has moved. A node that has forgotten what its
-// attestor said can neither go on with it nor begin anew: no counter is given or taken again.
+// attestor said can neither go on with it nor start over: no counter is given or taken again.
 void check_unused(const std::string& party, AttestationKernel& kernel, std::uint32_t first_session,
                   const std::vector<PartyId>& nodes);
 
