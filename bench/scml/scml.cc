@@ -248,20 +248,9 @@ Run declare_scml(CLI::App& command) {
                   "infer: forward only (default); train: with the backward pass")
       ->transform(cli::one_of(passes))
       ->type_name("infer|train");
-  std::vector<std::string> profiles;
-  for (const scml::Profile profile : scml::kProfiles) profiles.emplace_back(to_string(profile));
-  command
-      .add_option_function<std::string>(
-          "--profile",
-          [arguments](const std::string& name) {
-            for (const scml::Profile profile : scml::kProfiles)
-              if (name == to_string(profile)) arguments->task.profile = profile;
-          },
-          "The protocols: Piranha's, which CORA measures (default); SecureML's, ABY3's and "
-          "Fantastic "
-          "Four's; or those of leat's example secure_training")
-      ->check(cli::one_of(profiles))
-      ->type_name("piranha|secureml-aby3|best");
+  cli::add_choice(command, "--profile", arguments->task.profile, scml::kProfiles,
+                  "The protocols: Piranha's, which CORA measures (default); SecureML's, ABY3's and "
+                  "Fantastic Four's; or those of leat's example secure_training");
   const std::map<std::string, bool> frees{{"layer", false}, {"round", true}};
   command
       .add_option("--free", arguments->plan.by_round,

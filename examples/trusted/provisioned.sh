@@ -55,6 +55,11 @@ refuse() {
   exit 2
 }
 
+# The end of a log, which goes with a temporary folder.
+last_of() {
+  tail -n 5 -- "$1"
+}
+
 step() {
   printf '== %s\n' "$*"
 }
@@ -238,7 +243,7 @@ provision_epoch() {
     remember "$!" "controller of $id"
   done
   for id in "${devices[@]}"; do
-    address=$(said "$folder/$id/$epoch/log" "waits for its vendor at " "${controller[$id]}") || die "device $id does not boot"
+    address=$(said "$folder/$id/$epoch/log" "waits for its vendor at " "${controller[$id]}") || die "device $id does not boot: $(last_of "$folder/$id/$epoch/log")"
     planned+=("{\"device\": $id, \"address\": \"$address\"}")
   done
   if [[ $system == a2m ]]; then
@@ -251,7 +256,7 @@ provision_epoch() {
   report=$("$provision" vendor run "$folder/vendor" --ca "$folder/ca" --plan "$folder/plan.json" --timeout 60) ||
     die "epoch $epoch is lost: its number is not given again, and a chain leaves it out"
   for id in "${devices[@]}"; do
-    wait "${controller[$id]}" || die "the controller of device $id has failed: $folder/$id/$epoch/log"
+    wait "${controller[$id]}" || die "the controller of device $id has failed: $(last_of "$folder/$id/$epoch/log")"
     remember "$(said "$folder/$id/$epoch/log" "kernel is process " $$)" "daemon of $id"
     # Last, because with its key the daemon is there for its party.
     sed -n "s/^  device $id at .* signs replies with //p" <<<"$report" >"$folder/$id/$epoch/key"
@@ -290,15 +295,17 @@ arguments=(--nodes "$nodes" --spares "$spares" --clients "$known_clients")
 "$(program examples/trusted/make_parties)" "$folder" "${arguments[@]}"
 echo "$system $user" >"$folder/system"
 mapfile -t devices < <(with_roles node spare service witness)
-{
-  "$provision" ca init "$folder/ca"
-  "$provision" vendor init "$folder/vendor"
+# The shell does not end at what fails here, as somebody asks how it went.
+set_up() {
+  local id
+  "$provision" ca init "$folder/ca" && "$provision" vendor init "$folder/vendor" || return
   for id in "${devices[@]}"; do
-    "$provision" ca device "$folder/ca" "$folder/$id/device" --device "$id"
-    "$provision" ca firmware "$folder/$id/device" --vendor-key "$folder/vendor/vendor.pub"
+    "$provision" ca device "$folder/ca" "$folder/$id/device" --device "$id" &&
+      "$provision" ca firmware "$folder/$id/device" --vendor-key "$folder/vendor/vendor.pub" || return
   done
   "$provision" vendor allow "$folder/vendor"
-} >"$folder/setup.log" || die "setting up has failed: $folder/setup.log"
+}
+set_up >"$folder/setup.log" 2>&1 || die "setting up has failed: $(last_of "$folder/setup.log")"
 
 step "2. For each epoch: remote attestation of each device, and session keys for its leat-attestd"
 for ((; epochs > 0; --epochs)); do provision_epoch; done

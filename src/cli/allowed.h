@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -97,6 +98,22 @@ CLI::Validator one_of(const std::map<std::string, Value>& values) {
             return not_among(text, names);
           },
           ""};
+}
+
+// Adds an option that takes one of these enumerators, by the name that to_string() gives it. CLI11
+// binds none that have a to_string().
+template <typename Enumerator, std::size_t kCount>
+CLI::Option* add_choice(CLI::App& app, const std::string& option, Enumerator& value,
+                        const Enumerator (&all)[kCount], const std::string& help) {
+  std::vector<std::string> names;
+  for (const Enumerator each : all) names.emplace_back(to_string(each));
+  const auto set = [&value, &all](const std::string& name) {
+    for (const Enumerator each : all)
+      if (name == to_string(each)) value = each;
+  };
+  return app.add_option_function<std::string>(option, set, help)
+      ->check(one_of(names))
+      ->type_name(CLI::detail::join(names, "|"));
 }
 
 }  // namespace leat::cli

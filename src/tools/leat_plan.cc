@@ -246,19 +246,9 @@ int run(int argc, char** argv) {
                  "infer: forward only (default); train: with the backward pass")
       ->transform(cli::one_of(passes))
       ->type_name("infer|train");
-  std::vector<std::string> profiles;
-  for (const scml::Profile profile : scml::kProfiles) profiles.emplace_back(to_string(profile));
-  app.add_option_function<std::string>(
-         "--profile",
-         [&arguments](const std::string& name) {
-           for (const scml::Profile profile : scml::kProfiles)
-             if (name == to_string(profile)) arguments.task.profile = profile;
-         },
-         "The protocols: Piranha's, which CORA measures (default); SecureML's, ABY3's and "
-         "Fantastic "
-         "Four's; or those of leat's example secure_training")
-      ->check(cli::one_of(profiles))
-      ->type_name("piranha|secureml-aby3|best");
+  cli::add_choice(app, "--profile", arguments.task.profile, scml::kProfiles,
+                  "The protocols: Piranha's, which CORA measures (default); SecureML's, ABY3's and "
+                  "Fantastic Four's; or those of leat's example secure_training");
   const std::map<std::string, scml::Form> forms{{"matrix", scml::Form::kMatrix},
                                                 {"inner", scml::Form::kInnerProducts}};
   app.add_option("--form", arguments.task.form,

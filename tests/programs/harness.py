@@ -57,9 +57,11 @@ reserved = []  # sockets, until this process ends
 
 
 def free_port():
-    """A port that nobody has, that the kernel gives to no connection, and that nobody else who asks so gets."""
+    """A port that nobody has, that the kernel gives to no connection, and that nobody else who asks so gets.
+
+    Those below belong to the tests in C++, which ask otherwise."""
     while True:
-        port = random.randrange(10000, 32000)
+        port = random.randrange(30000, 32768)
         # That of UDP stands for it: no server minds, and no two can have it.
         keeper = socket.socket(type=socket.SOCK_DGRAM)
         try:

@@ -3,7 +3,8 @@
 
 namespace leat::detail {
 
-// A port that nobody has now, outside the range from which the system chooses.
+// A port that nobody has now, outside the range from which the system chooses, and that no other
+// process is given while this one lives.
 int free_port();
 
 }  // namespace leat::detail

@@ -263,11 +263,12 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
     Completion completion;
     while (inner_->poll_sends({&completion, 1}) == 0) {
     }
-    if (completion.status != CompletionStatus::kSuccess) {
-      work.failed = true;
-      if (failure_ == CompletionStatus::kSuccess) failure_ = completion.status;
-    }
+    if (completion.status != CompletionStatus::kSuccess) fail(work, completion.status);
     return true;
+  }
+  void fail(LateWork& work, CompletionStatus status) {
+    work.failed = true;
+    if (failure_ == CompletionStatus::kSuccess) failure_ = status;
   }
 
   void run_surely(LateWork& work, const SendRequest& request) {
@@ -283,7 +284,10 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
     request.local = const_cast<std::byte*>(work.source()) + piece.at;
     request.bytes = piece.bytes;
     request.remote_address += piece.at;
-    run_surely(work, request);
+    if (!work.bytes.empty()) return run_surely(work, request);
+    // Its memory may go while the inner queue pair looks at it, as it does here without a request.
+    if (!use_local(work, [&] { run_surely(work, request); }))
+      fail(work, CompletionStatus::kLocalAccess);
   }
 
   void take(LateWork& work, const LateWork::Piece& piece) override {
@@ -325,8 +329,7 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
       request.local = at_peer(request);
       request.inlined = true;
       if (request.local == nullptr) {
-        work.failed = true;
-        failure_ = CompletionStatus::kRemoteAccess;
+        fail(work, CompletionStatus::kRemoteAccess);
         return true;
       }
     } else {

@@ -63,4 +63,11 @@ inline void expect_bandwidth(const nlohmann::json& row, std::size_t bytes) {
   EXPECT_GT(row.at("msg_rate_million"), 0);
 }
 
+// Where the ratios that users and docs refer to must stand.
+inline void expect_ratio(const nlohmann::json& object, const std::string& name) {
+  ASSERT_TRUE(object.at("ratios").contains(name)) << name << " in " << object.at("ratios");
+  EXPECT_TRUE(object.at("ratios").at(name).is_number()) << name;
+  EXPECT_GE(object.at("ratios").at(name), 0) << name;
+}
+
 }  // namespace leat::detail

@@ -60,6 +60,11 @@ enum class Verdict : std::uint8_t {
   kForked,        // asked in a child of fork(): the attestor stays with the process that made it
 };
 LEAT_EXPORT std::string_view to_string(Verdict verdict) noexcept;
+// The attestor has not looked at the record, so the verdict speaks for and against nobody.
+constexpr bool is_unjudged(Verdict verdict) noexcept {
+  return verdict == Verdict::kNotEnabled || verdict == Verdict::kUnavailable ||
+         verdict == Verdict::kForked;
+}
 
 inline constexpr std::size_t kHeaderBytes = 64;
 inline constexpr std::size_t kMacSlotBytes = 64;  // for every algorithm; the rest is zero

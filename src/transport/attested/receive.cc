@@ -37,7 +37,7 @@ struct Over {
 
 // If the attestor did not answer, which says nothing of the message.
 void check_answered(Verdict verdict) {
-  if (verdict == Verdict::kUnavailable || verdict == Verdict::kForked)
+  if (trusted::is_unjudged(verdict))
     throw Error(ErrorCode::kUnavailable,
                 "cannot verify a message: " + std::string(to_string(verdict)), "Connect again.");
 }

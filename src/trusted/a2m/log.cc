@@ -274,8 +274,7 @@ void Log::sync() {
 
 bool Log::verifies(std::uint64_t index, const Record& record) const {
   const Verdict verdict = kernel_.verify_stateless(record, Kind::kLog);
-  if (verdict == Verdict::kUnavailable || verdict == Verdict::kNotEnabled ||
-      verdict == Verdict::kForked)
+  if (is_unjudged(verdict))
     throw Error(ErrorCode::kUnavailable,
                 "the kernel does not verify entry " + std::to_string(index) + " of log " +
                     std::to_string(id()) + ": " + std::string(to_string(verdict)),

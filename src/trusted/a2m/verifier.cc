@@ -23,19 +23,13 @@ Finding read_attested(AttestationKernel& kernel, std::uint32_t log,
                       std::span<const std::byte> record, std::optional<Entry>& entry) {
   entry = read_entry(record);
   if (!entry) return Finding::kNotAttested;
-  switch (kernel.verify_stateless(record, Kind::kLog)) {
-    case Verdict::kOk:
-      return entry->log == log ? Finding::kOk : Finding::kOtherLog;
-    case Verdict::kUnavailable:
-    case Verdict::kForked:
-    case Verdict::kNotEnabled:
-      return Finding::kUnavailable;
-    case Verdict::kSession:
-      // Not this client's: another log for sure, unless it was not provisioned with the right one.
-      return entry->log == log ? Finding::kUnavailable : Finding::kOtherLog;
-    default:
-      return Finding::kNotAttested;
-  }
+  const Verdict verdict = kernel.verify_stateless(record, Kind::kLog);
+  if (is_unjudged(verdict)) return Finding::kUnavailable;
+  if (verdict == Verdict::kOk) return entry->log == log ? Finding::kOk : Finding::kOtherLog;
+  // Not this client's: another log for sure, unless it was not provisioned with the right one.
+  if (verdict == Verdict::kSession)
+    return entry->log == log ? Finding::kUnavailable : Finding::kOtherLog;
+  return Finding::kNotAttested;
 }
 
 }  // namespace
@@ -148,8 +142,7 @@ Finding A2mVerifier::State::read_manifest(std::uint64_t tail, const Lookup& look
     const Verdict verdict = kernel.verify_stateless(entry->context, Kind::kLog);
     // A log of which this client has no key concerns others.
     if (verdict == Verdict::kSession) continue;
-    if (verdict == Verdict::kUnavailable || verdict == Verdict::kForked)
-      return Finding::kUnavailable;
+    if (is_unjudged(verdict)) return Finding::kUnavailable;
     if (verdict != Verdict::kOk) return Finding::kNotAttested;
     Truncated& truncated = seen.logs[truncation->log];
     Nonce nonce;

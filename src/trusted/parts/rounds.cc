@@ -17,8 +17,7 @@ std::vector<Verdict> verify_all(AttestationKernel& kernel, Question::Asks asks,
   std::vector<Verdict> verdicts;
   verdicts.reserve(questions.size());
   for (const Question& question : questions) {
-    if (question.verdict == Verdict::kUnavailable || question.verdict == Verdict::kForked ||
-        question.verdict == Verdict::kNotEnabled)
+    if (is_unjudged(question.verdict))
       throw Error(ErrorCode::kUnavailable, "the attestation kernel does not verify: " +
                                                std::string(to_string(question.verdict)));
     verdicts.push_back(question.verdict);
