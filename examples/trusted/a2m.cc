@@ -209,7 +209,12 @@ int run(Arguments arguments) {
     const Party* host = system.directory().find(system.all(PartyRole::kNode).front());
     if (host->id != kHostDevice)
       throw leat::Error(leat::ErrorCode::kInvalidArgument, "the host is party 1, and no other");
-    (arguments.part.party == kHostDevice ? arguments.listen : arguments.connect) = host->address;
+    const bool is_host = arguments.part.party == kHostDevice;
+    if (!is_host && system.role_of(arguments.part.party) != PartyRole::kWitness)
+      throw leat::Error(leat::ErrorCode::kInvalidArgument,
+                        "party " + std::to_string(arguments.part.party) +
+                            " is neither the host nor the verifier, which is the witness");
+    (is_host ? arguments.listen : arguments.connect) = host->address;
   }
   if (!arguments.connect.empty())
     return Client(arguments.connect, arguments).run(arguments.entries);

@@ -25,7 +25,8 @@ SYSTEM is one of
 
 Options:
   --folder FOLDER      set it up there and leave it there; must not exist (default: a temporary folder)
-  --keep               leave all parties and daemons running until --stop FOLDER; needs --folder
+  --keep               leave all parties and daemons running until --stop FOLDER; needs --folder (not a2m, whose host ends
+                       with its verifier)
   --nodes N            nodes, 2 to 9 (default: 3; a2m has one host)
   --spares N           of chain: nodes that a configuration service puts in the place of others
   --epochs N           epochs that are provisioned ahead, 1 to 99 (default: 1, with spares 3)
@@ -172,6 +173,7 @@ case $system in
   a2m) default_nodes=1 default_clients=0 ;;
   *) refuse "there is no system '$system'" ;;
 esac
+[[ -z $keep || $system != a2m ]] || refuse "--keep: the host of a2m serves one verifier, and ends with it"
 [[ $system == chain || $spares == 0 ]] || refuse "only chain has spares"
 [[ $system != a2m || -z $nodes$clients ]] || refuse "a2m has one host and one verifier"
 nodes=${nodes:-$default_nodes} clients=${clients:-$default_clients} epochs=${epochs:-$((spares > 0 ? 3 : 1))}

@@ -148,6 +148,7 @@ TEST(ProvisionedScript, mistakes_are_named) {
   fails({"--nodes"}, 2, "--nodes needs a value");
   fails({"--keeps", "counter"}, 2, "unknown option --keeps");
   fails({"--keep", "counter"}, 2, "--keep needs --folder");
+  fails({"--keep", "a2m"}, 2, "the host of a2m serves one verifier");
   fails({"--spares", "1", "counter"}, 2, "only chain has spares");
   fails({"--stop", "/"}, 2, "/ is not the folder of a system");
   // At once, or with what the parties have said if they were slow to say it.
@@ -155,6 +156,38 @@ TEST(ProvisionedScript, mistakes_are_named) {
   EXPECT_EQ(lie.exit_code, 1);
   EXPECT_THAT(lie.out + lie.err, HasSubstr("--lie: always not in"));
   EXPECT_THAT(provisioned({"--help"}).out, HasSubstr("Exit code"));
+}
+
+TEST(ProvisionedScript, what_fails_while_it_sets_up_is_shown) {
+  const ScratchFolder build;
+  const auto script = [&](const std::string& program, const char* text) {
+    build.write(program, std::string("#!/bin/sh\n") + text + "\n");
+    ::chmod((build.path() + "/" + program).c_str(), 0700);
+  };
+  for (const char* folder :
+       {"/src", "/src/tools", "/src/attestd", "/examples", "/examples/trusted"})
+    ASSERT_EQ(::mkdir((build.path() + folder).c_str(), 0700), 0);
+  script("src/attestd/leat-attestd", "exit 0");
+  script("examples/trusted/make_parties", "touch \"$1/parties\"");
+  script("examples/trusted/counter", "exit 0");
+  // Not the last of what is called there.
+  script("src/tools/leat-provision", "[ \"$1\" != vendor ] || { echo no vendor >&2; exit 1; }");
+  const ProgramResult result = run_program(LEAT_SOURCE_FOLDER "/examples/trusted/provisioned.sh",
+                                           {"--build", build.path(), "counter"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("setting up has failed: no vendor"));
+}
+
+TEST(SystemFolder, parties_of_a2m_are_its_host_and_its_verifier) {
+  const ScratchFolder scratch;
+  ASSERT_EQ(run_program("examples/trusted/make_parties",
+                        {scratch.path(), "--nodes", "1", "--clients", "1", "--witnesses", "1"})
+                .exit_code,
+            0);
+  const ProgramResult result =
+      run_program("examples/trusted/a2m", {"--system", scratch.path(), "--party", "101"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("party 101 is neither the host nor the verifier"));
 }
 
 TEST(SystemFolder, what_is_no_system_is_named) {
