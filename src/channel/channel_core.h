@@ -182,6 +182,8 @@ class ChannelCore {
   bool end_said_ = false;             // send side
   bool peer_left_ = false;            // send side: the lifeline had ended at the last look
   long looked_after_peer_ = 0;        // send side: the time of that look, by the coarse clock
+  unsigned sends_unlooked_ = 0;       // send side: messages until the next look at that clock
+  unsigned clock_stood_still_ = 0;    // send side: messages for which it did so at the last look
   UnfinishedSends unfinished_;        // send side
   std::optional<unsigned> reserved_;  // send side: the context of a reservation
   WaitingSides waiting_sides_;
