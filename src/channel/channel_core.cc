@@ -236,12 +236,13 @@ void ChannelCore::refuse_sending(const char* what, unsigned context) const {
 Message ChannelCore::receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable("receive", context);
   check_alone(Side::kReceive);
-  Delivery delivery;
-  ReceiveResult result = look(context, delivery);
+  Message message;
+  ReceiveResult result = look(context, message.delivery_);
   if (result == ReceiveResult::kNothing) [[unlikely]]
-    result = wait_to_receive(context, delivery);
-  if (result == ReceiveResult::kEnd) return {};
-  return adopt(delivery);
+    result = wait_to_receive(context, message.delivery_);
+  if (result == ReceiveResult::kMessage) [[likely]]
+    adopt(message);
+  return message;
 }
 
 ReceiveResult ChannelCore::wait_to_receive(unsigned context, Delivery& delivery) {
@@ -256,24 +257,29 @@ ReceiveResult ChannelCore::wait_to_receive(unsigned context, Delivery& delivery)
 std::optional<Message> ChannelCore::try_receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable("receive", context);
   check_alone(Side::kReceive);
-  Delivery delivery;
+  std::optional<Message> message(std::in_place);
+  Delivery& delivery = message->delivery_;
   ReceiveResult result = look(context, delivery);
   if (result == ReceiveResult::kNothing && poll_fd_) result = prepare_poll(context, delivery);
   if (result == ReceiveResult::kNothing && may_be_gone())
     result = receive_the_rest(context, delivery);
-  if (result == ReceiveResult::kNothing) return std::nullopt;
-  if (result == ReceiveResult::kEnd) return Message();
-  return adopt(delivery);
+  if (result == ReceiveResult::kMessage)
+    adopt(*message);
+  else if (result == ReceiveResult::kNothing)
+    message.reset();
+  return message;
 }
 
 std::optional<Message> ChannelCore::glance(unsigned context) {
   check_open("receive");
   check_alone(Side::kReceive);
-  Delivery delivery;
-  const ReceiveResult result = look(context, delivery);
-  if (result == ReceiveResult::kNothing) return std::nullopt;
-  if (result == ReceiveResult::kEnd) return Message();
-  return adopt(delivery);
+  std::optional<Message> message(std::in_place);
+  const ReceiveResult result = look(context, message->delivery_);
+  if (result == ReceiveResult::kMessage)
+    adopt(*message);
+  else if (result == ReceiveResult::kNothing)
+    message.reset();
+  return message;
 }
 
 // First comes what a poller has found ahead.
@@ -348,43 +354,24 @@ ReceiveResult ChannelCore::receive_the_rest(unsigned context, Delivery& delivery
   return result;
 }
 
-inline Message ChannelCore::adopt(Delivery& delivery) {
-  count_received(delivery.bytes);
-  Message message;
+// A message becomes true when its delivery is filled.
+inline void ChannelCore::adopt(Message& message) {
+  count_received(message.delivery_.bytes);
   message.core_ = this;
-  message.size_ = delivery.bytes;
-  message.context_ = delivery.context;
-  message.data_ = delivery.data;
-  if (delivery.must_release) {
-    ++messages_out_;
-    message.must_release_ = true;
-    message.ticket_ = delivery.ticket;
-  }
-  if (delivery.heap != nullptr) {
-    message.on_heap_ = true;
-    message.data_ = delivery.heap.release();
-  } else if (delivery.data == nullptr) {
-    message.small_ = delivery.small;
-  }
-  return message;
+  if (message.delivery_.must_release) ++messages_out_;
 }
 
 std::span<const std::byte> ChannelCore::record_of(const Message& message) {
   // A message that holds no memory may have outlived its core; one with a record holds the core's
   // memory.
-  if (message.core_ == nullptr || !message.must_release_ ||
+  if (message.core_ == nullptr || !message.delivery_.must_release ||
       message.core_->transport_.facts().records == nullptr)
     return {};
   return AttestedTransport::record_around(message.bytes());
 }
 
-void ChannelCore::release(const Message& message) noexcept {
+void ChannelCore::release(Delivery& delivery) noexcept {
   if (!made_here_) return;
-  Delivery delivery;
-  delivery.ticket = message.ticket_;
-  delivery.context = message.context_;
-  delivery.bytes = message.size_;
-  delivery.must_release = true;
   transport_.release(delivery);
   if (--messages_out_ == 0 && orphaned_) Lingerer::free(this);
 }

@@ -121,7 +121,7 @@ class ChannelCore {
   void wait(Side side, const char* what, Try&& try_once);
 
   // Receive side: called when a message that must be released is destroyed. May destroy the core.
-  void release(const Message& message) noexcept;
+  void release(Delivery& delivery) noexcept;
   // Called when the channel is destroyed.
   static void orphan(ChannelCore* core) noexcept;
 
@@ -160,7 +160,7 @@ class ChannelCore {
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
   void poll_on_stream(short events);
   ReceiveResult receive_the_rest(unsigned context, Delivery& delivery);
-  Message adopt(Delivery& delivery);
+  void adopt(Message& message);
   // Returns whether the lifeline may have ended.
   bool sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
   Outlook::Found found_since_last_sleep();
