@@ -87,6 +87,8 @@ class ArrivalSender {
     // A count beyond the ring is invalid, but harms only the peer that wrote it.
     return sent_ < receives_seen_;
   }
+  // For how many more it has, as far as we have looked.
+  std::uint64_t receives() const { return receives_seen_ > sent_ ? receives_seen_ - sent_ : 0; }
   // Fills the next entry and makes it visible; requires has_receive(). The bytes are in their
   // target already; a small message is copied into the entry too, so that the receiver finds it in
   // the line that it waits on. The receiver cannot tell the difference: reads and later writes meet
@@ -126,8 +128,8 @@ class ArrivalReceiver {
   // The next arrival, if there is one; take() takes it. Its payload is in the entry, which the peer
   // gets back with the receives posted next.
   bool peek(Completion& completion) const {
-    if (!waits()) return false;
     const CompletionEntry& entry = next();
+    if (!is_due(entry)) return false;
     if (taken_ == posted_) [[unlikely]]
       return false;  // invalid: no receive is posted
     const std::uint32_t payload = entry.payload_bytes.load(std::memory_order_relaxed);
@@ -152,11 +154,7 @@ class ArrivalReceiver {
     return true;
   }
   // Whether something waits, also something invalid.
-  bool waits() const {
-    // Acquire pairs with publish: the entry and the bytes of the message.
-    return next().sequence.load(std::memory_order_acquire) ==
-           static_cast<std::uint32_t>(taken_ + 1);
-  }
+  bool waits() const { return is_due(next()); }
 
   // Receives that are posted and not used.
   std::uint64_t receives() const { return posted_ - taken_; }
@@ -169,6 +167,10 @@ class ArrivalReceiver {
 
  private:
   const CompletionEntry& next() const { return from_.completions[taken_ & from_.mask]; }
+  bool is_due(const CompletionEntry& entry) const {
+    // Acquire pairs with publish: the entry and the bytes of the message.
+    return entry.sequence.load(std::memory_order_acquire) == static_cast<std::uint32_t>(taken_ + 1);
+  }
 
   const Direction from_;
   std::uint64_t taken_ = 0;
@@ -185,10 +187,12 @@ class Arrivals {
   // Whether this side's queue pair is in error, or the peer is gone: then everything goes by the
   // queue pair, which says so.
   bool ended() const {
-    // Relaxed: it only says that requests fail from now on. Acquire: what the peer published before
-    // its end is visible after this.
-    return failed.load(std::memory_order_relaxed) ||
-           incoming_.flow->closed.load(std::memory_order_acquire) != 0;
+    // Relaxed: it only says that requests fail from now on.
+    return failed.load(std::memory_order_relaxed) || peer_closed();
+  }
+  bool peer_closed() const {
+    // Acquire: what the peer published before its end is visible after this.
+    return incoming_.flow->closed.load(std::memory_order_acquire) != 0;
   }
 
   alignas(kCacheLine) ArrivalSender sender;

@@ -20,7 +20,7 @@ constexpr std::uint64_t kMessagesPerErrorPoll = 64;
 // --- send side
 
 SendResult RingTransport::try_send(std::span<const std::byte> message, Context context) {
-  if (message.size() < too_long_for_short_way_[context != 0] && send_shortly(message, context))
+  if (message.size() < too_long_for_short_way_ && send_shortly(message, context))
     return SendResult::kSent;
   return send_at_length(message, context);
 }
@@ -30,24 +30,32 @@ SendResult RingTransport::send_at_length(std::span<const std::byte> message, Con
     return send_large(message, context);
   reservation_.check_send(context);
   RingSender::Place place;
-  return whole_or_not(find_place(message.size(), context, place) &&
-                      post(message, context, place, false));
+  if (!find_place(message.size(), context, place) || !post(message, context, place, false))
+    return SendResult::kNoRoom;
+  if (arrivals_ != nullptr) short_until_ = short_way_ends();
+  return SendResult::kSent;
+}
+
+std::uint64_t RingTransport::short_way_ends() const {
+  const std::uint64_t sent = credits_.sent();
+  if (arrivals_->ended() || reservation_.is_open() ||
+      std::ranges::any_of(pieces_, &Pieces::under_way))
+    return sent;
+  const std::uint64_t before_error_poll = kMessagesPerErrorPoll - 1 - sent % kMessagesPerErrorPoll;
+  return sent + std::min({credits_.receives(), arrivals_->sender.receives(), before_error_poll});
 }
 
 // A small message where nothing is in its way, by stores of ours. False: it goes the long way,
 // which tells what was in the way.
 inline bool RingTransport::send_shortly(std::span<const std::byte> message, Context context) {
-  if (pieces_[context].under_way() || reservation_.is_open() || !send_error_.empty() ||
-      arrivals_->ended() || !credits_.has_receive() || !arrivals_->sender.has_receive())
-    return false;
+  if (credits_.sent() >= short_until_ || arrivals_->peer_closed()) return false;
   RingSender& sender = senders_[context];
   const auto place = sender.place(units_of(message.size()));
-  // Now and then the long way looks for failed sends.
-  if (!place || (credits_.sent() + 1) % kMessagesPerErrorPoll == 0) return false;
-  const std::uint64_t unit = layout_.first_unit(context) + place->unit;
-  copy_bytes(peer_memory_ + unit * kPlaceUnitBytes, message.data(), message.size());
-  arrivals_->sender.publish(message.data(), message.size(),
-                            encode({context, static_cast<std::uint32_t>(unit)}));
+  if (!place) return false;
+  const std::uint32_t immediate = first_[context] + static_cast<std::uint32_t>(place->unit);
+  copy_bytes(peer_memory_ + decode_immediate(immediate).place * kPlaceUnitBytes, message.data(),
+             message.size());
+  arrivals_->sender.publish(message.data(), message.size(), immediate);
   sender.take(*place);
   credits_.add_sent();
   inline_sends_.add(1);
@@ -124,6 +132,7 @@ bool RingTransport::announce(std::uint64_t bytes, Context context) {
 }
 
 SendResult RingTransport::send_large(std::span<const std::byte> message, Context context) {
+  short_until_ = 0;
   Pieces& pieces = pieces_[context];
   const auto announce_one = [&](std::uint64_t bytes) { return announce(bytes, context); };
   last_large_ = context;
@@ -148,6 +157,7 @@ std::span<std::byte> RingTransport::try_reserve(std::size_t bytes, Context conte
     refuse_reservation(bytes, max_in_place_bytes(context),
                        "Raise ring_bytes on both sides, or use send().");
   const auto announce_one = [&](std::uint64_t total) { return announce(total, context); };
+  short_until_ = 0;
   if (!pieces_[context].try_take_back(announce_one)) return {};
   reservation_.check_reserve(context, pieces_[context].under_way());
   RingSender::Place place;
@@ -221,6 +231,7 @@ bool RingTransport::try_finish_read() {
 }
 
 void RingTransport::poll_send_errors() {
+  short_until_ = 0;
   const auto poll = [&](std::span<Completion> all) { return queue_pair_->poll_sends(all); };
   look_at_sends(*queue_pair_, send_error_, poll, [&](std::uint64_t id) {
     if (id == Flush::kId) flush_.completed();
@@ -229,6 +240,7 @@ void RingTransport::poll_send_errors() {
 }
 
 void RingTransport::fail_sending(const std::string& what) {
+  short_until_ = 0;
   send_error_.fail(ErrorCode::kProtocol, "the peer " + what + ", which leat never does (" +
                                              queue_pair_->describe() + ")");
 }
@@ -242,7 +254,8 @@ std::span<std::byte> RingTransport::staging(Context context, const RingSender::P
 // --- receive side
 
 ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
-  if (arrivals_ != nullptr && receive_shortly(context, delivery)) return ReceiveResult::kMessage;
+  if (short_arrivals_ != nullptr && receive_shortly(context, delivery))
+    return ReceiveResult::kMessage;
   return receive_at_length(context, delivery);
 }
 
@@ -254,7 +267,8 @@ ReceiveResult RingTransport::receive_at_length(Context context, Delivery& delive
   while (receive_error_.empty()) {
     const std::size_t count = queue_pair_->poll_receives(polled_);
     if (count == 0) break;
-    if (count == 1 && pass(polled_[0], context, delivery)) {
+    if (count == 1 && !ended_ && polled_[0].status == CompletionStatus::kSuccess &&
+        polled_[0].kind == CompletionKind::kImmediate && pass(polled_[0], context, delivery)) {
       took_one();
       return ReceiveResult::kMessage;
     }
@@ -288,11 +302,10 @@ void RingTransport::check_receiving() {
 
 // The next arrival, if it can be passed on at once. False: the long way, which polls.
 inline bool RingTransport::receive_shortly(Context context, Delivery& delivery) {
+  ArrivalReceiver& arrivals = *short_arrivals_;
   Completion completion;
-  if (receivers_[context].waiting() || !receive_error_.empty() ||
-      !arrivals_->receiver.peek(completion) || !pass(completion, context, delivery))
-    return false;
-  arrivals_->receiver.take();
+  if (!arrivals.peek(completion) || !pass(completion, context, delivery)) return false;
+  arrivals.take();
   took_one();
   return true;
 }
@@ -300,16 +313,15 @@ inline bool RingTransport::receive_shortly(Context context, Delivery& delivery) 
 // Hands out a message as it comes, without queueing it: the usual case, one whole message of this
 // context, and no other before it. False: it is not that simple.
 inline bool RingTransport::pass(const Completion& completion, Context context, Delivery& delivery) {
-  const auto [arrived_context, place] = decode_immediate(completion.immediate);
+  static_assert(Delivery::kSmallBytes <= kPlaceUnitBytes);
+  if (large_[context].active()) return false;
   RingReceiver& receiver = receivers_[context];
-  if (completion.status != CompletionStatus::kSuccess ||
-      completion.kind != CompletionKind::kImmediate || arrived_context != context ||
-      place > kMaxPlace || ended_ || large_[context].active())
-    return false;
-  const std::uint64_t unit = place - layout_.first_unit(context);  // wraps if before it
-  const std::byte* memory = rings_ + std::size_t{place} * kPlaceUnitBytes;
+  // Below the ring's size only in this ring: else it is above 2^28, or wraps.
+  const std::uint32_t unit = completion.immediate - first_[context];
+  const std::byte* memory =
+      rings_ + decode_immediate(completion.immediate).place * kPlaceUnitBytes;
   if (completion.bytes <= Delivery::kSmallBytes) {
-    if (!receiver.idle() || !receiver.pass(unit, completion.bytes)) return false;
+    if (!receiver.pass(unit, completion.bytes)) return false;
     delivery.take_small(completion.payload != nullptr ? completion.payload : memory);
     return_space(context);
   } else {
@@ -329,7 +341,7 @@ inline bool RingTransport::pass(const Completion& completion, Context context, D
 void RingTransport::arrived(const Completion& completion) {
   if (completion.status != CompletionStatus::kSuccess) {
     if (ended_) return;  // after its end the peer may go
-    receive_error_.set(ErrorCode::kPeerDied, failure("receiving", completion.status, *queue_pair_));
+    fail_receiving(ErrorCode::kPeerDied, failure("receiving", completion.status, *queue_pair_));
     return;
   }
   returns_.add_used();
@@ -338,6 +350,7 @@ void RingTransport::arrived(const Completion& completion) {
   if (ended_) nonsense("a message after its end");
   if (place == kEndPlace) {
     ended_ = true;
+    short_arrivals_ = nullptr;
     return;
   }
   const Immediate immediate{context, place};
@@ -357,7 +370,7 @@ void RingTransport::arrived(const Completion& completion) {
 void RingTransport::make_room(RingReceiver& receiver) try {
   receiver.grow();
 } catch (const std::bad_alloc&) {
-  receive_error_.set(ErrorCode::kResource, "out of memory");  // short enough to need none
+  fail_receiving(ErrorCode::kResource, "out of memory");  // short enough to need none
   throw Error(ErrorCode::kResource, "out of memory for what has arrived", "Connect again.");
 }
 
@@ -428,9 +441,15 @@ void RingTransport::arrived_by_number(std::uint32_t number, std::size_t /*bytes*
   nonsense("a planned message, number " + std::to_string(number));
 }
 
+void RingTransport::fail_receiving(ErrorCode code, const std::string& text) noexcept {
+  short_arrivals_ = nullptr;
+  receive_error_.set(code, text);
+}
+
 void RingTransport::nonsense(const std::string& what) {
-  receive_error_.fail(ErrorCode::kProtocol, "the peer sent " + what + ", which leat never does (" +
-                                                queue_pair_->describe() + ")");
+  fail_receiving(ErrorCode::kProtocol, "the peer sent " + what + ", which leat never does (" +
+                                           queue_pair_->describe() + ")");
+  receive_error_.tell();
 }
 
 // --- both

@@ -105,6 +105,7 @@ class RingTransport : public Transport, private RemoteReads {
   // send side
   bool find_place(std::size_t bytes, Context context, RingSender::Place& place);
   bool send_shortly(std::span<const std::byte> message, Context context);
+  std::uint64_t short_way_ends() const;
   // Not compiled into the short way.
   [[gnu::noinline]] SendResult send_at_length(std::span<const std::byte> message, Context context);
   bool post(std::span<const std::byte> message, Context context, const RingSender::Place& place,
@@ -121,8 +122,9 @@ class RingTransport : public Transport, private RemoteReads {
   [[gnu::noinline]] ReceiveResult receive_at_length(Context context, Delivery& delivery);
   void took_one();
   bool pass(const Completion& completion, Context context, Delivery& delivery);
-  void arrived(const Completion& completion);
-  void make_room(RingReceiver& receiver);
+  [[gnu::noinline]] void arrived(const Completion& completion);
+  [[gnu::noinline]] void make_room(RingReceiver& receiver);
+  void fail_receiving(ErrorCode code, const std::string& text) noexcept;
   ReceiveResult hand_out(Context context, Delivery& delivery, const std::byte* payload);
   void return_space(Context context) noexcept;
   void check_receiving();
@@ -138,10 +140,15 @@ class RingTransport : public Transport, private RemoteReads {
   RemoteRegion peer_region_;
   std::byte* peer_memory_ = nullptr;  // the peer's rings, where the device can store into them
   Arrivals* arrivals_ = nullptr;      // then, the short way; else null
-  std::array<std::size_t, 2> too_long_for_short_way_{};  // in context 0, and in each other one
+  std::array<std::uint32_t, kContextCount> first_{};  // the immediate of each ring's first unit
 
   // --- send side
-  alignas(64) std::array<RingSender, kContextCount> senders_;
+  // So many messages may go the short way until the long way must look again: as many as the peer
+  // has receives for, while nothing is reserved or under way, and no longer than until failed sends
+  // are looked for. Counted as SendCredits::sent().
+  alignas(64) std::uint64_t short_until_ = 0;
+  std::size_t too_long_for_short_way_ = 0;
+  std::array<RingSender, kContextCount> senders_;
   std::array<Pieces, kContextCount> pieces_;
   Context last_large_ = 0;  // the context of the last try of a large message
   SendCredits credits_;
@@ -152,7 +159,8 @@ class RingTransport : public Transport, private RemoteReads {
   StickyError send_error_;
 
   // --- receive side
-  alignas(64) std::array<RingReceiver, kContextCount> receivers_;
+  alignas(64) ArrivalReceiver* short_arrivals_ = nullptr;  // null too after the end and errors
+  std::array<RingReceiver, kContextCount> receivers_;
   ReceiveCredits returns_;
   std::array<Reassembly, kContextCount> large_;
   std::array<Completion, 16> polled_;  // scratch of try_receive, so that no call initialises it
