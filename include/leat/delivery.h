@@ -21,7 +21,7 @@ struct Delivery {
   std::unique_ptr<std::byte[]> heap;
   unsigned context = 0;
   bool must_release = false;  // else nothing of the transport is held
-  std::array<std::byte, kSmallBytes> small;
+  alignas(8) std::array<std::byte, kSmallBytes> small;
 
   const std::byte* begin() const noexcept { return data != nullptr ? data : small.data(); }
 

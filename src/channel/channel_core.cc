@@ -282,11 +282,17 @@ std::optional<Message> ChannelCore::glance(unsigned context) {
   return message;
 }
 
+[[gnu::always_inline]] inline ReceiveResult ChannelCore::look(unsigned context,
+                                                              Delivery& delivery) {
+  if (watched_.in_use()) [[unlikely]]
+    return look_ahead(context, delivery);
+  return ask("receive", [&] { return transport_.try_receive(context, delivery); });
+}
+
 // First comes what a poller has found ahead.
-inline ReceiveResult ChannelCore::look(unsigned context, Delivery& delivery) {
-  if (watched_.watch != nullptr) [[unlikely]]
-    watched_.watch->touch();
-  if (watched_.found_ahead(context)) [[unlikely]] {
+ReceiveResult ChannelCore::look_ahead(unsigned context, Delivery& delivery) {
+  if (watched_.watch != nullptr) watched_.watch->touch();
+  if (watched_.found_ahead(context)) {
     delivery = watched_.take_ahead();
     return ReceiveResult::kMessage;
   }

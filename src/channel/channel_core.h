@@ -151,10 +151,11 @@ class ChannelCore {
   void abandon_send(unsigned context) noexcept;
   void wait_for_flush();
   void refuse_sending(const char* what, unsigned context) const;
-  void look_after_peer();
+  [[gnu::noinline]] void look_after_peer();
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult look(unsigned context, Delivery& delivery);
+  [[gnu::noinline]] ReceiveResult look_ahead(unsigned context, Delivery& delivery);
   [[gnu::noinline]] ReceiveResult wait_to_receive(unsigned context, Delivery& delivery);
   [[gnu::noinline]] void wait_to_send(std::span<const std::byte> message, unsigned context);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);

@@ -123,8 +123,12 @@ class ReceiveCredits {
   // more than it knows.
   void give_back(QueuePair* queue_pair, Context context, std::uint64_t free_before,
                  std::uint64_t least) noexcept {
-    if (free_before - told_[context] >= least) [[unlikely]]
+    if (owes(context, free_before, least)) [[unlikely]]
       tell_free(queue_pair, context, free_before);
+  }
+  // Whether give_back() would tell the peer.
+  bool owes(Context context, std::uint64_t free_before, std::uint64_t least) const {
+    return free_before - told_[context] >= least;
   }
 
   // Whether something was refused, so that the peer may wait for it without an event at this side.

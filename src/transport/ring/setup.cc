@@ -120,6 +120,7 @@ void RingTransport::start(std::span<const std::byte> peer_setup) {
   if (arrivals_ != nullptr) {
     too_long_for_short_way_ =
         std::min({kMostBytesOfShortWay, max_in_place_bytes(0), max_in_place_bytes(1)}) + 1;
+    too_long_for_entry_ = std::min(too_long_for_short_way_, CompletionEntry::kPayloadBytes + 1);
     short_arrivals_ = &arrivals_->receiver;
   }
   set_event_fds(*queue_pair_);
