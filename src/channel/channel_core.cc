@@ -237,10 +237,8 @@ Message ChannelCore::receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable("receive", context);
   check_alone(Side::kReceive);
   Message message;
-  ReceiveResult result = look(context, message.delivery_);
-  if (result == ReceiveResult::kNothing) [[unlikely]]
-    result = wait_to_receive(context, message.delivery_);
-  if (result == ReceiveResult::kMessage) [[likely]]
+  if (look(context, message.delivery_) == ReceiveResult::kMessage ||
+      wait_to_receive(context, message.delivery_) == ReceiveResult::kMessage) [[likely]]
     adopt(message);
   return message;
 }

@@ -105,10 +105,15 @@ class ArrivalSender {
   // seen here.
   void announce() const {
     light_barrier(asymmetric_);
-    wake_if_armed(to_.flow->receiver_armed, peer_event_);
+    if (to_.flow->receiver_armed.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      wake_receiver();
   }
 
  private:
+  [[gnu::noinline]] void wake_receiver() const noexcept {
+    wake(to_.flow->receiver_armed, peer_event_);
+  }
+
   const Direction to_;
   const int peer_event_;
   const bool asymmetric_;

@@ -22,7 +22,7 @@ constexpr std::uint64_t kMessagesPerErrorPoll = 64;
 
 // A message that fits into an entry goes in it, and nowhere else.
 SendResult RingTransport::try_send(std::span<const std::byte> message, Context context) {
-  if (message.size() >= too_long_for_entry_) return send_in_place(message, context);
+  if (message.size() > CompletionEntry::kPayloadBytes) return send_in_place(message, context);
   if (!may_send_shortly()) return send_at_length(message, context);
   RingSender& sender = senders_[context];
   const auto place = sender.place_of_one();

@@ -155,7 +155,6 @@ class RingTransport : public Transport, private RemoteReads {
   // are looked for. Counted as SendCredits::sent().
   alignas(64) std::uint64_t short_until_ = 0;
   std::size_t too_long_for_short_way_ = 0;
-  std::size_t too_long_for_entry_ = 0;  // that is, for the shortest way
   std::array<RingSender, kContextCount> senders_;
   std::array<Pieces, kContextCount> pieces_;
   Context last_large_ = 0;  // the context of the last try of a large message

@@ -116,11 +116,11 @@ void RingTransport::start(std::span<const std::byte> peer_setup) {
     return layout_.units(context) / kPieceShare * kPlaceUnitBytes;
   };
   set_in_place(in_place(0), in_place(1));
-  if (peer_memory_ != nullptr) arrivals_ = queue_pair_->arrivals();
+  if (peer_memory_ != nullptr && max_message_bytes() >= CompletionEntry::kPayloadBytes)
+    arrivals_ = queue_pair_->arrivals();
   if (arrivals_ != nullptr) {
     too_long_for_short_way_ =
         std::min({kMostBytesOfShortWay, max_in_place_bytes(0), max_in_place_bytes(1)}) + 1;
-    too_long_for_entry_ = std::min(too_long_for_short_way_, CompletionEntry::kPayloadBytes + 1);
     short_arrivals_ = &arrivals_->receiver;
   }
   set_event_fds(*queue_pair_);
