@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "leat/delivery.h"
 #include "leat/error.h"
 #include "leat/export.h"
 #include "leat/held.h"
@@ -20,7 +21,6 @@ namespace leat {
 
 namespace detail {
 class ChannelCore;
-struct Delivery;
 }  // namespace detail
 
 inline constexpr unsigned kContexts = 16;
@@ -38,16 +38,18 @@ class LEAT_EXPORT Message {
   Message() noexcept = default;  // empty and false, as at the peer's end
   Message(Message&& other) noexcept;
   Message& operator=(Message&& other) noexcept;
-  ~Message();
+  ~Message() {
+    if (core_ != nullptr && delivery_.must_release) give_back();
+  }
 
   // False if this is not a message: the peer has ended its side, or the message was released.
   explicit operator bool() const noexcept { return core_ != nullptr; }
 
-  std::span<const std::byte> bytes() const noexcept { return {data(), size_}; }
-  std::string_view text() const noexcept { return {reinterpret_cast<const char*>(data()), size_}; }
-  const std::byte* data() const noexcept { return data_ != nullptr ? data_ : small_.data(); }
-  std::size_t size() const noexcept { return size_; }
-  unsigned context() const noexcept { return context_; }
+  std::span<const std::byte> bytes() const noexcept { return {data(), size()}; }
+  std::string_view text() const noexcept { return {reinterpret_cast<const char*>(data()), size()}; }
+  const std::byte* data() const noexcept { return delivery_.begin(); }
+  std::size_t size() const noexcept { return delivery_.bytes; }
+  unsigned context() const noexcept { return delivery_.context; }
 
   // Gives the memory back now. The message becomes empty and false.
   void release() noexcept;
@@ -56,14 +58,11 @@ class LEAT_EXPORT Message {
   friend class Channel;
   friend class detail::ChannelCore;
 
-  detail::ChannelCore* core_ = nullptr;
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-  std::uint64_t ticket_ = 0;
-  unsigned context_ = 0;
-  bool must_release_ = false;
-  bool on_heap_ = false;
-  alignas(16) std::array<std::byte, 48> small_;
+  void give_back() noexcept;
+
+  // Aligned so that the bytes of a small message, which end the object, are aligned to 16.
+  alignas(16) detail::ChannelCore* core_ = nullptr;
+  detail::Delivery delivery_;
 };
 
 // A connection that carries messages. Its 16 protocol contexts (0 to 15) flow independently:

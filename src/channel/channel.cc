@@ -11,14 +11,9 @@ namespace leat {
 // --- Message
 
 Message::Message(Message&& other) noexcept
-    : core_(std::exchange(other.core_, nullptr)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      ticket_(other.ticket_),
-      context_(other.context_),
-      must_release_(other.must_release_),
-      on_heap_(other.on_heap_) {
-  if (core_ != nullptr && data_ == nullptr) small_ = other.small_;
+    : core_(std::exchange(other.core_, nullptr)), delivery_(std::move(other.delivery_)) {
+  other.delivery_.data = nullptr;
+  other.delivery_.bytes = 0;
 }
 
 Message& Message::operator=(Message&& other) noexcept {
@@ -29,16 +24,16 @@ Message& Message::operator=(Message&& other) noexcept {
   return *this;
 }
 
-Message::~Message() { release(); }
-
 void Message::release() noexcept {
   if (core_ == nullptr) return;
-  detail::ChannelCore* core = std::exchange(core_, nullptr);
-  if (on_heap_) delete[] data_;
-  if (must_release_) core->release(*this);
-  data_ = nullptr;
-  size_ = 0;
+  if (delivery_.must_release) give_back();
+  core_ = nullptr;
+  delivery_.heap.reset();
+  delivery_.data = nullptr;
+  delivery_.bytes = 0;
 }
+
+void Message::give_back() noexcept { core_->release(delivery_); }
 
 // --- Channel
 

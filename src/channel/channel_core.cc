@@ -21,6 +21,9 @@ namespace {
 
 const bool asymmetric_barriers = register_for_heavy_barriers();
 
+// Messages between two looks at the coarse clock.
+constexpr unsigned kMostSendsUnlooked = 15;
+
 }  // namespace
 
 // Exists during each call of the send side, so that close() in another thread can wait for its end.
@@ -193,23 +196,33 @@ bool ChannelCore::try_shutdown() {
 inline void ChannelCore::count_sent(std::size_t bytes) {
   sent_messages_.add(1);
   sent_bytes_.add(bytes);
-  look_after_peer();
-  // Relaxed: a number for people.
+  // Relaxed: it says that the peer was there a message ago, and is a number for people.
   if (received_last_.load(std::memory_order_relaxed)) {
     received_last_.store(false, std::memory_order_relaxed);
     rounds_.add(1);
+  } else if (sends_unlooked_ != 0) {
+    --sends_unlooked_;
+  } else {
+    look_after_peer();
   }
 }
 
 // While there is room, only the lifeline tells of a peer that has closed. As with TCP, the message
-// after which that shows was sent, and the next one is refused. The coarse clock costs next to
-// nothing, a look at the lifeline a system call.
+// after which that shows was sent, and the next one is refused. A look at the lifeline is a system
+// call, so it is made once in a tick of the coarse clock. That clock costs a tenth of a small message,
+// so it is looked at less and less while it stands still: between two looks go at most as many
+// messages as went in that tick before. What was received since the last message says as much as a
+// look.
 void ChannelCore::look_after_peer() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  if (now.tv_nsec == looked_after_peer_) [[likely]]
+  if (now.tv_nsec == looked_after_peer_) {
+    clock_stood_still_ = std::min(2 * clock_stood_still_ + 1, kMostSendsUnlooked);
+    sends_unlooked_ = clock_stood_still_;
     return;
+  }
   looked_after_peer_ = now.tv_nsec;
+  clock_stood_still_ = 0;
   peer_left_ = watches_lifeline_ && lifeline_ended(Side::kSend);
 }
 
@@ -223,12 +236,11 @@ void ChannelCore::refuse_sending(const char* what, unsigned context) const {
 Message ChannelCore::receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable("receive", context);
   check_alone(Side::kReceive);
-  Delivery delivery;
-  ReceiveResult result = look(context, delivery);
-  if (result == ReceiveResult::kNothing) [[unlikely]]
-    result = wait_to_receive(context, delivery);
-  if (result == ReceiveResult::kEnd) return {};
-  return adopt(delivery);
+  Message message;
+  if (look(context, message.delivery_) == ReceiveResult::kMessage ||
+      wait_to_receive(context, message.delivery_) == ReceiveResult::kMessage) [[likely]]
+    adopt(message);
+  return message;
 }
 
 ReceiveResult ChannelCore::wait_to_receive(unsigned context, Delivery& delivery) {
@@ -243,31 +255,42 @@ ReceiveResult ChannelCore::wait_to_receive(unsigned context, Delivery& delivery)
 std::optional<Message> ChannelCore::try_receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable("receive", context);
   check_alone(Side::kReceive);
-  Delivery delivery;
+  std::optional<Message> message(std::in_place);
+  Delivery& delivery = message->delivery_;
   ReceiveResult result = look(context, delivery);
   if (result == ReceiveResult::kNothing && poll_fd_) result = prepare_poll(context, delivery);
   if (result == ReceiveResult::kNothing && may_be_gone())
     result = receive_the_rest(context, delivery);
-  if (result == ReceiveResult::kNothing) return std::nullopt;
-  if (result == ReceiveResult::kEnd) return Message();
-  return adopt(delivery);
+  if (result == ReceiveResult::kMessage)
+    adopt(*message);
+  else if (result == ReceiveResult::kNothing)
+    message.reset();
+  return message;
 }
 
 std::optional<Message> ChannelCore::glance(unsigned context) {
   check_open("receive");
   check_alone(Side::kReceive);
-  Delivery delivery;
-  const ReceiveResult result = look(context, delivery);
-  if (result == ReceiveResult::kNothing) return std::nullopt;
-  if (result == ReceiveResult::kEnd) return Message();
-  return adopt(delivery);
+  std::optional<Message> message(std::in_place);
+  const ReceiveResult result = look(context, message->delivery_);
+  if (result == ReceiveResult::kMessage)
+    adopt(*message);
+  else if (result == ReceiveResult::kNothing)
+    message.reset();
+  return message;
+}
+
+[[gnu::always_inline]] inline ReceiveResult ChannelCore::look(unsigned context,
+                                                              Delivery& delivery) {
+  if (watched_.in_use()) [[unlikely]]
+    return look_ahead(context, delivery);
+  return ask("receive", [&] { return transport_.try_receive(context, delivery); });
 }
 
 // First comes what a poller has found ahead.
-inline ReceiveResult ChannelCore::look(unsigned context, Delivery& delivery) {
-  if (watched_.watch != nullptr) [[unlikely]]
-    watched_.watch->touch();
-  if (watched_.found_ahead(context)) [[unlikely]] {
+ReceiveResult ChannelCore::look_ahead(unsigned context, Delivery& delivery) {
+  if (watched_.watch != nullptr) watched_.watch->touch();
+  if (watched_.found_ahead(context)) {
     delivery = watched_.take_ahead();
     return ReceiveResult::kMessage;
   }
@@ -335,43 +358,24 @@ ReceiveResult ChannelCore::receive_the_rest(unsigned context, Delivery& delivery
   return result;
 }
 
-inline Message ChannelCore::adopt(Delivery& delivery) {
-  count_received(delivery.bytes);
-  Message message;
+// A message becomes true when its delivery is filled.
+inline void ChannelCore::adopt(Message& message) {
+  count_received(message.delivery_.bytes);
   message.core_ = this;
-  message.size_ = delivery.bytes;
-  message.context_ = delivery.context;
-  message.data_ = delivery.data;
-  if (delivery.must_release) {
-    ++messages_out_;
-    message.must_release_ = true;
-    message.ticket_ = delivery.ticket;
-  }
-  if (delivery.heap != nullptr) {
-    message.on_heap_ = true;
-    message.data_ = delivery.heap.release();
-  } else if (delivery.data == nullptr) {
-    message.small_ = delivery.small;
-  }
-  return message;
+  if (message.delivery_.must_release) ++messages_out_;
 }
 
 std::span<const std::byte> ChannelCore::record_of(const Message& message) {
   // A message that holds no memory may have outlived its core; one with a record holds the core's
   // memory.
-  if (message.core_ == nullptr || !message.must_release_ ||
+  if (message.core_ == nullptr || !message.delivery_.must_release ||
       message.core_->transport_.facts().records == nullptr)
     return {};
   return AttestedTransport::record_around(message.bytes());
 }
 
-void ChannelCore::release(const Message& message) noexcept {
+void ChannelCore::release(Delivery& delivery) noexcept {
   if (!made_here_) return;
-  Delivery delivery;
-  delivery.ticket = message.ticket_;
-  delivery.context = message.context_;
-  delivery.bytes = message.size_;
-  delivery.must_release = true;
   transport_.release(delivery);
   if (--messages_out_ == 0 && orphaned_) Lingerer::free(this);
 }

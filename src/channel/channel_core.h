@@ -121,7 +121,7 @@ class ChannelCore {
   void wait(Side side, const char* what, Try&& try_once);
 
   // Receive side: called when a message that must be released is destroyed. May destroy the core.
-  void release(const Message& message) noexcept;
+  void release(Delivery& delivery) noexcept;
   // Called when the channel is destroyed.
   static void orphan(ChannelCore* core) noexcept;
 
@@ -151,16 +151,17 @@ class ChannelCore {
   void abandon_send(unsigned context) noexcept;
   void wait_for_flush();
   void refuse_sending(const char* what, unsigned context) const;
-  void look_after_peer();
+  [[gnu::noinline]] void look_after_peer();
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult look(unsigned context, Delivery& delivery);
+  [[gnu::noinline]] ReceiveResult look_ahead(unsigned context, Delivery& delivery);
   [[gnu::noinline]] ReceiveResult wait_to_receive(unsigned context, Delivery& delivery);
   [[gnu::noinline]] void wait_to_send(std::span<const std::byte> message, unsigned context);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
   void poll_on_stream(short events);
   ReceiveResult receive_the_rest(unsigned context, Delivery& delivery);
-  Message adopt(Delivery& delivery);
+  void adopt(Message& message);
   // Returns whether the lifeline may have ended.
   bool sleep(Side side, Deadline deadline, std::chrono::microseconds& nap);
   Outlook::Found found_since_last_sleep();
@@ -182,6 +183,8 @@ class ChannelCore {
   bool end_said_ = false;             // send side
   bool peer_left_ = false;            // send side: the lifeline had ended at the last look
   long looked_after_peer_ = 0;        // send side: the time of that look, by the coarse clock
+  unsigned sends_unlooked_ = 0;       // send side: messages until the next look at that clock
+  unsigned clock_stood_still_ = 0;    // send side: messages for which it did so at the last look
   UnfinishedSends unfinished_;        // send side
   std::optional<unsigned> reserved_;  // send side: the context of a reservation
   WaitingSides waiting_sides_;

@@ -40,6 +40,7 @@ struct Watched {
   Delivery delivery;
   unsigned context = 0;  // of the message that was found last
 
+  bool in_use() const { return watch != nullptr || ahead; }
   bool found_ahead(unsigned wanted) const { return ahead && delivery.context == wanted; }
   Delivery take_ahead() {
     ahead = false;

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "leat/delivery.h"
 #include "leat/stats.h"
 #include "transport/context.h"
-#include "transport/delivery.h"
 #include "verbs/device.h"
 
 namespace leat::detail {

@@ -21,15 +21,15 @@ namespace leat::detail {
 inline constexpr std::size_t kCacheLine = 64;
 
 // One arrival. `sequence` is written last, with release order; the receiver waits for the value
-// that is due at this place, so head and tail need not be shared. Up to kPayloadBytes travel in the
-// entry, so that a small message occupies one cache line.
+// that is due at this place, so head and tail need not be shared. A message of up to kPayloadBytes
+// travels in the entry, so that it occupies one cache line.
 struct alignas(kCacheLine) CompletionEntry {
   static constexpr std::size_t kPayloadBytes = 48;
 
   std::atomic<std::uint32_t> sequence;
   std::atomic<std::uint32_t> immediate;
   std::atomic<std::uint32_t> bytes;
-  std::atomic<std::uint32_t> payload_bytes;
+  std::uint32_t unused;
   std::byte payload[kPayloadBytes];
 };
 static_assert(sizeof(CompletionEntry) == kCacheLine);
@@ -87,18 +87,16 @@ class ArrivalSender {
     // A count beyond the ring is invalid, but harms only the peer that wrote it.
     return sent_ < receives_seen_;
   }
-  // Fills the next entry and makes it visible; requires has_receive(). The bytes are in their
-  // target already; a small message is copied into the entry too, so that the receiver finds it in
-  // the line that it waits on. The receiver cannot tell the difference: reads and later writes meet
-  // the bytes in memory.
+  // For how many more it has, as far as we have looked.
+  std::uint64_t receives() const { return receives_seen_ > sent_ ? receives_seen_ - sent_ : 0; }
+  // Fills the next entry and makes it visible; requires has_receive(). The bytes of a message above
+  // kPayloadBytes are in their target already; a small one is copied into the entry, so that the
+  // receiver finds it in the line that it waits on.
   void publish(const std::byte* message, std::size_t bytes, std::uint32_t immediate) {
     CompletionEntry& entry = to_.completions[sent_ & to_.mask];
-    const bool rides_along = bytes <= CompletionEntry::kPayloadBytes;
-    if (rides_along) copy_small(entry.payload, message, bytes);
+    if (bytes <= CompletionEntry::kPayloadBytes) copy_small(entry.payload, message, bytes);
     entry.immediate.store(immediate, std::memory_order_relaxed);
     entry.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
-    entry.payload_bytes.store(rides_along ? static_cast<std::uint32_t>(bytes) : 0,
-                              std::memory_order_relaxed);
     ++sent_;
     // Release: a receiver that sees the sequence number sees the entry and all earlier bytes.
     entry.sequence.store(static_cast<std::uint32_t>(sent_), std::memory_order_release);
@@ -107,10 +105,15 @@ class ArrivalSender {
   // seen here.
   void announce() const {
     light_barrier(asymmetric_);
-    wake_if_armed(to_.flow->receiver_armed, peer_event_);
+    if (to_.flow->receiver_armed.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      wake_receiver();
   }
 
  private:
+  [[gnu::noinline]] void wake_receiver() const noexcept {
+    wake(to_.flow->receiver_armed, peer_event_);
+  }
+
   const Direction to_;
   const int peer_event_;
   const bool asymmetric_;
@@ -126,19 +129,17 @@ class ArrivalReceiver {
   // The next arrival, if there is one; take() takes it. Its payload is in the entry, which the peer
   // gets back with the receives posted next.
   bool peek(Completion& completion) const {
-    if (!waits()) return false;
     const CompletionEntry& entry = next();
+    if (!is_due(entry)) return false;
     if (taken_ == posted_) [[unlikely]]
       return false;  // invalid: no receive is posted
-    const std::uint32_t payload = entry.payload_bytes.load(std::memory_order_relaxed);
     completion.id = 0;
     completion.status = CompletionStatus::kSuccess;
     completion.kind = CompletionKind::kImmediate;
     completion.immediate = entry.immediate.load(std::memory_order_relaxed);
     completion.bytes = entry.bytes.load(std::memory_order_relaxed);
-    const bool rides_along =
-        payload == completion.bytes && payload != 0 && payload <= CompletionEntry::kPayloadBytes;
-    completion.payload = rides_along ? entry.payload : nullptr;
+    completion.payload =
+        completion.bytes <= CompletionEntry::kPayloadBytes ? entry.payload : nullptr;
     return true;
   }
   void take() {
@@ -152,11 +153,7 @@ class ArrivalReceiver {
     return true;
   }
   // Whether something waits, also something invalid.
-  bool waits() const {
-    // Acquire pairs with publish: the entry and the bytes of the message.
-    return next().sequence.load(std::memory_order_acquire) ==
-           static_cast<std::uint32_t>(taken_ + 1);
-  }
+  bool waits() const { return is_due(next()); }
 
   // Receives that are posted and not used.
   std::uint64_t receives() const { return posted_ - taken_; }
@@ -169,6 +166,10 @@ class ArrivalReceiver {
 
  private:
   const CompletionEntry& next() const { return from_.completions[taken_ & from_.mask]; }
+  bool is_due(const CompletionEntry& entry) const {
+    // Acquire pairs with publish: the entry and the bytes of the message.
+    return entry.sequence.load(std::memory_order_acquire) == static_cast<std::uint32_t>(taken_ + 1);
+  }
 
   const Direction from_;
   std::uint64_t taken_ = 0;
@@ -185,10 +186,12 @@ class Arrivals {
   // Whether this side's queue pair is in error, or the peer is gone: then everything goes by the
   // queue pair, which says so.
   bool ended() const {
-    // Relaxed: it only says that requests fail from now on. Acquire: what the peer published before
-    // its end is visible after this.
-    return failed.load(std::memory_order_relaxed) ||
-           incoming_.flow->closed.load(std::memory_order_acquire) != 0;
+    // Relaxed: it only says that requests fail from now on.
+    return failed.load(std::memory_order_relaxed) || peer_closed();
+  }
+  bool peer_closed() const {
+    // Acquire: what the peer published before its end is visible after this.
+    return incoming_.flow->closed.load(std::memory_order_acquire) != 0;
   }
 
   alignas(kCacheLine) ArrivalSender sender;

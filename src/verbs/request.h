@@ -64,7 +64,8 @@ struct Completion {
   // Bytes moved. The number comes from the peer: check it before using it as an index.
   std::size_t bytes = 0;
   // If not null, the bytes of a small write, which came with the completion as hardware scatters
-  // them: the same as in memory, but nearer. Valid until the next poll_receives.
+  // them: the same as in memory, but nearer. What went by Arrivals is here alone. Valid until
+  // the next poll_receives; the memory behind is that of a longest such write.
   const std::byte* payload = nullptr;
 };
 

@@ -60,6 +60,7 @@ find_room() {
     leat/adapters/*) room=adapters ;;
     leat/c.h | leat/names.h) room=capi ;;
     leat/channel.h | leat/group.h | leat/leat.h | leat/listener.h | leat/planned.h | leat/poller.h | leat/remote_memory.h | leat/socket.h | leat/wait.h) room=channel ;;
+    leat/delivery.h) room=transport ;;
     leat/attest_algorithm.h | leat/cxx20.h | leat/error.h | leat/export.h | leat/held.h | leat/message_array.h | leat/options.h | \
       leat/stats.h | leat/version.h) room=base ;;
     leat/*) room= ;;

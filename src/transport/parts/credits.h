@@ -56,6 +56,7 @@ class SendCredits {
 
   // Whether the peer has a receive for one more immediate, as far as we have looked.
   bool has_receive() const { return sent_ - taken_ < receives_; }
+  std::uint64_t receives() const { return receives_ - (sent_ - taken_); }  // for how many more
   void add_sent() { ++sent_; }
   std::uint64_t sent() const { return sent_; }  // immediates ever
   std::uint64_t taken() const { return taken_; }
@@ -100,7 +101,8 @@ class SendCredits {
 class ReceiveCredits {
  public:
   // `receives`: that are posted at a time, by post_all_receives.
-  explicit ReceiveCredits(std::uint64_t receives) : receives_(receives) {}
+  explicit ReceiveCredits(std::uint64_t receives)
+      : receives_(receives), replace_at_(receives / kReplaceShare) {}
   void start(const CreditedRegion& peer) {
     address_ = peer.region.address + peer.credits_offset;
     key_ = peer.region.key;
@@ -110,8 +112,8 @@ class ReceiveCredits {
   void add_used() { ++to_replace_; }
   std::uint64_t used() const { return replaced_ + to_replace_; }  // ever
   // Whether so many were used that it is time for replace().
-  bool due() const { return to_replace_ >= receives_ / kReplaceShare; }
-  void replace(QueuePair& queue_pair) {
+  bool due() const { return to_replace_ >= replace_at_; }
+  [[gnu::noinline]] void replace(QueuePair& queue_pair) {
     const std::size_t posted = queue_pair.post_receives(to_replace_);
     to_replace_ -= posted;
     replaced_ += posted;
@@ -121,10 +123,12 @@ class ReceiveCredits {
   // more than it knows.
   void give_back(QueuePair* queue_pair, Context context, std::uint64_t free_before,
                  std::uint64_t least) noexcept {
-    if (free_before - told_[context] < least) [[likely]]
-      return;
-    const std::size_t word = offsetof(CreditWords, free_before) + context * sizeof(std::uint64_t);
-    if (write(queue_pair, word, free_before)) told_[context] = free_before;
+    if (owes(context, free_before, least)) [[unlikely]]
+      tell_free(queue_pair, context, free_before);
+  }
+  // Whether give_back() would tell the peer.
+  bool owes(Context context, std::uint64_t free_before, std::uint64_t least) const {
+    return free_before - told_[context] >= least;
   }
 
   // Whether something was refused, so that the peer may wait for it without an event at this side.
@@ -147,6 +151,11 @@ class ReceiveCredits {
   std::uint64_t writes() const { return writes_.get(); }  // any thread
 
  private:
+  [[gnu::noinline]] void tell_free(QueuePair* queue_pair, Context context,
+                                   std::uint64_t free_before) noexcept {
+    const std::size_t word = offsetof(CreditWords, free_before) + context * sizeof(std::uint64_t);
+    if (write(queue_pair, word, free_before)) told_[context] = free_before;
+  }
   bool write(QueuePair* queue_pair, std::size_t offset, std::uint64_t value) noexcept {
     if (queue_pair == nullptr || !post_word(*queue_pair, address_ + offset, key_, value)) {
       refused_ = true;
@@ -157,6 +166,7 @@ class ReceiveCredits {
   }
 
   const std::uint64_t receives_;
+  const std::uint64_t replace_at_;
   std::uint64_t address_ = 0;  // of the peer's CreditWords
   std::uint32_t key_ = 0;
   bool refused_ = false;

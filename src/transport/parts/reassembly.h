@@ -18,7 +18,7 @@ namespace leat::detail {
 // call says so: what follows must not pass for it, nor be handed out in its place.
 class Reassembly {
  public:
-  bool active() const { return memory_ != nullptr || lost_; }
+  bool active() const { return active_; }
 
   // The peer says what Pieces says: the size of a message that follows in pieces, which is above
   // `in_place` and at most `most`, or that it takes back the one that it has begun. False: that
@@ -35,9 +35,13 @@ class Reassembly {
     return true;
   }
   // What has come of a message that will not be completed: its sender gave it up.
-  void drop() { memory_.reset(); }
+  void drop() {
+    memory_.reset();
+    active_ = lost_;
+  }
   // `total` comes from the peer and was checked against max_message_bytes. Throws kResource.
   void begin(std::size_t total) {
+    active_ = true;
     total_ = total;
     filled_ = 0;
     try {
@@ -75,12 +79,14 @@ class Reassembly {
     delivery.data = memory_.get();
     delivery.bytes = total_;
     delivery.heap = std::move(memory_);
+    active_ = false;
   }
 
  private:
   std::unique_ptr<std::byte[]> memory_;
   std::size_t total_ = 0;
   std::size_t filled_ = 0;
+  bool active_ = false;
   bool lost_ = false;
 };
 

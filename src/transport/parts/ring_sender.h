@@ -38,6 +38,11 @@ class RingSender {
     if (end - returned_ > units_) return std::nullopt;
     return Place{skipped == 0 ? at : 0, end};
   }
+  // The same for one, which fits before any end.
+  std::optional<Place> place_of_one() const {
+    if (used_ - returned_ >= units_) return std::nullopt;
+    return Place{used_ & (units_ - 1), used_ + 1};
+  }
   void take(const Place& place) { used_ = place.end; }
 
   // The receiver's word that everything before `position` is free. False: it cannot be.

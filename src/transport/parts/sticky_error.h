@@ -37,10 +37,10 @@ class StickyError {
       tell();
   }
 
- private:
-  // Not compiled into the paths of messages.
+  // Requires that one is set. Not compiled into the paths of messages.
   [[noreturn, gnu::noinline, gnu::cold]] void tell() const { throw Error(code_, text_); }
 
+ private:
   bool set_ = false;
   ErrorCode code_ = ErrorCode::kPeerDied;
   std::string text_;

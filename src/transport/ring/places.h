@@ -20,7 +20,7 @@ namespace leat::detail {
 inline constexpr std::uint64_t kPieceShare = 4;
 inline constexpr std::uint64_t kReturnShare = 8;
 
-class RingReceiver {
+class alignas(64) RingReceiver {
  public:
   // `units`: a power of two. No message is longer than `most_bytes`, nor than a piece.
   explicit RingReceiver(std::uint64_t units = 1, std::uint64_t most_bytes = UINT64_MAX)
@@ -64,13 +64,11 @@ class RingReceiver {
     return true;
   }
 
-  // Nothing waits and nothing is held.
-  bool idle() const { return head_ == tail_; }
-  // The same as arrive, hand_out and release at once. Requires idle().
+  // The same as arrive, hand_out and release at once, for a message of at most a unit. False also
+  // while another one waits or is held.
   [[nodiscard]] bool pass(std::uint64_t unit, std::size_t bytes) {
-    std::uint64_t end = 0;
-    if (!fits(unit, bytes, end)) return false;
-    used_ = free_before_ = end;
+    if (head_ != tail_ || bytes > most_bytes_ || unit != (used_ & (units_ - 1))) return false;
+    free_before_ = ++used_;
     return true;
   }
 

@@ -1,4 +1,5 @@
-// The way of messages through the rings; setup.cc makes and starts the transport.
+// The way of messages into the rings; receive.cc has the way out, setup.cc makes and starts the
+// transport.
 #include "transport/ring/ring.h"
 
 #include <algorithm>
@@ -19,10 +20,44 @@ constexpr std::uint64_t kMessagesPerErrorPoll = 64;
 
 // --- send side
 
+// A message that fits into an entry goes in it, and nowhere else.
 SendResult RingTransport::try_send(std::span<const std::byte> message, Context context) {
-  if (message.size() < too_long_for_short_way_[context != 0] && send_shortly(message, context))
-    return SendResult::kSent;
-  return send_at_length(message, context);
+  if (message.size() > CompletionEntry::kPayloadBytes) return send_in_place(message, context);
+  if (!may_send_shortly()) return send_at_length(message, context);
+  RingSender& sender = senders_[context];
+  const auto place = sender.place_of_one();
+  if (!place) return send_at_length(message, context);
+  send_shortly(message, sender, *place, first_[context] + static_cast<std::uint32_t>(place->unit));
+  return SendResult::kSent;
+}
+
+SendResult RingTransport::send_in_place(std::span<const std::byte> message, Context context) {
+  if (message.size() >= too_long_for_short_way_ || !may_send_shortly())
+    return send_at_length(message, context);
+  RingSender& sender = senders_[context];
+  const auto place = sender.place(units_of(message.size()));
+  if (!place) return send_at_length(message, context);
+  const std::uint32_t immediate = first_[context] + static_cast<std::uint32_t>(place->unit);
+  copy_bytes(peer_memory_ + decode_immediate(immediate).place * kPlaceUnitBytes, message.data(),
+             message.size());
+  send_shortly(message, sender, *place, immediate);
+  return SendResult::kSent;
+}
+
+// By stores of ours, where nothing is in the way. Else a message goes the long way, which tells
+// what is.
+inline bool RingTransport::may_send_shortly() const {
+  return credits_.sent() < short_until_ && !arrivals_->peer_closed();
+}
+
+inline void RingTransport::send_shortly(std::span<const std::byte> message, RingSender& sender,
+                                        const RingSender::Place& place, std::uint32_t immediate) {
+  ArrivalSender& arrivals = arrivals_->sender;
+  arrivals.publish(message.data(), message.size(), immediate);
+  sender.take(place);
+  credits_.add_sent();
+  inline_sends_.add(1);
+  arrivals.announce();
 }
 
 SendResult RingTransport::send_at_length(std::span<const std::byte> message, Context context) {
@@ -30,29 +65,19 @@ SendResult RingTransport::send_at_length(std::span<const std::byte> message, Con
     return send_large(message, context);
   reservation_.check_send(context);
   RingSender::Place place;
-  return whole_or_not(find_place(message.size(), context, place) &&
-                      post(message, context, place, false));
+  if (!find_place(message.size(), context, place) || !post(message, context, place, false))
+    return SendResult::kNoRoom;
+  if (arrivals_ != nullptr) short_until_ = short_way_ends();
+  return SendResult::kSent;
 }
 
-// A small message where nothing is in its way, by stores of ours. False: it goes the long way,
-// which tells what was in the way.
-inline bool RingTransport::send_shortly(std::span<const std::byte> message, Context context) {
-  if (pieces_[context].under_way() || reservation_.is_open() || !send_error_.empty() ||
-      arrivals_->ended() || !credits_.has_receive() || !arrivals_->sender.has_receive())
-    return false;
-  RingSender& sender = senders_[context];
-  const auto place = sender.place(units_of(message.size()));
-  // Now and then the long way looks for failed sends.
-  if (!place || (credits_.sent() + 1) % kMessagesPerErrorPoll == 0) return false;
-  const std::uint64_t unit = layout_.first_unit(context) + place->unit;
-  copy_bytes(peer_memory_ + unit * kPlaceUnitBytes, message.data(), message.size());
-  arrivals_->sender.publish(message.data(), message.size(),
-                            encode({context, static_cast<std::uint32_t>(unit)}));
-  sender.take(*place);
-  credits_.add_sent();
-  inline_sends_.add(1);
-  arrivals_->sender.announce();
-  return true;
+std::uint64_t RingTransport::short_way_ends() const {
+  const std::uint64_t sent = credits_.sent();
+  if (arrivals_->ended() || reservation_.is_open() ||
+      std::ranges::any_of(pieces_, &Pieces::under_way))
+    return sent;
+  const std::uint64_t before_error_poll = kMessagesPerErrorPoll - 1 - sent % kMessagesPerErrorPoll;
+  return sent + std::min({credits_.receives(), arrivals_->sender.receives(), before_error_poll});
 }
 
 // A place in the ring and a receive at the peer. Counts, and looks for trouble, if there is none.
@@ -124,6 +149,7 @@ bool RingTransport::announce(std::uint64_t bytes, Context context) {
 }
 
 SendResult RingTransport::send_large(std::span<const std::byte> message, Context context) {
+  short_until_ = 0;
   Pieces& pieces = pieces_[context];
   const auto announce_one = [&](std::uint64_t bytes) { return announce(bytes, context); };
   last_large_ = context;
@@ -148,6 +174,7 @@ std::span<std::byte> RingTransport::try_reserve(std::size_t bytes, Context conte
     refuse_reservation(bytes, max_in_place_bytes(context),
                        "Raise ring_bytes on both sides, or use send().");
   const auto announce_one = [&](std::uint64_t total) { return announce(total, context); };
+  short_until_ = 0;
   if (!pieces_[context].try_take_back(announce_one)) return {};
   reservation_.check_reserve(context, pieces_[context].under_way());
   RingSender::Place place;
@@ -221,6 +248,7 @@ bool RingTransport::try_finish_read() {
 }
 
 void RingTransport::poll_send_errors() {
+  short_until_ = 0;
   const auto poll = [&](std::span<Completion> all) { return queue_pair_->poll_sends(all); };
   look_at_sends(*queue_pair_, send_error_, poll, [&](std::uint64_t id) {
     if (id == Flush::kId) flush_.completed();
@@ -229,6 +257,7 @@ void RingTransport::poll_send_errors() {
 }
 
 void RingTransport::fail_sending(const std::string& what) {
+  short_until_ = 0;
   send_error_.fail(ErrorCode::kProtocol, "the peer " + what + ", which leat never does (" +
                                              queue_pair_->describe() + ")");
 }
@@ -237,200 +266,6 @@ std::span<std::byte> RingTransport::staging(Context context, const RingSender::P
                                             std::size_t bytes) {
   const std::size_t offset = (layout_.first_unit(context) + place.unit) * kPlaceUnitBytes;
   return staging_->memory().subspan(offset, bytes);
-}
-
-// --- receive side
-
-ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
-  if (arrivals_ != nullptr && receive_shortly(context, delivery)) return ReceiveResult::kMessage;
-  return receive_at_length(context, delivery);
-}
-
-ReceiveResult RingTransport::receive_at_length(Context context, Delivery& delivery) {
-  if (receivers_[context].waiting() && !receive_error_.is_protocol()) {
-    const ReceiveResult result = hand_out(context, delivery, nullptr);
-    if (result != ReceiveResult::kNothing) return result;
-  }
-  while (receive_error_.empty()) {
-    const std::size_t count = queue_pair_->poll_receives(polled_);
-    if (count == 0) break;
-    if (count == 1 && pass(polled_[0], context, delivery)) {
-      took_one();
-      return ReceiveResult::kMessage;
-    }
-    for (std::size_t i = 0; i < count; ++i) arrived(polled_[i]);
-    if (returns_.due()) returns_.replace(*queue_pair_);
-    if (!receivers_[context].waiting()) continue;
-    // A single arrival is this context's: its payload, if it rode along, is still there.
-    const ReceiveResult result =
-        hand_out(context, delivery, count == 1 ? polled_[0].payload : nullptr);
-    if (result != ReceiveResult::kNothing) return result;
-  }
-  large_[context].check();
-  check_receiving();
-  if (!ended_) return ReceiveResult::kNothing;
-  large_[context].drop();  // its sender has given it up
-  return ReceiveResult::kEnd;
-}
-
-inline void RingTransport::took_one() {
-  returns_.add_used();
-  if (returns_.due()) [[unlikely]]
-    returns_.replace(*queue_pair_);
-}
-
-// After a look that found nothing.
-void RingTransport::check_receiving() {
-  receive_error_.check();
-  if (returns_.refused()) [[unlikely]]
-    returns_.retry(queue_pair_.get(), [&](Context context) { return_space(context); });
-}
-
-// The next arrival, if it can be passed on at once. False: the long way, which polls.
-inline bool RingTransport::receive_shortly(Context context, Delivery& delivery) {
-  Completion completion;
-  if (receivers_[context].waiting() || !receive_error_.empty() ||
-      !arrivals_->receiver.peek(completion) || !pass(completion, context, delivery))
-    return false;
-  arrivals_->receiver.take();
-  took_one();
-  return true;
-}
-
-// Hands out a message as it comes, without queueing it: the usual case, one whole message of this
-// context, and no other before it. False: it is not that simple.
-inline bool RingTransport::pass(const Completion& completion, Context context, Delivery& delivery) {
-  const auto [arrived_context, place] = decode_immediate(completion.immediate);
-  RingReceiver& receiver = receivers_[context];
-  if (completion.status != CompletionStatus::kSuccess ||
-      completion.kind != CompletionKind::kImmediate || arrived_context != context ||
-      place > kMaxPlace || ended_ || large_[context].active())
-    return false;
-  const std::uint64_t unit = place - layout_.first_unit(context);  // wraps if before it
-  const std::byte* memory = rings_ + std::size_t{place} * kPlaceUnitBytes;
-  if (completion.bytes <= Delivery::kSmallBytes) {
-    if (!receiver.idle() || !receiver.pass(unit, completion.bytes)) return false;
-    delivery.take_small(completion.payload != nullptr ? completion.payload : memory);
-    return_space(context);
-  } else {
-    if (receiver.waiting()) return false;
-    if (receiver.full()) [[unlikely]]
-      make_room(receiver);
-    if (!receiver.arrive(unit, completion.bytes, false)) return false;
-    static_cast<void>(receiver.hand_out(delivery.ticket));
-    delivery.data = memory;
-    delivery.must_release = true;
-  }
-  delivery.bytes = completion.bytes;
-  delivery.context = context;
-  return true;
-}
-
-void RingTransport::arrived(const Completion& completion) {
-  if (completion.status != CompletionStatus::kSuccess) {
-    if (ended_) return;  // after its end the peer may go
-    receive_error_.set(ErrorCode::kPeerDied, failure("receiving", completion.status, *queue_pair_));
-    return;
-  }
-  returns_.add_used();
-  if (completion.kind != CompletionKind::kImmediate) nonsense("a message without immediate data");
-  const auto [context, place] = decode_immediate(completion.immediate);
-  if (ended_) nonsense("a message after its end");
-  if (place == kEndPlace) {
-    ended_ = true;
-    return;
-  }
-  const Immediate immediate{context, place};
-  if (immediate.has_number()) return arrived_by_number(immediate.number(), completion.bytes);
-  RingReceiver& receiver = receivers_[context];
-  const bool announces = place == kAnnouncePlace;
-  if (announces && completion.bytes != sizeof(std::uint64_t)) nonsense("an odd announcement");
-  const std::uint64_t unit =
-      announces ? receiver.due(1) : place - layout_.first_unit(context);  // wraps if before it
-  if (receiver.full()) make_room(receiver);
-  if (!receiver.arrive(unit, completion.bytes, announces))
-    nonsense("a message of " + std::to_string(completion.bytes) + " bytes at place " +
-             std::to_string(place) + " of context " + std::to_string(context));
-}
-
-// What cannot be remembered is lost, and all that comes after it.
-void RingTransport::make_room(RingReceiver& receiver) try {
-  receiver.grow();
-} catch (const std::bad_alloc&) {
-  receive_error_.set(ErrorCode::kResource, "out of memory");  // short enough to need none
-  throw Error(ErrorCode::kResource, "out of memory for what has arrived", "Connect again.");
-}
-
-// The next waiting arrival of that context, or as much of a large message as has come.
-ReceiveResult RingTransport::hand_out(Context context, Delivery& delivery,
-                                      const std::byte* payload) {
-  RingReceiver& receiver = receivers_[context];
-  Reassembly& large = large_[context];
-  while (receiver.waiting()) {
-    std::uint64_t ticket = 0;
-    const RingReceiver::Arrival arrival = receiver.hand_out(ticket);
-    const std::size_t offset = (layout_.first_unit(context) + arrival.unit) * kPlaceUnitBytes;
-    const std::byte* memory = rings_ + offset;
-    if (!arrival.announces && !large.active()) [[likely]] {
-      delivery.context = context;
-      delivery.ticket = ticket;
-      delivery.bytes = arrival.bytes;
-      delivery.data = memory;
-      delivery.must_release = arrival.bytes > Delivery::kSmallBytes;
-      if (!delivery.must_release) {
-        // Copied, a cache line at most, so its place is free at once, however long it is kept.
-        delivery.take_small(payload != nullptr ? payload : memory);
-        receiver.release(ticket);
-        return_space(context);
-      }
-      return ReceiveResult::kMessage;
-    }
-    if (arrival.announces) {
-      std::uint64_t total = 0;
-      std::memcpy(&total, memory, sizeof total);
-      if (!large.announced(total, max_in_place_bytes(context), max_message_bytes()))
-        nonsense("a message announced with " + std::to_string(total) + " bytes");
-    } else if (!large.add({memory, arrival.bytes})) {
-      nonsense("more bytes than it announced");
-    }
-    receiver.release(ticket);
-    return_space(context);
-    if (large.active() && large.complete()) {
-      reassembled_.add(1);
-      large.take(delivery);
-      delivery.context = context;
-      return ReceiveResult::kMessage;
-    }
-  }
-  return ReceiveResult::kNothing;
-}
-
-Outlook RingTransport::outlook(Side side, Look look) const {
-  using enum Outlook::Comes;
-  if (side == Side::kSend) return {.comes = kSilently, .soon = pieces_[last_large_].took_part()};
-  return {
-      .comes = returns_.refused() ? kSilently : kWithEvent,
-      .soon = look == Look::kThorough && std::ranges::any_of(receivers_, &RingReceiver::waiting)};
-}
-
-void RingTransport::release(Delivery& delivery) noexcept {
-  receivers_[delivery.context].release(delivery.ticket);
-  return_space(delivery.context);
-}
-
-void RingTransport::return_space(Context context) noexcept {
-  const RingReceiver& receiver = receivers_[context];
-  returns_.give_back(queue_pair_.get(), context, receiver.free_before(),
-                     receiver.units() / kReturnShare);
-}
-
-void RingTransport::arrived_by_number(std::uint32_t number, std::size_t /*bytes*/) {
-  nonsense("a planned message, number " + std::to_string(number));
-}
-
-void RingTransport::nonsense(const std::string& what) {
-  receive_error_.fail(ErrorCode::kProtocol, "the peer sent " + what + ", which leat never does (" +
-                                                queue_pair_->describe() + ")");
 }
 
 // --- both

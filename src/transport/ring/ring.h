@@ -104,8 +104,12 @@ class RingTransport : public Transport, private RemoteReads {
 
   // send side
   bool find_place(std::size_t bytes, Context context, RingSender::Place& place);
-  bool send_shortly(std::span<const std::byte> message, Context context);
-  // Not compiled into the short way.
+  bool may_send_shortly() const;
+  void send_shortly(std::span<const std::byte> message, RingSender& sender,
+                    const RingSender::Place& place, std::uint32_t immediate);
+  std::uint64_t short_way_ends() const;
+  // These are not compiled into the shortest way.
+  [[gnu::noinline]] SendResult send_in_place(std::span<const std::byte> message, Context context);
   [[gnu::noinline]] SendResult send_at_length(std::span<const std::byte> message, Context context);
   bool post(std::span<const std::byte> message, Context context, const RingSender::Place& place,
             bool announces);
@@ -117,13 +121,18 @@ class RingTransport : public Transport, private RemoteReads {
   std::span<std::byte> staging(Context context, const RingSender::Place& place, std::size_t bytes);
 
   // receive side
-  bool receive_shortly(Context context, Delivery& delivery);
+  [[gnu::noinline]] ReceiveResult receive_in_place(Context context, Delivery& delivery);
   [[gnu::noinline]] ReceiveResult receive_at_length(Context context, Delivery& delivery);
+  [[gnu::noinline]] ReceiveResult settle(Context context);
   void took_one();
-  bool pass(const Completion& completion, Context context, Delivery& delivery);
-  void arrived(const Completion& completion);
-  void make_room(RingReceiver& receiver);
-  ReceiveResult hand_out(Context context, Delivery& delivery, const std::byte* payload);
+  bool pass_small(std::uint32_t immediate, std::size_t bytes, const std::byte* payload,
+                  Context context, Delivery& delivery);
+  bool pass(std::uint32_t immediate, std::size_t bytes, Context context, Delivery& delivery);
+  std::byte* at(std::uint32_t immediate) const;
+  [[gnu::noinline]] void arrived(const Completion& completion);
+  [[gnu::noinline]] void make_room(RingReceiver& receiver);
+  void fail_receiving(ErrorCode code, const std::string& text) noexcept;
+  ReceiveResult hand_out(Context context, Delivery& delivery);
   void return_space(Context context) noexcept;
   void check_receiving();
 
@@ -133,15 +142,20 @@ class RingTransport : public Transport, private RemoteReads {
   const Limits limits_;
   Layout layout_;                          // of our rings; after start(), of both sides'
   std::unique_ptr<MemoryRegion> region_;   // our rings, then the CreditWords of the peer
-  const std::byte* rings_ = nullptr;       // where that begins
+  std::byte* rings_ = nullptr;             // where that begins
   std::unique_ptr<MemoryRegion> staging_;  // mirrors the peer's rings; null: all is inlined
   RemoteRegion peer_region_;
   std::byte* peer_memory_ = nullptr;  // the peer's rings, where the device can store into them
   Arrivals* arrivals_ = nullptr;      // then, the short way; else null
-  std::array<std::size_t, 2> too_long_for_short_way_{};  // in context 0, and in each other one
+  std::array<std::uint32_t, kContextCount> first_{};  // the immediate of each ring's first unit
 
   // --- send side
-  alignas(64) std::array<RingSender, kContextCount> senders_;
+  // So many messages may go the short way until the long way must look again: as many as the peer
+  // has receives for, while nothing is reserved or under way, and no longer than until failed sends
+  // are looked for. Counted as SendCredits::sent().
+  alignas(64) std::uint64_t short_until_ = 0;
+  std::size_t too_long_for_short_way_ = 0;
+  std::array<RingSender, kContextCount> senders_;
   std::array<Pieces, kContextCount> pieces_;
   Context last_large_ = 0;  // the context of the last try of a large message
   SendCredits credits_;
@@ -152,7 +166,8 @@ class RingTransport : public Transport, private RemoteReads {
   StickyError send_error_;
 
   // --- receive side
-  alignas(64) std::array<RingReceiver, kContextCount> receivers_;
+  alignas(64) ArrivalReceiver* short_arrivals_ = nullptr;  // null too after the end and errors
+  std::array<RingReceiver, kContextCount> receivers_;
   ReceiveCredits returns_;
   std::array<Reassembly, kContextCount> large_;
   std::array<Completion, 16> polled_;  // scratch of try_receive, so that no call initialises it

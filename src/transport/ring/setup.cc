@@ -110,16 +110,19 @@ void RingTransport::start(std::span<const std::byte> peer_setup) {
   for (Context context = 0; context < kContextCount; ++context) {
     senders_[context] = RingSender(layout_.units(context));
     receivers_[context] = RingReceiver(layout_.units(context), max_message_bytes());
+    first_[context] = encode({context, static_cast<std::uint32_t>(layout_.first_unit(context))});
   }
   const auto in_place = [&](Context context) {
     return layout_.units(context) / kPieceShare * kPlaceUnitBytes;
   };
   set_in_place(in_place(0), in_place(1));
-  if (peer_memory_ != nullptr) arrivals_ = queue_pair_->arrivals();
-  if (arrivals_ != nullptr)
-    for (const Context context : {0U, 1U})
-      too_long_for_short_way_[context] =
-          std::min(kMostBytesOfShortWay, max_in_place_bytes(context)) + 1;
+  if (peer_memory_ != nullptr && max_message_bytes() >= CompletionEntry::kPayloadBytes)
+    arrivals_ = queue_pair_->arrivals();
+  if (arrivals_ != nullptr) {
+    too_long_for_short_way_ =
+        std::min({kMostBytesOfShortWay, max_in_place_bytes(0), max_in_place_bytes(1)}) + 1;
+    short_arrivals_ = &arrivals_->receiver;
+  }
   set_event_fds(*queue_pair_);
   facts_.reserves_room = true;
   facts_.leaves_by_itself = true;
