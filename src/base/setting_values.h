@@ -121,6 +121,14 @@ struct AlgorithmCodec {
   static std::string format(const std::string& value) { return value; }  // as Options has it
 };
 
+struct SealCipherCodec {
+  static constexpr const char* kType = "cipher";
+  static constexpr const char* kAllowed = "auto, aes-256-gcm, aes-128-gcm, chacha20-poly1305";
+  static std::optional<SealCipher> parse(std::string_view text);
+  static std::string format(SealCipher value);
+  static std::string format(const std::string& value) { return value; }  // as Options has it
+};
+
 struct KernelCodec {
   static constexpr const char* kType = "in-process|path";
   static constexpr const char* kAllowed = "in-process, or the absolute path of a socket";

@@ -156,6 +156,10 @@ constexpr Row kTable[] = {
         "least 64 hex digits"),
     row<AlgorithmCodec, &Settings::attest_algorithm, &Options::attest_algorithm>(
         "attest_algorithm", "transports attested+X: how messages are authenticated"),
+    row<SealCipherCodec, &Settings::sealed_cipher, &Options::sealed_cipher>(
+        "sealed_cipher",
+        "transports sealed+X: how messages are encrypted; auto: what the other side names, else "
+        "AES-256-GCM where both processors have instructions for it, else ChaCha20-Poly1305"),
     row<PathCodec, &Settings::tls_psk_file, &Options::tls_psk_file>(
         "tls_psk_file", "TLS with a pre-shared key: a file of one line, at least 32 hex digits"),
     row<PathCodec, &Settings::tls_cert_file, &Options::tls_cert_file>(

@@ -47,6 +47,7 @@ struct Settings {
   std::size_t attest_session = 0;  // 0: the session of leat-attestd's key file
   std::string attest_key_file;
   trusted::Algorithm attest_algorithm = trusted::Algorithm::kHmacSha256;
+  SealCipher sealed_cipher = SealCipher::kAuto;
   std::string planned_digest;  // lower-case hexadecimal digits
   std::string tls_psk_file;
   std::string tls_cert_file;

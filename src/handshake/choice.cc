@@ -5,6 +5,8 @@
 
 #include "base/quote.h"
 #include "leat/error.h"
+#include "net/stream.h"
+#include "net/tls_context.h"
 #include "transport/table.h"
 
 namespace leat::detail {
@@ -36,6 +38,11 @@ void check_choice(const Settings& settings, const DeviceList& devices) {
   if (row == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "no transport is named " + quoted(settings.transport),
                 "There are: " + known_transports());
+  }
+  const DecoratorRow* decorator = find_decorator(settings.transport);
+  if (decorator != nullptr && decorator->needs_tls && !tls_wanted(settings)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "transport " + settings.transport + " needs TLS, whose keys it uses", kSetAKey);
   }
   std::string needed;
   for (const DeviceRow& device : device_rows()) {

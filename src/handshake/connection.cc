@@ -58,8 +58,8 @@ void warn_if_in_clear(const Negotiation& side) {
   if (side.connection.stream->encrypted() || local) return;
   log_once(LogLevel::kWarn,
            "connections to other hosts run without TLS: anyone on the network can read, change and "
-           "make them. Set tls_psk_file on both sides; (umask 077; openssl rand -hex "
-           "32 >FILE) makes a key.");
+           "make them. " +
+               std::string(kSetAKey));
 }
 
 void finish(const Negotiation& side, const std::vector<std::byte>& peer_setup) {

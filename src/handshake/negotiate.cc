@@ -36,6 +36,12 @@ const char* name_of(FrameKind kind) {
   return "frame";
 }
 
+std::vector<std::byte> both(std::span<const std::byte> hello, std::span<const std::byte> answer) {
+  std::vector<std::byte> greetings(hello.begin(), hello.end());
+  greetings.insert(greetings.end(), answer.begin(), answer.end());
+  return greetings;
+}
+
 void send_frame(const Negotiation& side, const std::vector<std::byte>& frame) {
   write_all(*side.connection.stream, frame, side.deadline);
 }
@@ -232,7 +238,8 @@ const DeviceRow& check_answer(const Answer& answer, const Hello& hello, const De
 }
 
 std::vector<std::byte> connect_device(const Negotiation& side, const DeviceRow& kind,
-                                      const Answer& answer, Hello& hello) {
+                                      const Answer& answer, Hello& hello,
+                                      std::vector<std::byte> greetings) {
   DeviceState& own = hello.device(kind.kind);
   if (kind.find != nullptr && own.use == DeviceUse::kAllowed) own = look_for(side, kind);
   if (own.use == DeviceUse::kUnusable) throw Error(ErrorCode::kUnavailable, own.why_not);
@@ -244,14 +251,17 @@ std::vector<std::byte> connect_device(const Negotiation& side, const DeviceRow& 
     end.depths = queue_depths(*end.device, answer.transport);
     end.queue_pair = end.device->connect(answer.offer, end.depths, until);
   }
+  end.greetings = std::move(greetings);
   return make(side, std::move(end));
 }
 
 // The peer's setup once both sides are ready; nothing if one of them failed.
 std::optional<std::vector<std::byte>> follow(const Negotiation& side, const DeviceRow& kind,
-                                             const Answer& answer, Hello& hello) {
+                                             const Answer& answer, Hello& hello,
+                                             std::vector<std::byte> greetings) {
   side.connection.transport_name = answer.transport;
-  Result own = run([&] { return connect_device(side, kind, answer, hello); });
+  Result own =
+      run([&] { return connect_device(side, kind, answer, hello, std::move(greetings)); });
   Result peers;
   if (own.failed) {
     // At once: the listener waits for us to connect.
@@ -274,6 +284,7 @@ class Passive {
 
   std::vector<std::byte> run(std::span<const std::byte> hello) {
     client_ = decode_hello(hello);
+    greeting_ = hello;
     own_ = make_hello(side_);
     check_way(client_);
     agreed_ = agree_on_transport(client_, own_);
@@ -365,7 +376,9 @@ class Passive {
     answer.rejected = rejected_;
     answer.fallbacks = fallbacks_;
     answer.budget_ms = static_cast<std::uint32_t>(budget.count());
-    send_frame(side_, encode(answer));
+    const std::vector<std::byte> frame = encode(answer);
+    send_frame(side_, frame);
+    end.greetings = both(greeting_, frame);
 
     const Result own = detail::run([&] {
       if (offer) {
@@ -403,6 +416,7 @@ class Passive {
   }
 
   const Negotiation& side_;
+  std::span<const std::byte> greeting_;  // the client's hello, as it came
   Hello client_;
   Hello own_;
   std::string agreed_;
@@ -430,13 +444,16 @@ std::vector<std::byte> negotiate_active(const Negotiation& side) {
   try {
     Hello hello = make_hello(side);
     look_ahead(side, hello);
-    send_frame(side, encode(hello));
+    const std::vector<std::byte> greeting = encode(hello);
+    send_frame(side, greeting);
     for (const DeviceRow* next = device_rows().data();;) {
-      const Answer answer = decode_answer(receive_frame(side, FrameKind::kAnswer));
+      const std::vector<std::byte> frame = receive_frame(side, FrameKind::kAnswer);
+      const Answer answer = decode_answer(frame);
       if (answer.refused) throw Error(answer.code, "the listener refused: " + answer.text);
       const DeviceRow& kind = check_answer(answer, hello, next);
       next = &kind + 1;
-      if (auto setup = follow(side, kind, answer, hello)) return std::move(*setup);
+      if (auto setup = follow(side, kind, answer, hello, both(greeting, frame)))
+        return std::move(*setup);
       drop_transport(side.connection);
     }
   } catch (...) {
