@@ -80,18 +80,8 @@ void run_sealed_stream(const TransportSetup& setup,
 // Parameters: transport, seed.
 class SealedFaults : public testing::TestWithParam<std::tuple<std::string, std::uint64_t>> {
  protected:
-  static std::string name(const testing::TestParamInfo<ParamType>& tested) {
-    return device_label(std::get<0>(tested.param)) + "_" +
-           std::to_string(std::get<1>(tested.param));
-  }
   const std::string& transport() const { return std::get<0>(GetParam()); }
   std::uint64_t seed() const { return std::get<1>(GetParam()); }
-  static std::vector<std::string> transports() {
-    std::vector<std::string> names;
-    for (const TransportRow& row : transport_rows())
-      if (row.rdma) names.push_back(std::string("sealed+") + row.name);
-    return names;
-  }
   static void expect_part(const SealedOutcome& outcome) {
     EXPECT_LE(outcome.messages, kSealedMessages);
     if (!outcome.error) {
@@ -101,10 +91,20 @@ class SealedFaults : public testing::TestWithParam<std::tuple<std::string, std::
   }
 };
 
+std::vector<std::string> sealed_over_all() {
+  std::vector<std::string> names;
+  for (const TransportRow& row : transport_rows())
+    if (row.rdma) names.push_back(std::string("sealed+") + row.name);
+  return names;
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, SealedFaults,
-                         testing::Combine(testing::ValuesIn(SealedFaults::transports()),
+                         testing::Combine(testing::ValuesIn(sealed_over_all()),
                                           testing::Range<std::uint64_t>(1, 9)),
-                         SealedFaults::name);
+                         [](const auto& tested) {
+                           return device_label(std::get<0>(tested.param)) + "_" +
+                                  std::to_string(std::get<1>(tested.param));
+                         });
 
 TEST_P(SealedFaults, ABitFlippedByTheDeviceChangesNoMessage) {
   TransportSetup setup = sealed_setup(transport());
