@@ -23,6 +23,10 @@ struct LEAT_EXPORT Options {
   std::optional<std::string> transport;
   // Whether to fall back if the best device cannot be used: "never" (fail), "warn" or "allow".
   std::optional<std::string> fallback;
+  // Whether messages that leave this host are encrypted: "off" (default; as the other options say),
+  // "prefer" (wherever there is a key for TLS) or "require" (or else connecting fails). Where
+  // transport is "auto", RDMA between hosts then goes by "sealed+ring".
+  std::optional<std::string> confidential;
 
   // The longest time that a wait spins before it sleeps; a waiter learns when less pays. 0: sleep
   // at once. Negative: never sleep.

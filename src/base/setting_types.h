@@ -21,6 +21,9 @@ enum class SealCipher : std::uint8_t {
   kChaCha20Poly1305 = 3,
 };
 
+// Whether messages that leave this host must be encrypted, whatever carries them.
+enum class Confidential { kOff, kPrefer, kRequire };
+
 // A value of attest_kernel; the others are paths.
 inline constexpr const char* kInProcess = "in-process";
 

@@ -13,6 +13,7 @@ constexpr std::array<std::string_view, 3> kFallbacks = {"never", "warn", "allow"
 constexpr std::array<std::string_view, 2> kChunkModes = {"inplace", "header"};
 constexpr std::array<std::string_view, 4> kAlgorithms = {"hmac-sha256", "hmac-sha384",
                                                          "hmac-sha512", "aes256-gmac"};
+constexpr std::array<std::string_view, 3> kConfidentials = {"off", "prefer", "require"};
 constexpr std::array<std::string_view, 4> kSealCiphers = {"auto", "aes-256-gcm", "aes-128-gcm",
                                                           "chacha20-poly1305"};
 constexpr std::array<std::string_view, 3> kLinkEnables = {"off", "on", "auto"};
@@ -74,6 +75,16 @@ std::optional<Fallback> FallbackCodec::parse(std::string_view text) {
 
 std::string FallbackCodec::format(Fallback value) {
   return std::string(kFallbacks[static_cast<std::size_t>(value)]);
+}
+
+std::optional<Confidential> ConfidentialCodec::parse(std::string_view text) {
+  const auto index = index_of(kConfidentials, text);
+  if (!index) return std::nullopt;
+  return static_cast<Confidential>(*index);
+}
+
+std::string ConfidentialCodec::format(Confidential value) {
+  return std::string(kConfidentials[static_cast<std::size_t>(value)]);
 }
 
 std::optional<ChunkMode> ChunkModeCodec::parse(std::string_view text) {

@@ -41,6 +41,14 @@ struct FallbackCodec {
   static std::string format(const std::string& value) { return value; }  // as Options has it
 };
 
+struct ConfidentialCodec {
+  static constexpr const char* kType = "off|prefer|require";
+  static constexpr const char* kAllowed = "off, prefer, require";
+  static std::optional<Confidential> parse(std::string_view text);
+  static std::string format(Confidential value);
+  static std::string format(const std::string& value) { return value; }  // as Options has it
+};
+
 struct LogLevelCodec {
   static constexpr const char* kType = "error|warn|info|debug|trace";
   static constexpr const char* kAllowed = "error, warn, info, debug, trace";

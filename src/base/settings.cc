@@ -67,6 +67,10 @@ constexpr Row kTable[] = {
         "fallback",
         "whether to fall back if the best device cannot be used: fail instead, fall back and warn, "
         "or fall back"),
+    row<ConfidentialCodec, &Settings::confidential, &Options::confidential>(
+        "confidential",
+        "whether messages that leave this host are encrypted: as the other settings say; wherever "
+        "there is a key for TLS; or else the connection fails"),
     row<MicrosecondsCodec, &Settings::spin, &Options::spin>(
         "spin_us",
         "the longest time that a wait spins before it sleeps; 0: sleep at once, inf: never sleep"),

@@ -17,6 +17,7 @@ struct Settings {
   std::string device = "auto";
   std::string transport = "auto";
   Fallback fallback = Fallback::kAllow;
+  Confidential confidential = Confidential::kOff;
   std::chrono::microseconds spin{50};  // negative: never sleep
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds handshake_timeout{5'000};

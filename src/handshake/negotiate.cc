@@ -128,7 +128,7 @@ Hello make_hello(const Negotiation& side) {
   hello.from = side.connection.local_address;
   hello.to = side.connection.peer_address;
   hello.device_setting = side.devices.text();
-  hello.transport = side.settings.transport;
+  hello.transport = wished_transport(side.settings);
   hello.fallback = side.settings.fallback;
   for (const DeviceRow& kind : device_rows())
     hello.device(kind.kind).use =
@@ -230,7 +230,7 @@ const DeviceRow& check_answer(const Answer& answer, const Hello& hello, const De
   if (hello.find_device(answer.device)->use == DeviceUse::kExcluded)
     throw wrong("chose device " + answer.device + ", which we exclude");
   const bool fits = transport_on(*kind, answer.transport) == answer.transport;
-  const bool wanted = hello.transport == "auto" || hello.transport == answer.transport;
+  const bool wanted = leaves_choice(hello.transport) || hello.transport == answer.transport;
   if (answer.transport.empty() || !fits || !wanted) {
     throw wrong("chose transport " + quoted(answer.transport) + " on device " + answer.device);
   }
@@ -243,6 +243,9 @@ std::vector<std::byte> connect_device(const Negotiation& side, const DeviceRow& 
   DeviceState& own = hello.device(kind.kind);
   if (kind.find != nullptr && own.use == DeviceUse::kAllowed) own = look_for(side, kind);
   if (own.use == DeviceUse::kUnusable) throw Error(ErrorCode::kUnavailable, own.why_not);
+  const std::string why_not = forbidden_in_clear(side.settings, kind, answer.transport,
+                                                 side.connection.stream->encrypted());
+  if (!why_not.empty()) throw Error(ErrorCode::kUnavailable, why_not);
   Endpoint end{.device = open(side, kind, own)};
   if (end.device) {
     const auto budget = std::chrono::milliseconds(answer.budget_ms);
@@ -326,6 +329,13 @@ class Passive {
     }
     if (!verdict.possible) {
       reject(kind, verdict.why_not, verdict.is_loss);
+      return false;
+    }
+    const std::string clear =
+        forbidden_in_clear(side_.settings, kind, transport_on(kind, agreed_),
+                           side_.connection.stream->encrypted());
+    if (!clear.empty()) {
+      reject(kind, clear, false);
       return false;
     }
     check_fallback(kind);

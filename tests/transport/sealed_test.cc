@@ -382,6 +382,37 @@ TEST_F(SealedSettings, TheCipherIsSaidAndEitherSideMayNameIt) {
   }
 }
 
+TEST_F(SealedSettings, RequiredSecrecyRefusesTcpInClearAndSaysHowToSetAKey) {
+  for (const bool active_requires : {true, false}) {
+    Settings demanding = link_settings("tcp");
+    demanding.confidential = Confidential::kRequire;
+    const Settings plain = link_settings("tcp");
+    LinkPair pair(active_requires ? demanding : plain, active_requires ? plain : demanding);
+    pair.active.expect_error(ErrorCode::kUnavailable, {"confidential = require", "tls_psk_file"});
+    EXPECT_FALSE(pair.passive.link);
+  }
+}
+
+TEST_F(SealedSettings, RequiredSecrecyTakesTlsOrSharedMemoryAndSaysWhich) {
+  Settings demanding = settings("auto");
+  demanding.confidential = Confidential::kRequire;
+  LinkPair shared(demanding, settings("auto"));
+  EXPECT_THAT(shared.active.get().description, testing::HasSubstr("stays in this host"));
+  EXPECT_EQ(shared.active.get().transport_name, "ring");
+  demanding.transport = "sealed+ring";
+  LinkPair forced(demanding, settings("auto"));
+  EXPECT_EQ(forced.passive.get().transport_name, "sealed+ring");
+  EXPECT_THAT(forced.active.get().description,
+              testing::Not(testing::HasSubstr("stays in this host")));
+  demanding.transport = "auto";
+  demanding.device = "tcp";
+  Settings other = settings("auto");
+  other.device = "tcp";
+  LinkPair over_tcp(demanding, other);
+  EXPECT_EQ(over_tcp.active.get().transport_name, "tcp");
+  EXPECT_THAT(over_tcp.active.get().description, testing::HasSubstr("TLS"));
+}
+
 TEST_F(SealedSettings, DifferentCiphersAreExplained) {
   LinkPair pair(settings("sealed+ring", SealCipher::kAes128Gcm),
                 settings("sealed+ring", SealCipher::kAes256Gcm));

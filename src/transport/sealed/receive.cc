@@ -41,6 +41,7 @@ ReceiveResult SealedTransport::open(Context context, Delivery& outer, Delivery& 
     } else if (outer.heap) {
       // Memory of this process already, which goes on with the message.
       opened = opener.open(SealedKind::kMessage, record, outer.heap.get());
+      is_end = !opened && opens_as_end(context, record);
       if (opened) delivery.heap = std::move(outer.heap);
       delivery.data = delivery.heap.get();
       delivery.must_release = false;
