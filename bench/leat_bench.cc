@@ -32,6 +32,8 @@ constexpr Subcommand kSubcommands[] = {
      leat::bench::declare_server},
     {"planned", kChannels, "Half round trips of planned messages, compared with the bare write",
      leat::bench::declare_planned},
+    {"sealed", kChannels, "Encrypted messages, beside those in clear, TCP inside TLS, and the cipher",
+     leat::bench::declare_sealed},
     {"confirm", kChannels, "Transport batched against confirm-each: one to one, broadcast, gather",
      leat::bench::declare_confirm},
     {"resnet152", kChannels,

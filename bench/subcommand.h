@@ -14,6 +14,7 @@ Run declare_pingpong(CLI::App& command);
 Run declare_stream(CLI::App& command);
 Run declare_server(CLI::App& command);
 Run declare_planned(CLI::App& command);
+Run declare_sealed(CLI::App& command);
 Run declare_confirm(CLI::App& command);
 Run declare_resnet152(CLI::App& command);
 Run declare_scml(CLI::App& command);

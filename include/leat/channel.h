@@ -104,9 +104,9 @@ class LEAT_EXPORT Channel {
   // another message. try_send() recognizes another message by its size and its first 256 bytes;
   // call abandon_send() first if those may be equal. Other contexts may be used meanwhile. The peer
   // drops its part of a message that was given up; its receive() never returns a part. The one
-  // exception: with transports attested+X a message cannot be taken back once it has its place in
-  // the order (docs/transports/attested.md). Its context then refuses every other message with
-  // kInvalidArgument.
+  // exception: with transports attested+X and sealed+X a message cannot be taken back once it has
+  // its place in the order (docs/transports/attested.md). Its context then refuses every other
+  // message with kInvalidArgument.
   [[nodiscard]] bool try_send(std::span<const std::byte> message, unsigned context = 0);
   [[nodiscard]] bool try_send(std::string_view message, unsigned context = 0);
   // Gives up the message that try_send() has begun in that context; does nothing if there is none.

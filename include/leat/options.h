@@ -19,10 +19,14 @@ struct LEAT_EXPORT Options {
   // "auto", "shm", "ib", "ib:NAME", "tcp" (no RDMA), or a list: "ib:mlx5_0,ib:mlx5_1", "^shm".
   std::optional<std::string> device;
   // "auto" (ring where there is RDMA, else tcp), "ring", "planned", "confirm-each", "batched",
-  // "chunked" or "tcp"; "attested+ring", and likewise with planned, batched and chunked.
+  // "chunked" or "tcp"; "attested+ring" or "sealed+ring", and likewise with the others.
   std::optional<std::string> transport;
   // Whether to fall back if the best device cannot be used: "never" (fail), "warn" or "allow".
   std::optional<std::string> fallback;
+  // Whether messages that leave this host are encrypted: "off" (default; as the other options say),
+  // "prefer" (wherever there is a key for TLS) or "require" (or else connecting fails). Where
+  // transport is "auto", RDMA between hosts then goes by "sealed+ring".
+  std::optional<std::string> confidential;
 
   // The longest time that a wait spins before it sleeps; a waiter learns when less pays. 0: sleep
   // at once. Negative: never sleep.
@@ -104,6 +108,11 @@ struct LEAT_EXPORT Options {
   // "aes256-gmac".
   std::optional<std::string> attest_key_file;
   std::optional<std::string> attest_algorithm;
+
+  // Transports sealed+X: how messages are encrypted, "auto" (default), "aes-256-gcm", "aes-128-gcm"
+  // or "chacha20-poly1305". Auto takes what the other side names, else AES-256-GCM where both
+  // processors have instructions for it, else ChaCha20-Poly1305.
+  std::optional<std::string> sealed_cipher;
 
   // TLS 1.3 around the handshake and around transport tcp: either the file of a pre-shared key (one
   // line of hexadecimal digits), or a certificate, its private key, and the authority that signed

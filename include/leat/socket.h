@@ -35,8 +35,8 @@ class LEAT_EXPORT Socket {
   // while the peer has no room. If it throws kTimeout, it has sent none of them.
   std::size_t send(std::span<const std::byte> bytes);
   // The same without blocking: no value if the peer has no room, and then nothing was sent. (With
-  // transports attested+X such bytes may hold a place in the order already; then the caller must
-  // try the same bytes again.)
+  // transports attested+X and sealed+X such bytes may hold a place in the order already; then the
+  // caller must try the same bytes again.)
   std::optional<std::size_t> try_send(std::span<const std::byte> bytes);
   void send_all(std::span<const std::byte> bytes);
 

@@ -34,7 +34,7 @@ struct Stats {
   std::uint64_t doorbells = 0;  // batched: times that an idle peer was notified
   std::uint64_t chunks = 0;     // chunked: chunks posted, including repetitions on a new queue pair
   std::uint64_t resumes = 0;    // chunked: queue pairs that were re-established
-  // Transports attested+X: records that did not verify and so were not handed out.
+  // Transports attested+X and sealed+X: records that did not verify and so were not handed out.
   std::uint64_t refused_records = 0;
   std::uint64_t sleeps = 0;     // times that a wait slept in the kernel
   std::uint64_t fallbacks = 0;  // better devices that were given up while connecting

@@ -13,6 +13,9 @@ constexpr std::array<std::string_view, 3> kFallbacks = {"never", "warn", "allow"
 constexpr std::array<std::string_view, 2> kChunkModes = {"inplace", "header"};
 constexpr std::array<std::string_view, 4> kAlgorithms = {"hmac-sha256", "hmac-sha384",
                                                          "hmac-sha512", "aes256-gmac"};
+constexpr std::array<std::string_view, 3> kConfidentials = {"off", "prefer", "require"};
+constexpr std::array<std::string_view, 4> kSealCiphers = {"auto", "aes-256-gcm", "aes-128-gcm",
+                                                          "chacha20-poly1305"};
 constexpr std::array<std::string_view, 3> kLinkEnables = {"off", "on", "auto"};
 constexpr std::array<std::string_view, 5> kLevels = {"error", "warn", "info", "debug", "trace"};
 constexpr std::array<std::pair<std::string_view, bool>, 8> kBools = {{{"yes", true},
@@ -74,6 +77,16 @@ std::string FallbackCodec::format(Fallback value) {
   return std::string(kFallbacks[static_cast<std::size_t>(value)]);
 }
 
+std::optional<Confidential> ConfidentialCodec::parse(std::string_view text) {
+  const auto index = index_of(kConfidentials, text);
+  if (!index) return std::nullopt;
+  return static_cast<Confidential>(*index);
+}
+
+std::string ConfidentialCodec::format(Confidential value) {
+  return std::string(kConfidentials[static_cast<std::size_t>(value)]);
+}
+
 std::optional<ChunkMode> ChunkModeCodec::parse(std::string_view text) {
   const auto index = index_of(kChunkModes, text);
   if (!index) return std::nullopt;
@@ -102,6 +115,16 @@ std::optional<trusted::Algorithm> AlgorithmCodec::parse(std::string_view text) {
 
 std::string AlgorithmCodec::format(trusted::Algorithm value) {
   return std::string(kAlgorithms[static_cast<std::size_t>(value) - 1]);
+}
+
+std::optional<SealCipher> SealCipherCodec::parse(std::string_view text) {
+  const auto index = index_of(kSealCiphers, text);
+  if (!index) return std::nullopt;
+  return static_cast<SealCipher>(*index);
+}
+
+std::string SealCipherCodec::format(SealCipher value) {
+  return std::string(kSealCiphers[static_cast<std::size_t>(value)]);
 }
 
 std::optional<std::size_t> ChunkBytesCodec::parse(std::string_view text) {

@@ -41,6 +41,14 @@ struct FallbackCodec {
   static std::string format(const std::string& value) { return value; }  // as Options has it
 };
 
+struct ConfidentialCodec {
+  static constexpr const char* kType = "off|prefer|require";
+  static constexpr const char* kAllowed = "off, prefer, require";
+  static std::optional<Confidential> parse(std::string_view text);
+  static std::string format(Confidential value);
+  static std::string format(const std::string& value) { return value; }  // as Options has it
+};
+
 struct LogLevelCodec {
   static constexpr const char* kType = "error|warn|info|debug|trace";
   static constexpr const char* kAllowed = "error, warn, info, debug, trace";
@@ -118,6 +126,14 @@ struct AlgorithmCodec {
   static constexpr const char* kAllowed = "hmac-sha256, hmac-sha384, hmac-sha512, aes256-gmac";
   static std::optional<trusted::Algorithm> parse(std::string_view text);
   static std::string format(trusted::Algorithm value);
+  static std::string format(const std::string& value) { return value; }  // as Options has it
+};
+
+struct SealCipherCodec {
+  static constexpr const char* kType = "cipher";
+  static constexpr const char* kAllowed = "auto, aes-256-gcm, aes-128-gcm, chacha20-poly1305";
+  static std::optional<SealCipher> parse(std::string_view text);
+  static std::string format(SealCipher value);
   static std::string format(const std::string& value) { return value; }  // as Options has it
 };
 

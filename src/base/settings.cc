@@ -67,6 +67,10 @@ constexpr Row kTable[] = {
         "fallback",
         "whether to fall back if the best device cannot be used: fail instead, fall back and warn, "
         "or fall back"),
+    row<ConfidentialCodec, &Settings::confidential, &Options::confidential>(
+        "confidential",
+        "whether messages that leave this host are encrypted: as the other settings say; wherever "
+        "there is a key for TLS; or else the connection fails"),
     row<MicrosecondsCodec, &Settings::spin, &Options::spin>(
         "spin_us",
         "the longest time that a wait spins before it sleeps; 0: sleep at once, inf: never sleep"),
@@ -156,6 +160,10 @@ constexpr Row kTable[] = {
         "least 64 hex digits"),
     row<AlgorithmCodec, &Settings::attest_algorithm, &Options::attest_algorithm>(
         "attest_algorithm", "transports attested+X: how messages are authenticated"),
+    row<SealCipherCodec, &Settings::sealed_cipher, &Options::sealed_cipher>(
+        "sealed_cipher",
+        "transports sealed+X: how messages are encrypted; auto: what the other side names, else "
+        "AES-256-GCM where both processors have instructions for it, else ChaCha20-Poly1305"),
     row<PathCodec, &Settings::tls_psk_file, &Options::tls_psk_file>(
         "tls_psk_file", "TLS with a pre-shared key: a file of one line, at least 32 hex digits"),
     row<PathCodec, &Settings::tls_cert_file, &Options::tls_cert_file>(

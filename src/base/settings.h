@@ -17,6 +17,7 @@ struct Settings {
   std::string device = "auto";
   std::string transport = "auto";
   Fallback fallback = Fallback::kAllow;
+  Confidential confidential = Confidential::kOff;
   std::chrono::microseconds spin{50};  // negative: never sleep
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds handshake_timeout{5'000};
@@ -47,6 +48,7 @@ struct Settings {
   std::size_t attest_session = 0;  // 0: the session of leat-attestd's key file
   std::string attest_key_file;
   trusted::Algorithm attest_algorithm = trusted::Algorithm::kHmacSha256;
+  SealCipher sealed_cipher = SealCipher::kAuto;
   std::string planned_digest;  // lower-case hexadecimal digits
   std::string tls_psk_file;
   std::string tls_cert_file;

@@ -5,12 +5,15 @@
 
 #include "base/quote.h"
 #include "leat/error.h"
+#include "net/stream.h"
+#include "net/tls_context.h"
 #include "transport/table.h"
 
 namespace leat::detail {
 namespace {
 
 constexpr const char* kAuto = "auto";
+constexpr const char* kSealedAuto = "sealed+auto";
 
 std::string known_transports() {
   std::string names = kAuto;
@@ -37,6 +40,11 @@ void check_choice(const Settings& settings, const DeviceList& devices) {
     throw Error(ErrorCode::kInvalidArgument, "no transport is named " + quoted(settings.transport),
                 "There are: " + known_transports());
   }
+  const DecoratorRow* decorator = find_decorator(settings.transport);
+  if (decorator != nullptr && decorator->needs_tls && !tls_wanted(settings)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "transport " + settings.transport + " needs TLS, whose keys it uses", kSetAKey);
+  }
   std::string needed;
   for (const DeviceRow& device : device_rows()) {
     if (device.rdma() != row->rdma) continue;
@@ -50,15 +58,18 @@ void check_choice(const Settings& settings, const DeviceList& devices) {
 }
 
 std::string agree_on_transport(const Hello& client, const Hello& listener) {
-  if (client.transport != kAuto && find_transport(client.transport) == nullptr) {
+  const bool client_leaves = leaves_choice(client.transport);
+  if (!client_leaves && find_transport(client.transport) == nullptr) {
     throw Error(ErrorCode::kUnavailable,
                 "the listener knows no transport " + quoted(client.transport),
                 "It knows: " + known_transports());
   }
-  if (listener.transport == kAuto || client.transport == listener.transport) {
+  if (client_leaves && leaves_choice(listener.transport))
+    return client.transport == kAuto ? listener.transport : client.transport;
+  if (leaves_choice(listener.transport) || client.transport == listener.transport) {
     return client.transport;
   }
-  if (client.transport == kAuto) return listener.transport;
+  if (client_leaves) return listener.transport;
   throw Error(ErrorCode::kUnavailable,
               "the client asks for transport " + client.transport + ", the listener for " +
                   listener.transport,
@@ -66,13 +77,42 @@ std::string agree_on_transport(const Hello& client, const Hello& listener) {
 }
 
 std::string transport_on(const DeviceRow& device, const std::string& agreed) {
-  if (agreed != kAuto) {
+  if (!leaves_choice(agreed)) {
     const TransportRow* row = find_transport(agreed);
     return row != nullptr && row->rdma == device.rdma() ? agreed : "";
   }
   const auto rows = transport_rows();
   const auto first = std::ranges::find(rows, device.rdma(), &TransportRow::rdma);
-  return first == rows.end() ? "" : first->name;
+  if (first == rows.end()) return "";
+  const bool seals = agreed == kSealedAuto && device.rdma() && !device.shares_memory;
+  const auto decorators = decorator_rows();
+  const auto sealing = std::ranges::find(decorators, true, &DecoratorRow::needs_tls);
+  return seals ? sealing->prefix + std::string(first->name) : first->name;
+}
+
+std::string wished_transport(const Settings& settings) {
+  const bool seals = settings.confidential != Confidential::kOff && tls_wanted(settings);
+  return settings.transport == kAuto && seals ? kSealedAuto : settings.transport;
+}
+
+bool leaves_choice(const std::string& transport) {
+  return transport == kAuto || transport == kSealedAuto;
+}
+
+bool in_clear(const DeviceRow& device, const std::string& transport, bool tls) {
+  if (device.shares_memory) return false;
+  const DecoratorRow* decorator = find_decorator(transport);
+  return !tls || (device.rdma() && (decorator == nullptr || !decorator->needs_tls));
+}
+
+std::string forbidden_in_clear(const Settings& settings, const DeviceRow& device,
+                               const std::string& transport, bool tls) {
+  if (settings.confidential != Confidential::kRequire || !in_clear(device, transport, tls))
+    return "";
+  return "messages of transport " + transport +
+         " would go in clear, which confidential = require forbids. " +
+         (tls ? "Leave transport at auto on both sides, or set one that begins with sealed+."
+              : kSetAKey);
 }
 
 Verdict judge(const DeviceRow& device, const Hello& client, const Hello& listener,

@@ -13,11 +13,23 @@ namespace leat::detail {
 // transport ring with device tcp.
 void check_choice(const Settings& settings, const DeviceList& devices);
 
-// What both ask for: a transport's name or "auto". Throws kUnavailable that names both wishes.
+// What a hello asks for: the setting, or "sealed+auto", which is "auto" with messages encrypted
+// where they leave the host, if the settings want that and there is a key.
+std::string wished_transport(const Settings& settings);
+// Whether it is one of these two.
+bool leaves_choice(const std::string& transport);
+
+// What both ask for: a transport's name, "auto" or "sealed+auto". Throws kUnavailable that names both wishes.
 std::string agree_on_transport(const Hello& client, const Hello& listener);
 
 // The transport to use on a device of that kind; empty if `agreed` cannot run there.
 std::string transport_on(const DeviceRow& device, const std::string& agreed);
+
+// Whether messages leave the host in clear. `tls`: the connection's stream is inside it.
+bool in_clear(const DeviceRow& device, const std::string& transport, bool tls);
+// Why the settings forbid that; empty if they do not, or it is not so.
+std::string forbidden_in_clear(const Settings& settings, const DeviceRow& device,
+                               const std::string& transport, bool tls);
 
 struct Verdict {
   bool possible = false;

@@ -9,6 +9,7 @@
 #include "leat/error.h"
 #include "net/tcp.h"
 #include "net/tls.h"
+#include "transport/table.h"
 #include "verbs/table.h"
 
 namespace leat::detail {
@@ -52,21 +53,41 @@ NewStream make_stream(Fd socket, std::unique_ptr<TlsContext> context) {
   return {std::move(stream), tls};
 }
 
+bool is_local(const Negotiation& side) {
+  return side.route.peer_host == side.route.local_host || side.route.peer_host.starts_with("127.");
+}
+
 void warn_if_in_clear(const Negotiation& side) {
-  const bool local =
-      side.route.peer_host == side.route.local_host || side.route.peer_host.starts_with("127.");
-  if (side.connection.stream->encrypted() || local) return;
+  if (side.connection.stream->encrypted() || is_local(side)) return;
   log_once(LogLevel::kWarn,
            "connections to other hosts run without TLS: anyone on the network can read, change and "
-           "make them. Set tls_psk_file on both sides; (umask 077; openssl rand -hex "
-           "32 >FILE) makes a key.");
+           "make them. " +
+               std::string(kSetAKey));
+}
+
+// What there is to be said of secrecy where the stream's own does not decide it.
+std::string about_secrecy(const Negotiation& side) {
+  const Connection& connection = side.connection;
+  const DeviceRow* device = find_device_row(connection.device_name);
+  if (device == nullptr) return "";
+  const bool tls = connection.stream->encrypted();
+  const bool clear = in_clear(*device, connection.transport_name, tls);
+  if (clear && tls && !is_local(side))
+    log_once(LogLevel::kWarn,
+             "messages over RDMA to other hosts go in clear: TLS protects only how connections are "
+             "made. Set confidential=prefer, or transport=sealed+ring.");
+  if (side.settings.confidential == Confidential::kOff) return "";
+  if (clear) return ", in clear";
+  const DecoratorRow* decorator = find_decorator(connection.transport_name);
+  const bool sealed = decorator != nullptr && decorator->needs_tls;
+  return device->shares_memory && !sealed ? ", not encrypted because it stays in this host" : "";
 }
 
 void finish(const Negotiation& side, const std::vector<std::byte>& peer_setup) {
   Connection& connection = side.connection;
   connection.transport->start(peer_setup);
   connection.description = (side.active ? "connected to " : "accepted ") + connection.peer_address +
-                           ": " + connection.transport->describe();
+                           ": " + connection.transport->describe() + about_secrecy(side);
   if (!connection.rejected.empty())
     connection.description += " (rejected: " + connection.rejected + ")";
   log(LogLevel::kInfo, connection.description);

@@ -36,6 +36,12 @@ const char* name_of(FrameKind kind) {
   return "frame";
 }
 
+std::vector<std::byte> both(std::span<const std::byte> hello, std::span<const std::byte> answer) {
+  std::vector<std::byte> greetings(hello.begin(), hello.end());
+  greetings.insert(greetings.end(), answer.begin(), answer.end());
+  return greetings;
+}
+
 void send_frame(const Negotiation& side, const std::vector<std::byte>& frame) {
   write_all(*side.connection.stream, frame, side.deadline);
 }
@@ -122,7 +128,7 @@ Hello make_hello(const Negotiation& side) {
   hello.from = side.connection.local_address;
   hello.to = side.connection.peer_address;
   hello.device_setting = side.devices.text();
-  hello.transport = side.settings.transport;
+  hello.transport = wished_transport(side.settings);
   hello.fallback = side.settings.fallback;
   for (const DeviceRow& kind : device_rows())
     hello.device(kind.kind).use =
@@ -224,7 +230,7 @@ const DeviceRow& check_answer(const Answer& answer, const Hello& hello, const De
   if (hello.find_device(answer.device)->use == DeviceUse::kExcluded)
     throw wrong("chose device " + answer.device + ", which we exclude");
   const bool fits = transport_on(*kind, answer.transport) == answer.transport;
-  const bool wanted = hello.transport == "auto" || hello.transport == answer.transport;
+  const bool wanted = leaves_choice(hello.transport) || hello.transport == answer.transport;
   if (answer.transport.empty() || !fits || !wanted) {
     throw wrong("chose transport " + quoted(answer.transport) + " on device " + answer.device);
   }
@@ -232,10 +238,14 @@ const DeviceRow& check_answer(const Answer& answer, const Hello& hello, const De
 }
 
 std::vector<std::byte> connect_device(const Negotiation& side, const DeviceRow& kind,
-                                      const Answer& answer, Hello& hello) {
+                                      const Answer& answer, Hello& hello,
+                                      std::vector<std::byte> greetings) {
   DeviceState& own = hello.device(kind.kind);
   if (kind.find != nullptr && own.use == DeviceUse::kAllowed) own = look_for(side, kind);
   if (own.use == DeviceUse::kUnusable) throw Error(ErrorCode::kUnavailable, own.why_not);
+  const std::string why_not = forbidden_in_clear(side.settings, kind, answer.transport,
+                                                 side.connection.stream->encrypted());
+  if (!why_not.empty()) throw Error(ErrorCode::kUnavailable, why_not);
   Endpoint end{.device = open(side, kind, own)};
   if (end.device) {
     const auto budget = std::chrono::milliseconds(answer.budget_ms);
@@ -244,14 +254,17 @@ std::vector<std::byte> connect_device(const Negotiation& side, const DeviceRow& 
     end.depths = queue_depths(*end.device, answer.transport);
     end.queue_pair = end.device->connect(answer.offer, end.depths, until);
   }
+  end.greetings = std::move(greetings);
   return make(side, std::move(end));
 }
 
 // The peer's setup once both sides are ready; nothing if one of them failed.
 std::optional<std::vector<std::byte>> follow(const Negotiation& side, const DeviceRow& kind,
-                                             const Answer& answer, Hello& hello) {
+                                             const Answer& answer, Hello& hello,
+                                             std::vector<std::byte> greetings) {
   side.connection.transport_name = answer.transport;
-  Result own = run([&] { return connect_device(side, kind, answer, hello); });
+  Result own =
+      run([&] { return connect_device(side, kind, answer, hello, std::move(greetings)); });
   Result peers;
   if (own.failed) {
     // At once: the listener waits for us to connect.
@@ -274,6 +287,7 @@ class Passive {
 
   std::vector<std::byte> run(std::span<const std::byte> hello) {
     client_ = decode_hello(hello);
+    greeting_ = hello;
     own_ = make_hello(side_);
     check_way(client_);
     agreed_ = agree_on_transport(client_, own_);
@@ -315,6 +329,13 @@ class Passive {
     }
     if (!verdict.possible) {
       reject(kind, verdict.why_not, verdict.is_loss);
+      return false;
+    }
+    const std::string clear =
+        forbidden_in_clear(side_.settings, kind, transport_on(kind, agreed_),
+                           side_.connection.stream->encrypted());
+    if (!clear.empty()) {
+      reject(kind, clear, false);
       return false;
     }
     check_fallback(kind);
@@ -365,7 +386,9 @@ class Passive {
     answer.rejected = rejected_;
     answer.fallbacks = fallbacks_;
     answer.budget_ms = static_cast<std::uint32_t>(budget.count());
-    send_frame(side_, encode(answer));
+    const std::vector<std::byte> frame = encode(answer);
+    send_frame(side_, frame);
+    end.greetings = both(greeting_, frame);
 
     const Result own = detail::run([&] {
       if (offer) {
@@ -403,6 +426,7 @@ class Passive {
   }
 
   const Negotiation& side_;
+  std::span<const std::byte> greeting_;  // the client's hello, as it came
   Hello client_;
   Hello own_;
   std::string agreed_;
@@ -430,13 +454,16 @@ std::vector<std::byte> negotiate_active(const Negotiation& side) {
   try {
     Hello hello = make_hello(side);
     look_ahead(side, hello);
-    send_frame(side, encode(hello));
+    const std::vector<std::byte> greeting = encode(hello);
+    send_frame(side, greeting);
     for (const DeviceRow* next = device_rows().data();;) {
-      const Answer answer = decode_answer(receive_frame(side, FrameKind::kAnswer));
+      const std::vector<std::byte> frame = receive_frame(side, FrameKind::kAnswer);
+      const Answer answer = decode_answer(frame);
       if (answer.refused) throw Error(answer.code, "the listener refused: " + answer.text);
       const DeviceRow& kind = check_answer(answer, hello, next);
       next = &kind + 1;
-      if (auto setup = follow(side, kind, answer, hello)) return std::move(*setup);
+      if (auto setup = follow(side, kind, answer, hello, both(greeting, frame)))
+        return std::move(*setup);
       drop_transport(side.connection);
     }
   } catch (...) {

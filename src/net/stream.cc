@@ -69,6 +69,11 @@ void set_option(int socket, int level, int option, int value, const char* name) 
 
 }  // namespace
 
+void Stream::exported(std::string_view /*label*/, std::span<const std::byte> /*context*/,
+                      std::span<std::byte> /*bytes*/) {
+  throw Error(ErrorCode::kUnavailable, "a connection without TLS has no keys", kSetAKey);
+}
+
 void prepare_socket(int socket) {
   const int flags = check(fcntl(socket, F_GETFL), "fcntl(F_GETFL)");
   check(fcntl(socket, F_SETFL, flags | O_NONBLOCK), "fcntl(O_NONBLOCK)");

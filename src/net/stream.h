@@ -7,11 +7,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/fd.h"
 
 namespace leat::detail {
+
+// Advice against connections in clear.
+inline constexpr const char* kSetAKey =
+    "Set tls_psk_file on both sides; (umask 077; openssl rand -hex 32 >FILE) makes a key.";
 
 // The state of a stream that serves as lifeline: neither side writes to it any more.
 enum class Lifeline { kSilent, kSpoke, kClosed };
@@ -38,6 +43,11 @@ class Stream {
   // waiting, call try_read() until it returns no value.
   virtual int fd() const = 0;
   virtual bool encrypted() const = 0;
+  // Fills `bytes` with a value that only the two ends can know, different for each label and
+  // context. Not before the handshake of TLS. Throws kUnavailable in clear, which has no such
+  // value.
+  virtual void exported(std::string_view label, std::span<const std::byte> context,
+                        std::span<std::byte> bytes);
   // Ends both directions at once and wakes every waiter. Any thread.
   virtual void abort() noexcept = 0;
 };

@@ -33,10 +33,6 @@ class TlsStream final : public Stream {
   short try_handshake();
   // The same, blocking. Also throws kTimeout.
   void handshake(Deadline deadline);
-  // Fills `bytes` with a value that only the two ends of this handshake can know, different for
-  // each label and context (RFC 8446, section 7.5). Only after the handshake.
-  void exported(std::string_view label, std::span<const std::byte> context,
-                std::span<std::byte> bytes);
   // After a handshake that failed: the peer did not speak TLS at all.
   bool peer_in_clear() const { return peer_in_clear_; }
 
@@ -46,6 +42,9 @@ class TlsStream final : public Stream {
   Lifeline look_as_lifeline() noexcept override;
   int fd() const override { return io_.socket.get(); }
   bool encrypted() const override { return true; }
+  // RFC 8446, section 7.5.
+  void exported(std::string_view label, std::span<const std::byte> context,
+                std::span<std::byte> bytes) override;
   void abort() noexcept override;
 
  private:

@@ -1,7 +1,9 @@
 // What a transport is made of: one side's end of a connection.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "base/settings.h"
 #include "net/stream.h"
@@ -16,6 +18,8 @@ struct Endpoint {
   std::unique_ptr<QueuePair> queue_pair;
   QueueDepths depths;   // with which the queue pair was made
   bool active = false;  // this side connected, the peer listened
+  // The hello and the answer to it, as they crossed: equal on both sides.
+  std::vector<std::byte> greetings = {};
 };
 
 // Allocates and posts receives: the peer may send once it has setup(). May throw; the device is

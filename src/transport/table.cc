@@ -10,6 +10,7 @@
 #include "transport/confirm_each/confirm_each.h"
 #include "transport/planned/planned.h"
 #include "transport/ring/ring.h"
+#include "transport/sealed/sealed.h"
 #include "transport/tcp/tcp.h"
 
 namespace leat::detail {
@@ -38,7 +39,9 @@ constexpr std::array kTransports = std::to_array<TransportRow>({
 constexpr std::array kDecorators = std::to_array<DecoratorRow>({
     {"attested+",
      "each message attested by its sender and verified before it is handed out; by name only",
-     AttestedTransport::make},
+     false, AttestedTransport::make},
+    {"sealed+", "each message encrypted with keys that TLS agreed on; by name only", true,
+     SealedTransport::make},
 });
 
 ReplaceTransport replace_transport = nullptr;
@@ -68,6 +71,8 @@ std::span<const TransportRow> transport_rows() { return kTransports; }
 std::span<const DecoratorRow> decorator_rows() { return kDecorators; }
 
 const TransportRow* find_transport(std::string_view name) { return parts_of(name).transport; }
+
+const DecoratorRow* find_decorator(std::string_view name) { return parts_of(name).decorator; }
 
 std::vector<TransportDescription> describe_transports() {
   std::vector<TransportDescription> all;

@@ -25,6 +25,7 @@ struct TransportRow {
 struct DecoratorRow {
   const char* prefix;
   const char* help;
+  bool needs_tls;  // the keys of its messages come from there
   std::unique_ptr<Transport> (*make)(MakeTransport* inner, Endpoint end, const Settings& settings);
 };
 
@@ -34,6 +35,9 @@ std::span<const DecoratorRow> decorator_rows();
 
 // The row of "ring" or of "attested+ring"; null for an unknown name.
 const TransportRow* find_transport(std::string_view name);
+
+// The row of the "attested+" in "attested+ring"; null without one.
+const DecoratorRow* find_decorator(std::string_view name);
 
 // Every transport, those with decorators included.
 struct TransportDescription {

@@ -138,7 +138,7 @@ class Transport {
   virtual SendResult try_commit(std::size_t bytes) = 0;
   // Gives up what that context has begun, if anything: a reservation, or the message that is under
   // way. Before the context's next message, or the end, the transport tells the peer to drop the
-  // part that it has. A transport that cannot take a message back (attested+X) refuses by
+  // part that it has. A transport that cannot take a message back (decorators) refuses by
   // kInvalidArgument every other message of the context.
   virtual void abandon(Context context) noexcept = 0;
   // Tells the peer that nothing more comes; the peer drops its part of a message that is under way.

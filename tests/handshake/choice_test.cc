@@ -126,11 +126,55 @@ TEST(ChoiceTableTest, NamesFitTheHello) {
   }
 }
 
+// Settings of one side that has a key for TLS, or none.
+Settings confidential_settings(Confidential confidential, const std::string& transport = "auto",
+                               bool key = true) {
+  Settings settings;
+  settings.confidential = confidential;
+  settings.transport = transport;
+  if (key) settings.tls_psk_file = "key";
+  return settings;
+}
+
+TEST_F(ChoiceTest, AWishForSecrecyOfEitherSideSealsWhatLeavesTheHost) {
+  EXPECT_EQ(wished_transport(confidential_settings(Confidential::kOff)), "auto");
+  EXPECT_EQ(wished_transport(confidential_settings(Confidential::kPrefer, "auto", false)), "auto");
+  EXPECT_EQ(wished_transport(confidential_settings(Confidential::kRequire, "ring")), "ring");
+  const std::string sealed = wished_transport(confidential_settings(Confidential::kPrefer));
+  EXPECT_EQ(on("ib", sealed), "sealed+ring");
+  EXPECT_EQ(on("shm", sealed), "ring");
+  EXPECT_EQ(on("tcp", sealed), "tcp");
+  client_.transport = sealed;
+  EXPECT_EQ(agree_on_transport(client_, listener_), sealed);
+  EXPECT_EQ(agree_on_transport(listener_, client_), sealed);
+  listener_.transport = "batched";
+  EXPECT_EQ(agree_on_transport(client_, listener_), "batched");
+  EXPECT_EQ(agree_on_transport(listener_, client_), "batched");
+}
+
+TEST_F(ChoiceTest, RequiredSecrecyForbidsWhatGoesInClear) {
+  const auto forbidden = [](Confidential confidential, const char* device,
+                            const std::string& transport, bool tls) {
+    return forbidden_in_clear(confidential_settings(confidential), *find_device_row(device),
+                              transport, tls);
+  };
+  const auto require = Confidential::kRequire;
+  EXPECT_EQ(forbidden(require, "shm", "ring", false), "");
+  EXPECT_EQ(forbidden(require, "ib", "sealed+ring", true), "");
+  EXPECT_EQ(forbidden(require, "tcp", "tcp", true), "");
+  EXPECT_NE(forbidden(require, "ib", "ring", true).find("sealed+"), std::string::npos);
+  EXPECT_NE(forbidden(require, "ib", "attested+ring", true), "");
+  EXPECT_NE(forbidden(require, "tcp", "tcp", false).find("tls_psk_file"), std::string::npos);
+  EXPECT_EQ(forbidden(Confidential::kPrefer, "ib", "ring", true), "");
+  EXPECT_EQ(forbidden(Confidential::kOff, "tcp", "tcp", false), "");
+}
+
 TEST(ChoiceTableTest, DecoratorsComposeWithEveryTransportButNotWithEachOther) {
   for (const TransportRow& row : transport_rows())
-    EXPECT_EQ(find_transport(std::string("attested+") + row.name), &row) << row.name;
+    for (const DecoratorRow& decorator : decorator_rows())
+      EXPECT_EQ(find_transport(std::string(decorator.prefix) + row.name), &row) << row.name;
   for (const char* unknown : {"", "attested+", "attested", "attested+pigeon", "ring+attested",
-                              "attested+attested+ring", "attested+auto"})
+                              "attested+attested+ring", "attested+auto", "sealed+", "sealed+sealed+ring"})
     EXPECT_EQ(find_transport(unknown), nullptr) << unknown;
 }
 

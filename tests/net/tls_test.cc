@@ -68,6 +68,41 @@ TEST_F(TlsTest, SameKeyConnects) {
   }
 }
 
+// With the key alone, whoever learns it later could read what was recorded before.
+TEST_F(TlsTest, AKeyIsUsedWithAnEphemeralExchangeOnly) {
+  const auto pair = [] {
+    std::array<int, 2> ends{};
+    check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()),
+          "socketpair");
+    return std::pair<Fd, Fd>(ends[0], ends[1]);
+  };
+  auto [clients, before] = pair();
+  auto [listeners, behind] = pair();
+  const Settings settings = with_key(kLongKey);
+  TlsStream client(std::move(clients), std::make_unique<TlsContext>(settings, TlsRole::kActive));
+  TlsStream listener(std::move(listeners),
+                     std::make_unique<TlsContext>(settings, TlsRole::kPassive));
+  std::string to_listener, to_client;
+  const auto pass = [](const Fd& from, const Fd& to, std::string& recorded) {
+    std::array<char, 4096> bytes{};
+    const ssize_t got = ::read(from.get(), bytes.data(), bytes.size());
+    if (got <= 0) return;
+    recorded.append(bytes.data(), static_cast<std::size_t>(got));
+    ASSERT_EQ(::write(to.get(), bytes.data(), static_cast<std::size_t>(got)), got);
+  };
+  for (bool both = false; !both;) {
+    const bool client_done = client.try_handshake() == 0;
+    pass(before, behind, to_listener);
+    both = listener.try_handshake() == 0 && client_done;
+    pass(behind, before, to_client);
+  }
+  // RFC 8446, 4.2.9: psk_key_exchange_modes lists psk_dhe_ke and nothing else.
+  EXPECT_NE(to_listener.find(std::string("\x00\x2d\x00\x02\x01\x01", 6)), std::string::npos);
+  // 4.2.8: the listener's key_share, X25519.
+  EXPECT_NE(to_client.find(std::string("\x00\x33\x00\x24\x00\x1d\x00\x20", 8)),
+            std::string::npos);
+}
+
 TEST_F(TlsTest, ShmIsSetUpInsideTls) {
   LinkPair pair(with_key(kKey, "auto"), with_key(kKey, "auto"));
   EXPECT_EQ(pair.active.get().device_name, "shm");

@@ -58,11 +58,11 @@ std::vector<ChannelKind> unbundled_kinds() {
   return kinds;
 }
 
-std::string attest_key_file() {
+std::string channel_key_file() {
   // Memory, so that whichever of several processes ends first removes nothing.
   static const Fd file = [] {
     const std::string key(64, 'a');
-    Fd made(check(memfd_create("attest.key", MFD_CLOEXEC), "memfd_create"));
+    Fd made(check(memfd_create("channel.key", MFD_CLOEXEC), "memfd_create"));
     check(static_cast<int>(write(made.get(), key.data(), key.size())), "write");
     check(fchmod(made.get(), 0600), "fchmod");
     return made;
@@ -75,7 +75,8 @@ Options channel_options(const ChannelKind& kind) {
   options.device = kind.device;
   options.transport = kind.transport;
   options.fallback = "never";
-  if (kind.transport.starts_with("attested+")) options.attest_key_file = attest_key_file();
+  if (kind.transport.starts_with("attested+")) options.attest_key_file = channel_key_file();
+  if (kind.transport.starts_with("sealed+")) options.tls_psk_file = channel_key_file();
   options.batched_bundles = kind.bundles;
   options.chunked_region_bytes = std::size_t{1} << 20;  // as large as a quarter of a ring
   options.connect_timeout = hang_limit();

@@ -38,8 +38,8 @@ std::vector<ChannelKind> channel_kinds();
 // Transport batched with a slot for each message.
 std::vector<ChannelKind> unbundled_kinds();
 
-// The key of every attested channel.
-std::string attest_key_file();
+// The key of every attested channel, and of TLS for every sealed one.
+std::string channel_key_file();
 // Options that force `kind`, and make a call that hangs fail.
 Options channel_options(const ChannelKind& kind);
 // The numeric host at which a peer reaches a listener for `kind`.

@@ -13,6 +13,7 @@
 #include "net/tcp.h"
 #include "support/channel_side.h"
 #include "support/devices.h"
+#include "support/keyed_stream.h"
 #include "support/link_pair.h"
 #include "support/pattern.h"
 #include "support/scale.h"
@@ -56,9 +57,11 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
         end.device->connect(std::as_bytes(std::span(blob)), end.depths, hang_deadline());
   }
   std::unique_ptr<Stream> stream = setup.resumes ? connect_streams(peer, offers) : nullptr;
-  end.stream = stream.get();
+  KeyedStream keyed(stream.get());
+  const bool needs_keys = setup.transport.starts_with("sealed+");
+  end.stream = needs_keys ? &keyed : stream.get();
   Settings settings = setup.settings;
-  settings.attest_key_file = attest_key_file();
+  settings.attest_key_file = channel_key_file();
   if (!setup.resumes) settings.chunked_resume_timeout = std::chrono::milliseconds::zero();
   auto transport = make_transport(setup.transport, std::move(end), settings);
   TransportSide side(peer, std::move(stream), std::move(transport));

@@ -31,7 +31,7 @@ std::span<const std::byte> as_bytes(std::string_view text) {
 }
 
 trusted::detail::ChannelSession session_of(Algorithm algorithm, bool active) {
-  return {trusted::detail::make_local_home(attest_key_file(), algorithm), algorithm, active};
+  return {trusted::detail::make_local_home(channel_key_file(), algorithm), algorithm, active};
 }
 
 class Attested : public testing::TestWithParam<Algorithm> {

@@ -36,8 +36,7 @@ std::size_t size_of(std::uint64_t n) {
 // Before some messages comes one that its sender may give up; no other message has its size.
 constexpr std::size_t kDoubtfulBytes = 300'001;
 bool doubtful_comes_before(const TransportSide& side, std::uint64_t n) {
-  // What is attested cannot be given up.
-  return n % 40 == 30 && !side.transport->describe().starts_with("attested");
+  return n % 40 == 30 && side.transport->facts().takes_back;
 }
 
 // How a stream of messages ended.

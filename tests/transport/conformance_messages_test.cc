@@ -477,16 +477,17 @@ TEST_P(ChannelMessages, BothSidesNameTheSameConnection) {
 LEAT_INSTANTIATE_CHANNEL_SUITE(ChannelMessages);
 LEAT_INSTANTIATE_UNBUNDLED_SUITE(ChannelMessages);
 
-// attested+ over every transport, which channel_kinds() has of ring alone.
-std::vector<ChannelKind> attested_over_all() {
+// Each decorator over every transport; channel_kinds() has it over ring alone.
+std::vector<ChannelKind> decorated_over_all() {
   std::vector<ChannelKind> kinds;
-  for (const TransportRow& row : transport_rows())
-    kinds.push_back({std::string("attested+") + row.name, row.rdma ? "shm" : "tcp"});
+  for (const DecoratorRow& decorator : decorator_rows())
+    for (const TransportRow& row : transport_rows())
+      kinds.push_back({std::string(decorator.prefix) + row.name, row.rdma ? "shm" : "tcp"});
   return kinds;
 }
 
-INSTANTIATE_TEST_SUITE_P(Attested, ChannelMessages,
-                         testing::Combine(testing::ValuesIn(attested_over_all()),
+INSTANTIATE_TEST_SUITE_P(Decorated, ChannelMessages,
+                         testing::Combine(testing::ValuesIn(decorated_over_all()),
                                           testing::Values(PeerMode::kThreads,
                                                           PeerMode::kProcesses)),
                          channel_test_name);

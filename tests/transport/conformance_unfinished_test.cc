@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/channel_side.h"
+#include "transport/table.h"
 
 namespace leat::detail {
 namespace {
@@ -61,8 +62,8 @@ class UnfinishedSend : public ChannelTest {
   }
 };
 
-// A message of an attested channel has its place in the order: it alone can be sent there.
-class UnfinishedAttestedSend : public UnfinishedSend {};
+// A message of an attested or sealed channel has its place in the order: it alone can be sent there.
+class UnfinishedNumberedSend : public UnfinishedSend {};
 
 TEST_P(UnfinishedSend, ThatTimedOutIsNotSplicedWithAnotherOfTheSameSize) {
   run(
@@ -120,7 +121,7 @@ TEST_P(UnfinishedSend, GoesOnWithTheSameMessageWhereverItLies) {
   run_next(goes_on_with_the_same_message, {{kUnfinishedBytes, 1}});
 }
 
-TEST_P(UnfinishedAttestedSend, GoesOnWithTheSameMessageWhereverItLies) {
+TEST_P(UnfinishedNumberedSend, GoesOnWithTheSameMessageWhereverItLies) {
   run_next(goes_on_with_the_same_message, {{kUnfinishedBytes, 1}});
 }
 
@@ -182,7 +183,7 @@ TEST_P(UnfinishedSend, IsTakenBackWhenAbandoned) {
       {{kUnfinishedBytes, 2}});
 }
 
-TEST_P(UnfinishedAttestedSend, LetsNoOtherPass) {
+TEST_P(UnfinishedNumberedSend, LetsNoOtherPass) {
   run_next(
       [](Channel& channel, std::span<const std::byte> begun) {
         const auto other = pattern(kUnfinishedBytes, 2);
@@ -311,10 +312,10 @@ TEST_P(UnfinishedSend, AnyMixArrivesWhole) {
       });
 }
 
-std::vector<ChannelKind> kinds_of(bool attested) {
+std::vector<ChannelKind> kinds_of(bool numbered) {
   std::vector<ChannelKind> kinds = channel_kinds();
   std::erase_if(kinds, [&](const ChannelKind& kind) {
-    return kind.transport.starts_with("attested") != attested;
+    return (find_decorator(kind.transport) != nullptr) != numbered;
   });
   return kinds;
 }
@@ -325,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(Channels, UnfinishedSend,
                          testing::Combine(testing::ValuesIn(kinds_of(false)), kModes),
                          channel_test_name);
 LEAT_INSTANTIATE_UNBUNDLED_SUITE(UnfinishedSend);
-INSTANTIATE_TEST_SUITE_P(Channels, UnfinishedAttestedSend,
+INSTANTIATE_TEST_SUITE_P(Channels, UnfinishedNumberedSend,
                          testing::Combine(testing::ValuesIn(kinds_of(true)), kModes),
                          channel_test_name);
 

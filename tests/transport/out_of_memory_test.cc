@@ -10,6 +10,7 @@
 
 #include "support/errors.h"
 #include "support/transport_side.h"
+#include "transport/table.h"
 
 namespace {
 
@@ -36,7 +37,7 @@ namespace {
 class OutOfMemory : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Shm, OutOfMemory,
-                         testing::Values("ring", "batched", "chunked", "attested+ring"),
+                         testing::Values("ring", "batched", "chunked", "attested+ring", "sealed+ring"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            std::ranges::replace(name, '+', '_');
@@ -53,8 +54,8 @@ TEST_P(OutOfMemory, loses_no_order) {
                     .chunked_chunk_bytes = 65536,
                     .chunked_region_bytes = 262144,
                     .chunked_region_count = 4};
-  // In pieces; but attested+ring gets it in place, and copies it.
-  const std::vector<std::byte> large(setup.transport == "attested+ring" ? 600'000 : 3'000'000);
+  // In pieces; but a decorator gets it in place, and copies it.
+  const std::vector<std::byte> large(find_decorator(setup.transport) ? 600'000 : 3'000'000);
   run_transports(
       PeerMode::kThreads, setup,
       [&](TransportSide& side) {

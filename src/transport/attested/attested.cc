@@ -1,7 +1,6 @@
 #include "transport/attested/attested.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "leat/error.h"
@@ -11,8 +10,6 @@ namespace {
 
 using trusted::Kind;
 using trusted::kRecordOverheadBytes;
-
-constexpr std::size_t kLeastBufferBytes = 4096;
 
 std::unique_ptr<trusted::detail::ChannelHome> home_of(const Settings& settings) {
   if (settings.attest_kernel == kInProcess)
@@ -37,21 +34,6 @@ std::unique_ptr<Transport> AttestedTransport::make(MakeTransport* inner, Endpoin
   of_records.max_message_bytes =
       std::min(settings.max_message_bytes, trusted::kMaxPayloadBytes) + kRecordOverheadBytes;
   return std::make_unique<AttestedTransport>(inner(std::move(end), of_records), std::move(session));
-}
-
-std::span<std::byte> AttestedTransport::Buffer::take(std::size_t wanted) {
-  if (bytes < wanted) {
-    const std::size_t rounded = std::max(kLeastBufferBytes, std::bit_ceil(wanted));
-    memory = std::make_unique_for_overwrite<std::byte[]>(rounded);
-    bytes = rounded;
-  }
-  return {memory.get(), wanted};
-}
-
-void AttestedTransport::Buffer::shrink() noexcept {
-  if (bytes <= kKeptBytes) return;
-  memory.reset();
-  bytes = 0;
 }
 
 AttestedTransport::AttestedTransport(std::unique_ptr<Transport> inner,

@@ -16,6 +16,7 @@
 #include "attest/open_questions.h"
 #include "base/counter.h"
 #include "transport/endpoint.h"
+#include "transport/parts/kept_buffers.h"
 #include "transport/parts/reservation.h"
 
 namespace leat::detail {
@@ -73,15 +74,6 @@ class AttestedTransport final : public Transport {
   void add_stats(Stats& stats) const override;
 
  private:
-  // Buffers larger than that are given back to the system after their use.
-  static constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
-  struct Buffer {
-    std::unique_ptr<std::byte[]> memory;
-    std::size_t bytes = 0;
-    // At least that much, kept for the next use.
-    std::span<std::byte> take(std::size_t wanted);
-    void shrink() noexcept;
-  };
   // A message that was begun in its context and is not at the peer yet.
   enum class Stage : std::uint8_t {
     kNone,
@@ -94,7 +86,7 @@ class AttestedTransport final : public Transport {
     bool abandoned = false;  // what comes next must be seen to be the same, wholly
     trusted::Statement statement;
     std::span<std::byte> record;  // kAsked: of it only the payload is there
-    Buffer buffer;                // the record's memory, unless it is in place
+    KeptBuffer buffer;            // the record's memory, unless it is in place
 
     bool begun() const { return stage != Stage::kNone; }
     // Copies the payload of what will be a record.
@@ -149,14 +141,13 @@ class AttestedTransport final : public Transport {
   bool ask_to_attest_ends(Context first);
   bool settle_asked();
   std::uint64_t free_ticket();
-  std::span<const std::byte> copy_of(Delivery& delivery, std::uint64_t ticket);
+  std::span<const std::byte> copy_of(Delivery& delivery);
   trusted::Verdict look_at(Incoming& incoming, Context context) const;
   bool settle(const Incoming& incoming, Context context, trusted::Verdict verdict);
   bool settle_checked();
   void refuse(trusted::Verdict why, const Incoming& incoming, Context context);
   void check_whole(Context context);
   static void hand_out(const Incoming& incoming, Delivery& delivery);
-  void give_back(std::uint64_t ticket) noexcept;
 
   const std::unique_ptr<Transport> inner_;
   trusted::detail::ChannelSession session_;
@@ -167,13 +158,12 @@ class AttestedTransport final : public Transport {
   std::array<Outgoing, kContextCount> outgoing_;
   bool in_place_ = false;  // whether one of them is
   Reservation<> reservation_;
-  Buffer reservation_buffer_;
+  KeptBuffer reservation_buffer_;
   unsigned ends_sent_ = 0;          // of contexts, in their order
   std::unique_ptr<Asking> asking_;  // null: in process
 
   // --- receive side
-  alignas(64) std::vector<Buffer> buffers_;  // by ticket
-  std::vector<std::uint64_t> free_;          // tickets; the last one is used next
+  alignas(64) DeliveryBuffers buffers_;
   std::array<bool, kContextCount> ended_{};
   std::array<std::uint64_t, kContextCount> turns_{};  // counters of the records that come next
   std::array<Missing, kContextCount> missing_{};

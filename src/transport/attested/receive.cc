@@ -65,8 +65,7 @@ ReceiveResult AttestedTransport::try_receive(Context context, Delivery& delivery
                         " is not attested: messages are missing");
     }
     // First the copy, then the proof, and what is handed out is the copy.
-    Incoming incoming{.ticket = ticket, .record = copy_of(outer, ticket), .header = {}};
-    free_.pop_back();
+    Incoming incoming{.ticket = ticket, .record = copy_of(outer), .header = {}};
     Verdict verdict = look_at(incoming, context);
     if (verdict == Verdict::kOk) {
       if (checking_) {
@@ -95,18 +94,11 @@ void AttestedTransport::hand_out(const Incoming& incoming, Delivery& delivery) {
 std::uint64_t AttestedTransport::free_ticket() {
   if (out_of_memory_) [[unlikely]]
     refuse_out_of_memory();
-  if (free_.empty()) {
-    buffers_.reserve(buffers_.size() + 1);
-    free_.reserve(buffers_.size() + 1);  // release() has room for every ticket
-    free_.push_back(buffers_.size());
-    buffers_.emplace_back();
-  }
-  return free_.back();
+  return buffers_.next();
 }
 
-std::span<const std::byte> AttestedTransport::copy_of(Delivery& delivery,
-                                                      std::uint64_t ticket) try {
-  const auto record = buffers_[ticket].take(delivery.bytes);
+std::span<const std::byte> AttestedTransport::copy_of(Delivery& delivery) try {
+  const auto record = buffers_.take(delivery.bytes);
   const std::byte* bytes = delivery.heap              ? delivery.heap.get()
                            : delivery.data != nullptr ? delivery.data
                                                       : delivery.small.data();
@@ -134,7 +126,7 @@ bool AttestedTransport::settle(const Incoming& incoming, Context context, Verdic
     ++turns_[context];
   if (verdict == Verdict::kOk && incoming.header.kind != Kind::kEnd) [[likely]]
     return true;
-  give_back(incoming.ticket);
+  buffers_.give_back(incoming.ticket);
   if (verdict == Verdict::kOk)
     ended_[context] = true;
   else
@@ -182,11 +174,8 @@ void AttestedTransport::check_whole(Context context) {
                     " is missing, and what was sent behind it has come");
 }
 
-void AttestedTransport::release(Delivery& delivery) noexcept { give_back(delivery.ticket); }
-
-void AttestedTransport::give_back(std::uint64_t ticket) noexcept {
-  buffers_[ticket].shrink();
-  free_.push_back(ticket);
+void AttestedTransport::release(Delivery& delivery) noexcept {
+  buffers_.give_back(delivery.ticket);
 }
 
 }  // namespace leat::detail

@@ -154,7 +154,7 @@ void AttestedTransport::check_same(std::span<const std::byte> message,
   const auto before = trusted::payload_of(out.record);
   // A large one in pieces is asked for often: its size must do, as without attestation, unless its
   // caller has given it up since.
-  const bool by_size = message.size() > kKeptBytes && !out.abandoned;
+  const bool by_size = message.size() > KeptBuffer::kKeptBytes && !out.abandoned;
   if (out.statement.kind == statement.kind && out.statement.slot == statement.slot &&
       out.statement.offset == statement.offset && message.size() == before.size() &&
       (by_size || std::ranges::equal(message, before))) {
