@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -151,6 +152,9 @@ class LEAT_EXPORT Channel {
   std::size_t max_message_bytes() const;
   // Messages up to this size are received in place, without a copy.
   std::size_t max_in_place_bytes(unsigned context = 0) const;
+
+  // The option `timeout`: how long a call blocks at most. Negative: without limit.
+  std::chrono::milliseconds timeout() const;
 
   Stats stats() const;
   std::string transport() const;     // "ring", "planned", "tcp"

@@ -21,8 +21,10 @@ enum class WaitFor { kMessages, kRoom };
 // that returns false, returns that peer's channel; its try_receive() tells whether the peer ended
 // in order. Throws kTimeout, naming `what`, at the option `timeout`; kInvalidArgument if `channels`
 // is empty; and whatever `done` throws. Threads: the caller uses the receive side of every channel,
-// with kRoom the send side too.
+// with kRoom the send side too. `other_fd`, an eventfd for instance, also ends a sleep while it is
+// readable, so that another thread can have `done` called; `done` makes it unreadable.
 LEAT_EXPORT Channel* wait_any(std::span<Channel* const> channels, WaitFor wait_for,
-                              const char* what, const std::function<bool()>& done);
+                              const char* what, const std::function<bool()>& done,
+                              int other_fd = -1);
 
 }  // namespace leat

@@ -101,6 +101,7 @@ std::size_t Channel::max_in_place_bytes(unsigned context) const {
   return core_->connection().transport->max_in_place_bytes(context % kContexts);
 }
 
+std::chrono::milliseconds Channel::timeout() const { return core_->settings().timeout; }
 Stats Channel::stats() const { return core_->stats(); }
 std::string Channel::transport() const { return core_->connection().transport_name; }
 std::string Channel::device() const { return core_->connection().device_name; }

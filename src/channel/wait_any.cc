@@ -181,12 +181,13 @@ bool AnyWaiter::sleep(std::chrono::microseconds& nap) {
 }  // namespace detail
 
 Channel* wait_any(std::span<Channel* const> channels, WaitFor wait_for, const char* what,
-                  const std::function<bool()>& done) {
+                  const std::function<bool()>& done, int other_fd) {
   if (channels.empty())
     throw Error(ErrorCode::kInvalidArgument,
                 std::string(what) + ": there is no channel to wait for");
   detail::ChannelCore& first = detail::ChannelCore::of(*channels[0]);
   detail::AnyWaiter waiter(channels, {.room_too = wait_for == WaitFor::kRoom,
+                                      .other_fd = other_fd,
                                       .budget = first.spin_budget(detail::Side::kReceive),
                                       .spin = first.settings().spin,
                                       .deadline = detail::deadline_after(first.receive_timeout())});

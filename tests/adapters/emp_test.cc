@@ -8,72 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "adapters/emp_test.h"
 #include "adapters/stand_ins/emp_io_channel.h"
 #include "support/channel_side.h"
 #include "support/free_port.h"
 
 namespace leat::detail {
 namespace {
-
-using Modern = adapters::EmpChannel<stand_in::IoChannel>;
-using Late = adapters::EmpCrtpChannel<stand_in::LateIoChannel>;
-using Early = adapters::EmpCrtpChannel<stand_in::EarlyIoChannel>;
-
-template <typename Io>
-void send_pattern(Io& io, std::size_t bytes, std::uint64_t seed) {
-  const std::vector<std::byte> data = pattern(bytes, seed);
-  io.send_data(data.data(), static_cast<int>(bytes));
-}
-
-template <typename Io>
-void expect_pattern(Io& io, std::size_t bytes, std::uint64_t seed) {
-  std::vector<std::byte> data(bytes);
-  io.recv_data(data.data(), static_cast<int>(bytes));
-  leat::detail::expect_pattern(data, seed);
-}
-
-class EmpTest : public ChannelTest {
- protected:
-  template <typename Io>
-  using Body = std::function<void(Peer&, Io&)>;
-
-  // The first side is the server. A side's channel ends when its body returns.
-  template <typename Io>
-  void run(const Body<Io>& first, const Body<Io>& second,
-           SecondEnds second_ends = SecondEnds::kByReturning) const {
-    const int port = free_port();
-    const std::string host = server_host(kind());
-    run_pair(
-        mode(),
-        [&](Peer& peer) {
-          Io io(nullptr, port, true, channel_options(kind()));
-          first(peer, io);
-        },
-        [&](Peer& peer) {
-          Io io(host.c_str(), port, true, channel_options(kind()));
-          second(peer, io);
-        },
-        second_ends);
-  }
-};
-
-// Both sides follow one script: who sends how much, at times with a flush.
-template <typename Io>
-void follow_script(Io& io, bool first) {
-  std::mt19937_64 random(17);
-  for (std::uint64_t step = 0; step < scaled(400); ++step) {
-    const bool first_sends = random() % 2 == 0;
-    const std::size_t bytes = random() % 3 == 0 ? random() % 200'000 : random() % 100;
-    const bool flushes = random() % 4 == 0;
-    if (first_sends == first) {
-      send_pattern(io, bytes, step);
-      if (flushes) io.flush();
-    } else {
-      expect_pattern(io, bytes, step);
-    }
-  }
-  io.flush();
-}
 
 TEST_P(EmpTest, RandomSizesFollowAScript) {
   run<Modern>([](Peer&, Modern& io) { follow_script(io, true); },
@@ -94,8 +35,8 @@ TEST_P(EmpTest, WhatWasSentGoesBeforeReceiving) {
   const auto play = [](Peer& peer, Modern& io) {
     const bool first = io.is_server;
     for (std::uint64_t round = 0; round < scaled(2'000); ++round) {
-      send_pattern(io, 16, 2 * round + first);
-      expect_pattern(io, 16, 2 * round + !first);
+      send_bytes(io, 16, 2 * round + first);
+      expect_bytes(io, 16, 2 * round + !first);
     }
     peer.barrier();
   };
@@ -105,16 +46,16 @@ TEST_P(EmpTest, WhatWasSentGoesBeforeReceiving) {
 TEST_P(EmpTest, FlushSendsAtOnce) {
   run<Modern>(
       [](Peer& peer, Modern& io) {
-        send_pattern(io, 16, 1);
-        send_pattern(io, 300'000, 2);
-        send_pattern(io, 16, 3);
+        send_bytes(io, 16, 1);
+        send_bytes(io, 300'000, 2);
+        send_bytes(io, 16, 3);
         io.flush();
         peer.hear("received");  // without another call of io
       },
       [](Peer& peer, Modern& io) {
-        expect_pattern(io, 16, 1);
-        expect_pattern(io, 300'000, 2);
-        expect_pattern(io, 16, 3);
+        expect_bytes(io, 16, 1);
+        expect_bytes(io, 300'000, 2);
+        expect_bytes(io, 16, 3);
         peer.tell("received");
       });
 }
@@ -122,12 +63,12 @@ TEST_P(EmpTest, FlushSendsAtOnce) {
 TEST_P(EmpTest, WhatWasNotFlushedGoesAtTheEnd) {
   run<Modern>(
       [](Peer&, Modern& io) {
-        send_pattern(io, 3'000'000, 1);
-        send_pattern(io, 16, 2);
+        send_bytes(io, 3'000'000, 1);
+        send_bytes(io, 16, 2);
       },
       [](Peer&, Modern& io) {
-        expect_pattern(io, 3'000'000, 1);
-        expect_pattern(io, 16, 2);
+        expect_bytes(io, 3'000'000, 1);
+        expect_bytes(io, 16, 2);
         std::byte more{};
         expect_error(ErrorCode::kPeerDied, [&] { io.recv_data(&more, 1); });
       });
@@ -137,21 +78,21 @@ TEST_P(EmpTest, BothSidesMaySendAnyAmountBeforeTheyReceive) {
   constexpr std::size_t kBytes = 100'000;
   const auto flood = [](Peer& peer, Modern& io) {
     const std::size_t count = scaled(400);
-    send_pattern(io, 10'000, 1);
+    send_bytes(io, 10'000, 1);
     io.flush();
-    expect_pattern(io, 0, 1);
+    expect_bytes(io, 0, 1);
     std::byte first_byte{};
     io.recv_data(&first_byte, 1);  // now a message is half read
-    for (std::uint64_t i = 0; i < count; ++i) send_pattern(io, kBytes, i);
+    for (std::uint64_t i = 0; i < count; ++i) send_bytes(io, kBytes, i);
     io.flush();
     std::vector<std::byte> rest(10'000);
     rest[0] = first_byte;
     io.recv_data(&rest[1], 9'999);
     EXPECT_EQ(pattern_mismatch(rest, 1), rest.size());
-    for (std::uint64_t i = 0; i < count; ++i) expect_pattern(io, kBytes, i);
+    for (std::uint64_t i = 0; i < count; ++i) expect_bytes(io, kBytes, i);
     // And all is as usual afterwards.
-    send_pattern(io, 16, 7);
-    expect_pattern(io, 16, 7);
+    send_bytes(io, 16, 7);
+    expect_bytes(io, 16, 7);
     peer.barrier();
   };
   run<Modern>(flood, flood);
@@ -183,12 +124,12 @@ TEST_P(EmpTest, EverySizeArrives) {
                                     32'769, 131'072, 131'073, 1'048'575, 4'194'305, 16'777'216};
   run<Modern>(
       [&](Peer&, Modern& io) {
-        for (const std::size_t bytes : kSizes) send_pattern(io, bytes, bytes);
-        for (const std::size_t bytes : kSizes) expect_pattern(io, bytes, bytes);
+        for (const std::size_t bytes : kSizes) send_bytes(io, bytes, bytes);
+        for (const std::size_t bytes : kSizes) expect_bytes(io, bytes, bytes);
       },
       [&](Peer&, Modern& io) {
-        for (const std::size_t bytes : kSizes) expect_pattern(io, bytes, bytes);
-        for (const std::size_t bytes : kSizes) send_pattern(io, bytes, bytes);
+        for (const std::size_t bytes : kSizes) expect_bytes(io, bytes, bytes);
+        for (const std::size_t bytes : kSizes) send_bytes(io, bytes, bytes);
       });
 }
 
@@ -241,12 +182,12 @@ TEST_P(EmpTest, SyncWaitsForTheOther) {
       [](Peer& peer, Modern& io) {
         peer.tell("before");
         io.sync();
-        send_pattern(io, 8, 1);
+        send_bytes(io, 8, 1);
       },
       [](Peer& peer, Modern& io) {
         peer.hear("before");
         io.sync();
-        expect_pattern(io, 8, 1);
+        expect_bytes(io, 8, 1);
       });
 }
 
@@ -269,12 +210,12 @@ TEST_P(EmpTest, TheClientMayStartFirst) {
         peer.hear("knocking");
         std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in vain until then
         Modern io(nullptr, port, true, channel_options(kind()));
-        expect_pattern(io, 8, 1);
+        expect_bytes(io, 8, 1);
       },
       [&](Peer& peer) {
         peer.tell("knocking");
         Modern io(host.c_str(), port, true, channel_options(kind()));
-        send_pattern(io, 8, 1);
+        send_bytes(io, 8, 1);
       });
 }
 
@@ -285,7 +226,7 @@ TEST_P(EmpDeath, AKilledPeerIsAnError) {
     SCOPED_TRACE(sends ? "while sending" : "while receiving");
     run<Modern>(
         [&](Peer& peer, Modern& io) {
-          expect_pattern(io, 8, 1);
+          expect_bytes(io, 8, 1);
           peer.kill_other();
           std::vector<std::byte> data(100'000);
           expect_error(ErrorCode::kPeerDied, [&] {
@@ -299,7 +240,7 @@ TEST_P(EmpDeath, AKilledPeerIsAnError) {
           });
         },
         [](Peer& peer, Modern& io) {
-          send_pattern(io, 8, 1);
+          send_bytes(io, 8, 1);
           io.flush();
           peer.await_end();
         },

@@ -16,11 +16,24 @@ class IoChannel {
 
   void send_data(const void* data, std::int64_t bytes) {
     counter += static_cast<std::uint64_t>(bytes);
+    if (keeps_digest_) sent_digest += static_cast<std::uint64_t>(bytes);
     send_data_internal(data, bytes);
   }
-  void recv_data(void* data, std::int64_t bytes) { recv_data_internal(data, bytes); }
+  void recv_data(void* data, std::int64_t bytes) {
+    recv_data_internal(data, bytes);
+    if (keeps_digest_) received_digest += static_cast<std::uint64_t>(bytes);
+  }
+
+  // The transcript: here only the number of bytes that it has absorbed.
+  void enable_fs() { keeps_digest_ = true; }
+  bool fs_enabled() const { return keeps_digest_; }
 
   std::uint64_t counter = 0;
+  std::uint64_t sent_digest = 0;
+  std::uint64_t received_digest = 0;
+
+ private:
+  bool keeps_digest_ = false;
 };
 
 // Calls ..._internal of the derived class.
