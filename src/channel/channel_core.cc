@@ -238,15 +238,15 @@ Message ChannelCore::receive(unsigned context) {
   check_alone(Side::kReceive);
   Message message;
   if (look(context, message.delivery_) == ReceiveResult::kMessage ||
-      wait_to_receive(context, message.delivery_) == ReceiveResult::kMessage) [[likely]]
+      wait_to_receive(context, message) == ReceiveResult::kMessage) [[likely]]
     adopt(message);
   return message;
 }
 
-ReceiveResult ChannelCore::wait_to_receive(unsigned context, Delivery& delivery) {
+ReceiveResult ChannelCore::wait_to_receive(unsigned context, Message& message) {
   ReceiveResult result = ReceiveResult::kNothing;
   wait(Side::kReceive, "receive", [&] {
-    result = transport_.try_receive(context, delivery);
+    result = transport_.try_receive(context, message.delivery_);
     return result != ReceiveResult::kNothing;
   });
   return result;

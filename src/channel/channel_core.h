@@ -156,7 +156,7 @@ class ChannelCore {
   void count_received(std::size_t bytes);
   ReceiveResult look(unsigned context, Delivery& delivery);
   [[gnu::noinline]] ReceiveResult look_ahead(unsigned context, Delivery& delivery);
-  [[gnu::noinline]] ReceiveResult wait_to_receive(unsigned context, Delivery& delivery);
+  [[gnu::noinline]] ReceiveResult wait_to_receive(unsigned context, Message& message);
   [[gnu::noinline]] void wait_to_send(std::span<const std::byte> message, unsigned context);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
   void poll_on_stream(short events);

@@ -36,16 +36,25 @@ class ScriptedQueuePair final : public QueuePair {
     }
     return requests.size();
   }
-  std::size_t post_receives(std::size_t count) override { return count; }
+  std::size_t post_receives(std::size_t count) override {
+    if (script_.shared != nullptr) script_.shared->receiver.post(count);
+    return count;
+  }
   std::size_t poll_sends(std::span<Completion> completions) override {
     return take(script_.done, completions);
   }
   std::size_t poll_receives(std::span<Completion> completions) override {
-    return take(script_.arrivals, completions);
+    if (script_.shared == nullptr) return take(script_.arrivals, completions);
+    if (!script_.shared->receiver.peek(completions[0])) return 0;
+    script_.shared->receiver.take();
+    return 1;
   }
+  Arrivals* arrivals() override { return script_.shared; }
   void arm(Side) override {}
   int event_fd(Side) const override { return -1; }
-  std::byte* peer_memory(const RemoteRegion&) override { return nullptr; }
+  std::byte* peer_memory(const RemoteRegion& part) override {
+    return script_.shared == nullptr ? nullptr : reinterpret_cast<std::byte*>(part.address);
+  }
   std::uint64_t rnr_retries() const override { return 0; }
   std::string describe() const override { return "scripted"; }
 

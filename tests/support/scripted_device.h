@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "verbs/arrivals.h"
 #include "verbs/device.h"
 
 namespace leat::detail {
@@ -22,6 +23,8 @@ struct Script {
   std::function<void(const SendRequest&)> posted = [](const SendRequest&) {};
   std::deque<Completion> arrivals;  // for poll_receives
   std::deque<Completion> done;      // for poll_sends
+  // Not null: both sides share memory, all regions too, and what arrives comes by this.
+  Arrivals* shared = nullptr;
   // Called by Device::connect with the peer's blob; may throw.
   std::function<void(std::span<const std::byte>)> connecting = [](auto) {};
 };

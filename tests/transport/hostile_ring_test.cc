@@ -101,6 +101,37 @@ class HostileToRing : public testing::Test {
   RingSetup setup_{};
 };
 
+// The same where both sides share memory, so that messages come without a completion each.
+class HostileToRingInMemory : public HostileToRing {
+ protected:
+  HostileToRingInMemory() {
+    script_.shared = &arrivals_;
+    start(kRingMostBytes);
+  }
+
+  static constexpr std::size_t kDepth = 2 * kRingReceives;
+  struct Shared {
+    alignas(kCacheLine) std::array<std::byte, Direction::bytes(kDepth)> bytes{};
+  };
+
+  void arrives(std::uint32_t place, std::size_t bytes, Context context = 0, char fill = 'x') {
+    const std::vector<std::byte> message(bytes, static_cast<std::byte>(fill));
+    ASSERT_TRUE(peer_.has_receive());
+    peer_.publish(message.data(), bytes, encode({context, place}));
+  }
+  std::string text(Context context) {
+    Delivery delivery;
+    if (transport_->try_receive(context, delivery) != ReceiveResult::kMessage) return "nothing";
+    return {reinterpret_cast<const char*>(delivery.begin()), delivery.bytes};
+  }
+
+  Shared to_peer_;
+  Shared from_peer_;
+  const Direction incoming_ = Direction::at(from_peer_.bytes.data(), kDepth);
+  Arrivals arrivals_{Direction::at(to_peer_.bytes.data(), kDepth), incoming_, -1, false};
+  ArrivalSender peer_{incoming_, -1, false};
+};
+
 TEST_F(HostileToRing, PlaceThatIsNotDue) {
   arrives(1, 100);
   expect_refused();
@@ -237,6 +268,53 @@ TEST_F(HostileToRing, MoreMessagesTakenThanSent) {
   EXPECT_EQ(fill_up(1), kRingReceives);  // as many as it has receives for
   gives_back(0, kRingReceives + 1);
   expect_dead([&] { fill_up(1); });
+}
+
+// A small message lies nowhere but in its entry, which the peer gets back.
+TEST_F(HostileToRingInMemory, MessagesOfOtherContextsWaitWithTheirBytes) {
+  arrives(3 * kRingUnits, 3, 3, 'a');
+  arrives(3 * kRingUnits + 1, 48, 3, 'b');
+  arrives(0, 5, 0, 'c');
+  EXPECT_EQ(text(0), "ccccc");
+  for (std::uint32_t i = 1; i <= kDepth; ++i) {  // all entries are used again
+    arrives(i % kRingUnits, 7, 0, 'd');
+    EXPECT_EQ(text(0), "ddddddd");
+  }
+  EXPECT_EQ(text(3), "aaa");
+  EXPECT_EQ(text(3), std::string(48, 'b'));
+  EXPECT_EQ(text(3), "nothing");
+}
+
+TEST_F(HostileToRingInMemory, PlaceThatIsNotDue) {
+  arrives(1, 8);
+  expect_refused();
+}
+
+TEST_F(HostileToRingInMemory, PlaceInTheRingOfAnotherContext) {
+  arrives(kRingUnits, 8);
+  expect_refused();
+}
+
+TEST_F(HostileToRingInMemory, PlaceBeyondTheRings) {
+  arrives(16 * kRingUnits, 8, 15);
+  expect_refused();
+}
+
+TEST_F(HostileToRingInMemory, LongerThanAPiece) {
+  arrives(0, kLargestPiece + 1);
+  expect_refused();
+}
+
+TEST_F(HostileToRingInMemory, MessageBehindTheEnd) {
+  arrives(kEndPlace, 0);
+  EXPECT_EQ(receive(), ReceiveResult::kEnd);
+  arrives(0, 8);
+  expect_refused();
+}
+
+TEST_F(HostileToRingInMemory, NumberOfAPlannedMessage) {
+  arrives(kNumberBit, 8);
+  expect_refused();
 }
 
 TEST_F(HostileToRing, SetupsThatContradictThemselves) {

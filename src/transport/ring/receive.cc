@@ -9,13 +9,13 @@
 namespace leat::detail {
 
 ReceiveResult RingTransport::try_receive(Context context, Delivery& delivery) {
+  ArrivalReceiver* const arrivals = short_arrivals_;
   Completion next;
-  if (short_arrivals_ == nullptr || !short_arrivals_->peek(next))
-    return receive_at_length(context, delivery);
+  if (arrivals == nullptr || !arrivals->peek(next)) return receive_at_length(context, delivery);
   if (next.bytes > Delivery::kSmallBytes) return receive_in_place(context, delivery);
   if (!pass_small(next.immediate, next.bytes, next.payload, context, delivery)) [[unlikely]]
     return receive_at_length(context, delivery);
-  short_arrivals_->take();
+  arrivals->take();
   returns_.add_used();
   const RingReceiver& receiver = receivers_[context];
   if (returns_.due() ||
