@@ -74,9 +74,8 @@ class SealedBench {
       : arguments_(arguments),
         cores_(choose_cores(arguments.cpus)),
         key_(false, std::nullopt),
-        bar_("sealed",
-             (2 + std::size(kCiphers)) * 2 * arguments.sizes.size() +
-                 std::size(kCiphers) * arguments.sizes.size()),
+        bar_("sealed", (2 + std::size(kCiphers)) * 2 * arguments.sizes.size() +
+                           std::size(kCiphers) * arguments.sizes.size()),
         report_({.bench = "sealed",
                  .title = "Sealed messages",
                  .device = "shm",
@@ -159,9 +158,9 @@ class SealedBench {
       const std::string ending = std::string("_") + row.setting;
       const Figures sealed = of(row.setting);
       report_.add_ratio("half_round_trip_" + size + "_us" + ending, sealed.half_round_trip_us);
-      report_.add_ratio("throughput_vs_openssl_" + size + ending,
-                        sealed.bytes_per_second /
-                            of(std::string(row.setting) + "_openssl").bytes_per_second);
+      report_.add_ratio(
+          "throughput_vs_openssl_" + size + ending,
+          sealed.bytes_per_second / of(std::string(row.setting) + "_openssl").bytes_per_second);
       report_.add_ratio("throughput_vs_" + arguments_.transport + "_" + size + ending,
                         sealed.bytes_per_second / of(arguments_.transport).bytes_per_second);
       report_.add_ratio("throughput_vs_tcp_tls_" + size + ending,

@@ -19,7 +19,8 @@ std::string wished_transport(const Settings& settings);
 // Whether it is one of these two.
 bool leaves_choice(const std::string& transport);
 
-// What both ask for: a transport's name, "auto" or "sealed+auto". Throws kUnavailable that names both wishes.
+// What both ask for: a transport's name, "auto" or "sealed+auto". Throws kUnavailable that names
+// both wishes.
 std::string agree_on_transport(const Hello& client, const Hello& listener);
 
 // The transport to use on a device of that kind; empty if `agreed` cannot run there.

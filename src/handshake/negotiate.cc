@@ -263,8 +263,7 @@ std::optional<std::vector<std::byte>> follow(const Negotiation& side, const Devi
                                              const Answer& answer, Hello& hello,
                                              std::vector<std::byte> greetings) {
   side.connection.transport_name = answer.transport;
-  Result own =
-      run([&] { return connect_device(side, kind, answer, hello, std::move(greetings)); });
+  Result own = run([&] { return connect_device(side, kind, answer, hello, std::move(greetings)); });
   Result peers;
   if (own.failed) {
     // At once: the listener waits for us to connect.
@@ -331,9 +330,8 @@ class Passive {
       reject(kind, verdict.why_not, verdict.is_loss);
       return false;
     }
-    const std::string clear =
-        forbidden_in_clear(side_.settings, kind, transport_on(kind, agreed_),
-                           side_.connection.stream->encrypted());
+    const std::string clear = forbidden_in_clear(side_.settings, kind, transport_on(kind, agreed_),
+                                                 side_.connection.stream->encrypted());
     if (!clear.empty()) {
       reject(kind, clear, false);
       return false;

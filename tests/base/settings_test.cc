@@ -102,6 +102,9 @@ TEST_F(SettingsTest, EverySettingIsSetByItsVariableItsParameterAndItsOption) {
        [](Options& o) { o.transport = "tcp"; }},
       {"fallback", "never", [](const Settings& s) { return s.fallback == Fallback::kNever; },
        [](Options& o) { o.fallback = "never"; }},
+      {"confidential", "require",
+       [](const Settings& s) { return s.confidential == Confidential::kRequire; },
+       [](Options& o) { o.confidential = "require"; }},
       {"spin_us", "inf", [](const Settings& s) { return s.spin < microseconds(0); },
        [](Options& o) { o.spin = microseconds(-7); }},
       {"connect_timeout_ms", "7",
@@ -168,6 +171,9 @@ TEST_F(SettingsTest, EverySettingIsSetByItsVariableItsParameterAndItsOption) {
       {"attest_algorithm", "aes256-gmac",
        [](const Settings& s) { return s.attest_algorithm == trusted::Algorithm::kAes256Gmac; },
        [](Options& o) { o.attest_algorithm = "aes256-gmac"; }},
+      {"sealed_cipher", "chacha20-poly1305",
+       [](const Settings& s) { return s.sealed_cipher == SealCipher::kChaCha20Poly1305; },
+       [](Options& o) { o.sealed_cipher = "chacha20-poly1305"; }},
       {"ib_peer_timeout_ms", "5000",
        [](const Settings& s) { return s.ib_peer_timeout == milliseconds(5000); },
        [](Options& o) { o.ib_peer_timeout = milliseconds(5000); }},
@@ -398,6 +404,12 @@ TEST(SettingValuesTest, FormattedValuesParseToThemselves) {
   }
   for (const Fallback fallback : {Fallback::kNever, Fallback::kWarn, Fallback::kAllow}) {
     EXPECT_EQ(FallbackCodec::parse(FallbackCodec::format(fallback)), fallback);
+  }
+  for (const char* text : {"off", "prefer", "require"}) {
+    EXPECT_EQ(ConfidentialCodec::format(ConfidentialCodec::parse(text).value()), text);
+  }
+  for (const char* text : {"auto", "aes-256-gcm", "aes-128-gcm", "chacha20-poly1305"}) {
+    EXPECT_EQ(SealCipherCodec::format(SealCipherCodec::parse(text).value()), text);
   }
 }
 

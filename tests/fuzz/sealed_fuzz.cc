@@ -37,7 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         made[i][context] = new Opener(kCiphers[i], context, KeyLimits{},
                                       secrets.of(SealSecrets::Direction::kFromActive, context));
     return made;
-  }();
+  }
+  ();
   const auto kind = static_cast<SealedKind>(data[0] / 3 % 2);
   Opener& opener = *openers[data[0] % 3][data[0] / 6 % 2];
   const std::size_t room = bytes.size() < kSealTagBytes ? 0 : bytes.size() - kSealTagBytes;

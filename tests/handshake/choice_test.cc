@@ -173,8 +173,9 @@ TEST(ChoiceTableTest, DecoratorsComposeWithEveryTransportButNotWithEachOther) {
   for (const TransportRow& row : transport_rows())
     for (const DecoratorRow& decorator : decorator_rows())
       EXPECT_EQ(find_transport(std::string(decorator.prefix) + row.name), &row) << row.name;
-  for (const char* unknown : {"", "attested+", "attested", "attested+pigeon", "ring+attested",
-                              "attested+attested+ring", "attested+auto", "sealed+", "sealed+sealed+ring"})
+  for (const char* unknown :
+       {"", "attested+", "attested", "attested+pigeon", "ring+attested", "attested+attested+ring",
+        "attested+auto", "sealed+", "sealed+sealed+ring"})
     EXPECT_EQ(find_transport(unknown), nullptr) << unknown;
 }
 

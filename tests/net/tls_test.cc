@@ -99,8 +99,7 @@ TEST_F(TlsTest, AKeyIsUsedWithAnEphemeralExchangeOnly) {
   // RFC 8446, 4.2.9: psk_key_exchange_modes lists psk_dhe_ke and nothing else.
   EXPECT_NE(to_listener.find(std::string("\x00\x2d\x00\x02\x01\x01", 6)), std::string::npos);
   // 4.2.8: the listener's key_share, X25519.
-  EXPECT_NE(to_client.find(std::string("\x00\x33\x00\x24\x00\x1d\x00\x20", 8)),
-            std::string::npos);
+  EXPECT_NE(to_client.find(std::string("\x00\x33\x00\x24\x00\x1d\x00\x20", 8)), std::string::npos);
 }
 
 TEST_F(TlsTest, ShmIsSetUpInsideTls) {

@@ -191,8 +191,8 @@ TEST_P(ChannelEnd, CloseEndsASenderOfAnotherThreadBetweenTwoMessages) {
             ASSERT_NO_FATAL_FAILURE(expect_message(side.channel.receive(), 3000, i));
           }
           Message last = side.channel.receive();
-          // What is attested or sealed is not taken back: it may come although its send found no room
-          // and was ended.
+          // What is attested or sealed is not taken back: it may come although its send found no
+          // room and was ended.
           if (last && find_decorator(side.channel.transport()) != nullptr) {
             expect_message(last, 3000, count);
             last = side.channel.receive();

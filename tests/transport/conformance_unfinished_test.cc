@@ -62,7 +62,8 @@ class UnfinishedSend : public ChannelTest {
   }
 };
 
-// A message of an attested or sealed channel has its place in the order: it alone can be sent there.
+// A message of an attested or sealed channel has its place in the order: it alone can be sent
+// there.
 class UnfinishedNumberedSend : public UnfinishedSend {};
 
 TEST_P(UnfinishedSend, ThatTimedOutIsNotSplicedWithAnotherOfTheSameSize) {

@@ -37,7 +37,8 @@ namespace {
 class OutOfMemory : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Shm, OutOfMemory,
-                         testing::Values("ring", "batched", "chunked", "attested+ring", "sealed+ring"),
+                         testing::Values("ring", "batched", "chunked", "attested+ring",
+                                         "sealed+ring"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            std::ranges::replace(name, '+', '_');

@@ -365,8 +365,9 @@ class SealedSettings : public testing::Test {
 
 TEST_F(SealedSettings, WithoutTlsTheErrorSaysHowToSetAKey) {
   const Settings in_clear = link_settings("shm", "sealed+ring");
-  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { check_settings(in_clear); }),
-              testing::AllOf(testing::HasSubstr("tls_psk_file"), testing::HasSubstr("openssl rand")));
+  EXPECT_THAT(
+      error_of(ErrorCode::kInvalidArgument, [&] { check_settings(in_clear); }),
+      testing::AllOf(testing::HasSubstr("tls_psk_file"), testing::HasSubstr("openssl rand")));
 }
 
 TEST_F(SealedSettings, TheCipherIsSaidAndEitherSideMayNameIt) {

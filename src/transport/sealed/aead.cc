@@ -91,10 +91,10 @@ bool Aead::seal(const SealNonce& nonce, const SealAad& aad, std::span<const std:
   if (EVP_EncryptInit_ex2(context, nullptr, nullptr, as_chars(nonce.data()), nullptr) != 1 ||
       EVP_EncryptUpdate(context, nullptr, &written, as_chars(aad.data()), kSealAadBytes) != 1)
     return false;
-  if (!message.empty() && (EVP_EncryptUpdate(context, as_chars(sealed), &written,
-                                             as_chars(message.data()),
-                                             static_cast<int>(message.size())) != 1 ||
-                           static_cast<std::size_t>(written) != message.size()))
+  if (!message.empty() &&
+      (EVP_EncryptUpdate(context, as_chars(sealed), &written, as_chars(message.data()),
+                         static_cast<int>(message.size())) != 1 ||
+       static_cast<std::size_t>(written) != message.size()))
     return false;
   return EVP_EncryptFinal_ex(context, nullptr, &written) == 1 &&
          EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, kSealTagBytes, tag.data()) == 1;

@@ -27,8 +27,8 @@ ReceiveResult SealedTransport::try_receive(Context context, Delivery& delivery) 
 
 // kNothing: it was the flow's end.
 ReceiveResult SealedTransport::open(Context context, Delivery& outer, Delivery& delivery) {
-  const std::span<const std::byte> record(
-      outer.data != nullptr ? outer.data : outer.small.data(), outer.bytes);
+  const std::span<const std::byte> record(outer.data != nullptr ? outer.data : outer.small.data(),
+                                          outer.bytes);
   const std::size_t bytes = record.size() - std::min(record.size(), kSealTagBytes);
   Opener& opener = *openers_[context];
   delivery.context = context;

@@ -39,8 +39,8 @@ void derive(std::span<const std::byte> secret, std::string_view label, std::span
 
 }  // namespace
 
-RecordKeys::RecordKeys(SealCipher cipher, Aead::Does does, Context context,
-                       const KeyLimits& limits, std::span<std::byte, kSealSecretBytes> secret)
+RecordKeys::RecordKeys(SealCipher cipher, Aead::Does does, Context context, const KeyLimits& limits,
+                       std::span<std::byte, kSealSecretBytes> secret)
     : cipher_(cipher), context_(context), limits_(limits), secret_(secret), aead_(cipher, does) {}
 
 RecordKeys::~RecordKeys() { OPENSSL_cleanse(iv_.data(), iv_.size()); }
@@ -78,7 +78,8 @@ void RecordKeys::set_key_of(Aead& other) const {
 SealNonce RecordKeys::nonce() const {
   SealNonce nonce = iv_;
   for (std::size_t i = 0; i < sizeof number_; ++i)
-    nonce[kSealNonceBytes - sizeof number_ + i] ^= static_cast<std::byte>(number_ >> (8 * i) & 0xff);
+    nonce[kSealNonceBytes - sizeof number_ + i] ^=
+        static_cast<std::byte>(number_ >> (8 * i) & 0xff);
   return nonce;
 }
 
@@ -151,8 +152,7 @@ SealSecrets::SealSecrets(std::span<const std::byte, kSealSecretBytes> exported)
   }
 }
 
-std::span<std::byte, kSealSecretBytes> SealSecrets::of(Direction direction,
-                                                       Context context) const {
+std::span<std::byte, kSealSecretBytes> SealSecrets::of(Direction direction, Context context) const {
   const std::size_t flow = (direction == Direction::kFromActive ? 0 : kContextCount) + context;
   return memory_.span().subspan(flow * kSealSecretBytes).first<kSealSecretBytes>();
 }

@@ -77,10 +77,10 @@ void SealedTransport::start(std::span<const std::byte> peer_setup) {
   const Direction ours = active_ ? Direction::kFromActive : Direction::kFromPassive;
   const Direction theirs = active_ ? Direction::kFromPassive : Direction::kFromActive;
   for (Context each = 0; each < kContextCount; ++each) {
-    sealers_[each] = std::make_unique<Sealer>(choice.cipher, each, choice.limits,
-                                              secrets_->of(ours, each));
-    openers_[each] = std::make_unique<Opener>(choice.cipher, each, choice.limits,
-                                              secrets_->of(theirs, each));
+    sealers_[each] =
+        std::make_unique<Sealer>(choice.cipher, each, choice.limits, secrets_->of(ours, each));
+    openers_[each] =
+        std::make_unique<Opener>(choice.cipher, each, choice.limits, secrets_->of(theirs, each));
   }
 
   inner_->start(peer_setup.subspan(offered));

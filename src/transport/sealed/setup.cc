@@ -62,8 +62,8 @@ SealChoice agree(const SealOffer& ours, const SealOffer& theirs) {
   else if (theirs.wish != SealCipher::kAuto)
     choice.cipher = theirs.wish;
   else
-    choice.cipher = ours.has_aes && theirs.has_aes ? SealCipher::kAes256Gcm
-                                                   : SealCipher::kChaCha20Poly1305;
+    choice.cipher =
+        ours.has_aes && theirs.has_aes ? SealCipher::kAes256Gcm : SealCipher::kChaCha20Poly1305;
   return choice;
 }
 

@@ -258,7 +258,8 @@ TEST(SealedRecords, ThatWaitAreToldFromThoseOfOtherMessages) {
 
 TEST(SealedSetups, SayTheSameOnBothSides) {
   for (const SealCipher wish : {SealCipher::kAuto, SealCipher::kChaCha20Poly1305}) {
-    const SealOffer offer{.wish = wish, .has_aes = true, .limits = {.records = 9, .bytes = 1 << 20}};
+    const SealOffer offer{
+        .wish = wish, .has_aes = true, .limits = {.records = 9, .bytes = 1 << 20}};
     EXPECT_EQ(decode_seal_offer(encode(offer)), offer);
   }
 }
