@@ -137,10 +137,6 @@ class FrameworkBench {
     settle(0);
     Knocks knocks(peer.listen(), arguments_.options());
     FrameworkReport report(arguments_.json, lines());
-    {
-      const Channel channel = Channel(knocks.leat());
-      report.describe(channel.device(), channel.transport());
-    }
     StepsBar bar("frameworks", runs_.size());
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       FrameworkRow row = row_of(i);
@@ -177,10 +173,13 @@ class FrameworkBench {
         for (const auto& io : ios) io->sync();
         const auto start = Clock::now();
         play_all(runs_[run], arguments_, ios, Way::kServer, kind == FrameworkWay::kAware);
-        if (row != nullptr && round != 0) {
-          row->milliseconds[carrier].push_back(
-              std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-        }
+        if (row == nullptr || round == 0) continue;
+        row->milliseconds[carrier].push_back(
+            std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+        if (kind == FrameworkWay::kTcp) continue;
+        const Channel& channel = static_cast<LeatIo&>(*ios.front()).channel();
+        row->device = channel.device();
+        row->transport = channel.transport();
       }
     }
   }

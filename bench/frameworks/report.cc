@@ -25,11 +25,6 @@ ordered_json published() {
 
 }  // namespace
 
-void FrameworkReport::describe(const std::string& device, const std::string& transport) {
-  device_ = device;
-  transport_ = transport;
-}
-
 void FrameworkReport::print_header() const {
   std::printf("leat in EMP: the messages of its protocols, without their cryptography\n");
   const auto line = [](const std::string& name, const std::string& value) {
@@ -43,6 +38,8 @@ void FrameworkReport::print_header() const {
 }
 
 void FrameworkReport::add(const FrameworkRow& row) {
+  device_ = row.device;
+  transport_ = row.transport;
   if (!json_ && results_.empty()) print_header();
   const double tcp = median_of(row.milliseconds[0]);
   for (std::size_t way = 0; way < kFrameworkWays.size(); ++way) {

@@ -18,6 +18,8 @@ struct FrameworkRow {
   std::string protocol;  // "iknp", or "together"
   std::string what;      // "OTs"
   std::uint64_t count = 0;
+  std::string device;
+  std::string transport;
   // Of each way, in the order of kFrameworkWays: the times of the rounds.
   std::array<std::vector<double>, kFrameworkWays.size()> milliseconds;
 };
@@ -27,7 +29,6 @@ class FrameworkReport {
   FrameworkReport(bool json, std::vector<std::pair<std::string, std::string>> lines)
       : json_(json), lines_(std::move(lines)) {}
 
-  void describe(const std::string& device, const std::string& transport);
   void add(const FrameworkRow& row);
   void finish() const;
 
