@@ -18,6 +18,7 @@ Run declare_sealed(CLI::App& command);
 Run declare_confirm(CLI::App& command);
 Run declare_resnet152(CLI::App& command);
 Run declare_scml(CLI::App& command);
+Run declare_frameworks(CLI::App& command);
 Run declare_trusted(CLI::App& command);
 Run declare_transfer(CLI::App& command);
 Run declare_attest(CLI::App& command);

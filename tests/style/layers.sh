@@ -27,7 +27,7 @@ declare -rA may_include=(
   [attestd]="base attest cli trusted/remote"
   [tools]="base net verbs transport/table.h handshake attest +scml preload cli trusted/remote" # what leat-info lists and checks has no public header
   [adapters]="+base +channel"
-  [bench]="base verbs attest attestd cli +channel +trusted +scml trusted/a2m/file.h" # a bare write to compare with; kernels of leat-bench attest
+  [bench]="base verbs attest attestd cli +channel +trusted +scml +adapters trusted/a2m/file.h" # a bare write to compare with; kernels of leat-bench attest
   [examples]="+base +channel +attest +trusted +scml +capi" # to be copied whole
 )
 

@@ -38,6 +38,9 @@ class EmpChannel : public Base {
       : EmpChannel(std::make_shared<EmpConnection>(address, port, options), 0) {
     if (!quiet) std::cout << "connected: " << channel().description() << std::endl;
   }
+  // Takes over a connected channel; one of its two sides is the server.
+  EmpChannel(Channel connected, bool server)
+      : EmpChannel(std::make_shared<EmpConnection>(std::move(connected), server), 0) {}
   static std::unique_ptr<EmpChannel> listen(int port, bool quiet = false) {
     return std::make_unique<EmpChannel>(nullptr, port, quiet);
   }
@@ -126,6 +129,8 @@ class EmpCrtpChannel : public Base<EmpCrtpChannel<Base>> {
       : EmpCrtpChannel(std::make_shared<EmpConnection>(address, port, options), 0) {
     if (!quiet) std::cout << "connected: " << channel().description() << std::endl;
   }
+  EmpCrtpChannel(Channel connected, bool server)
+      : EmpCrtpChannel(std::make_shared<EmpConnection>(std::move(connected), server), 0) {}
 
   std::unique_ptr<EmpCrtpChannel> context(unsigned number) const {
     return std::unique_ptr<EmpCrtpChannel>(new EmpCrtpChannel(connection_, number));

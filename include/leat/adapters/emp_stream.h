@@ -36,6 +36,9 @@ class EmpConnection {
                     ? Listener(endpoint("", port), options).accept()
                     : Channel::connect(endpoint(address, port), patient(options, kConnectLimit))),
         is_server_(address == nullptr) {}
+  // Takes over a connected channel. One side is the server.
+  EmpConnection(Channel channel, bool is_server)
+      : shared_(std::move(channel)), is_server_(is_server) {}
 
   // Throws kInvalidArgument if there is no such context, or a stream has it.
   unsigned occupy(unsigned context) {
