@@ -61,9 +61,8 @@ enum class Verdict : std::uint8_t {
 };
 LEAT_EXPORT std::string_view to_string(Verdict verdict) noexcept;
 // The attestor has not looked at the record, so the verdict speaks for and against nobody.
-constexpr bool is_unjudged(Verdict verdict) noexcept {
-  return verdict == Verdict::kNotEnabled || verdict == Verdict::kUnavailable ||
-         verdict == Verdict::kForked;
+constexpr bool is_unjudged(Verdict v) noexcept {
+  return v == Verdict::kNotEnabled || v == Verdict::kUnavailable || v == Verdict::kForked;
 }
 
 inline constexpr std::size_t kHeaderBytes = 64;
@@ -83,8 +82,7 @@ struct RecordHeader {
   std::uint64_t epoch = 0;
   std::uint64_t counter = 0;  // the first is 0
   std::uint32_t payload_bytes = 0;
-  std::uint32_t slot =
-      0;  // kWrite, kRead: region, with the offset in it; else free for the sender's use
+  std::uint32_t slot = 0;  // kWrite, kRead: the region of `offset`; else free for the sender's use
   std::uint64_t offset = 0;
 };
 
