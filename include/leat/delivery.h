@@ -10,8 +10,8 @@
 namespace leat::detail {
 
 // A message handed out by Transport::try_receive, which fills it where the caller's Message is. Its
-// bytes are where the device put them, in `small` (a copy of a few dozen bytes), or in `heap`, which
-// `data` then points to.
+// bytes are where the device put them, in `small` (a copy of a few dozen bytes), or in `heap`,
+// which `data` then points to.
 struct Delivery {
   static constexpr std::size_t kSmallBytes = 48;
 

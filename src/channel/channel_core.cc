@@ -209,20 +209,20 @@ inline void ChannelCore::count_sent(std::size_t bytes) {
 
 // While there is room, only the lifeline tells of a peer that has closed. As with TCP, the message
 // after which that shows was sent, and the next one is refused. A look at the lifeline is a system
-// call, so it is made once in a tick of the coarse clock. That clock costs a tenth of a small message,
-// so it is looked at less and less while it stands still: between two looks go at most as many
-// messages as went in that tick before. What was received since the last message says as much as a
-// look.
+// call, so it is made once in a tick of the coarse clock. That clock costs a tenth of a small
+// message, so it is looked at less and less while it stands still: between two looks go at most as
+// many messages as went in that tick before. What was received since the last message says as much
+// as a look.
 void ChannelCore::look_after_peer() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   if (now.tv_nsec == looked_after_peer_) {
-    clock_stood_still_ = std::min(2 * clock_stood_still_ + 1, kMostSendsUnlooked);
-    sends_unlooked_ = clock_stood_still_;
+    most_unlooked_ = std::min(2 * most_unlooked_ + 1, kMostSendsUnlooked);
+    sends_unlooked_ = most_unlooked_;
     return;
   }
   looked_after_peer_ = now.tv_nsec;
-  clock_stood_still_ = 0;
+  most_unlooked_ = 0;
   peer_left_ = watches_lifeline_ && lifeline_ended(Side::kSend);
 }
 
@@ -282,18 +282,8 @@ std::optional<Message> ChannelCore::glance(unsigned context) {
 
 [[gnu::always_inline]] inline ReceiveResult ChannelCore::look(unsigned context,
                                                               Delivery& delivery) {
-  if (watched_.in_use()) [[unlikely]]
-    return look_ahead(context, delivery);
-  return ask("receive", [&] { return transport_.try_receive(context, delivery); });
-}
-
-// First comes what a poller has found ahead.
-ReceiveResult ChannelCore::look_ahead(unsigned context, Delivery& delivery) {
-  if (watched_.watch != nullptr) watched_.watch->touch();
-  if (watched_.found_ahead(context)) {
-    delivery = watched_.take_ahead();
+  if (watched_.in_use() && watched_.take_ahead(context, delivery)) [[unlikely]]
     return ReceiveResult::kMessage;
-  }
   return ask("receive", [&] { return transport_.try_receive(context, delivery); });
 }
 

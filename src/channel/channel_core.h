@@ -37,8 +37,7 @@ class ChannelCore {
 
   void send(std::span<const std::byte> message, unsigned context);
   bool try_send(std::span<const std::byte> message, unsigned context);
-  // try_send() on context 0 for waiters that look at the lifeline themselves. After false the
-  // caller goes on with the same message or gives it up.
+  // On context 0, for waiters that look at the lifeline themselves; after false as try_send().
   bool try_send_unwatched(std::span<const std::byte> message);
   void give_up(unsigned context);
   // wait() for a message of that context; gives the message up if the wait throws.
@@ -54,8 +53,7 @@ class ChannelCore {
   // The first step of shutdown(); try_flush() is the second. Returns true once the end is accepted.
   bool try_shutdown();
 
-  // Whether a message with so many bytes (at most max_in_place_bytes) has room now. Only where the
-  // transport reserves_room.
+  // Whether so many bytes, at most max_in_place_bytes, have room now. Where it reserves_room.
   bool has_room(std::size_t bytes, unsigned context = 0);
 
   Message receive(unsigned context);
@@ -155,7 +153,6 @@ class ChannelCore {
   void count_sent(std::size_t bytes);
   void count_received(std::size_t bytes);
   ReceiveResult look(unsigned context, Delivery& delivery);
-  [[gnu::noinline]] ReceiveResult look_ahead(unsigned context, Delivery& delivery);
   [[gnu::noinline]] ReceiveResult wait_to_receive(unsigned context, Message& message);
   [[gnu::noinline]] void wait_to_send(std::span<const std::byte> message, unsigned context);
   ReceiveResult prepare_poll(unsigned context, Delivery& delivery);
@@ -183,8 +180,8 @@ class ChannelCore {
   bool end_said_ = false;             // send side
   bool peer_left_ = false;            // send side: the lifeline had ended at the last look
   long looked_after_peer_ = 0;        // send side: the time of that look, by the coarse clock
-  unsigned sends_unlooked_ = 0;       // send side: messages until the next look at that clock
-  unsigned clock_stood_still_ = 0;    // send side: messages for which it did so at the last look
+  unsigned sends_unlooked_ = 0;       // send side: messages until that clock is read again
+  unsigned most_unlooked_ = 0;        // send side: where that began; grows while the clock stands
   UnfinishedSends unfinished_;        // send side
   std::optional<unsigned> reserved_;  // send side: the context of a reservation
   WaitingSides waiting_sides_;

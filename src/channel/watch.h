@@ -40,15 +40,19 @@ struct Watched {
   Delivery delivery;
   unsigned context = 0;  // of the message that was found last
 
+  // Whether a receive must ask take_ahead().
   bool in_use() const { return watch != nullptr || ahead; }
-  bool found_ahead(unsigned wanted) const { return ahead && delivery.context == wanted; }
-  Delivery take_ahead() {
+  // Before the transport is asked for a message of that context: what was found ahead comes first.
+  // Not compiled into the receives of channels without a poller.
+  [[gnu::noinline]] bool take_ahead(unsigned wanted, Delivery& to) {
+    if (watch != nullptr) watch->touch();
+    if (!ahead || delivery.context != wanted) return false;
     ahead = false;
-    Delivery taken = std::move(delivery);
+    to = std::move(delivery);
     // What a transport may leave as it is when it delivers the next one.
     delivery.data = nullptr;
     delivery.must_release = false;
-    return taken;
+    return true;
   }
 
   // --- send side
