@@ -77,6 +77,8 @@ class Sealer {
          std::span<std::byte, kSealSecretBytes> secret)
       : cipher_(cipher), keys_(cipher, Aead::Does::kSeal, context, limits, secret) {}
 
+  // Derives the first key now, so that the first message need not wait for it. Throws kSystem.
+  void prepare() { keys_.prepare(0); }
   // Fills `record`, which has kSealTagBytes more than the message. Throws kSystem; the number is
   // then spent if OpenSSL may have used it, and the flow is dead.
   void seal(SealedKind kind, std::span<const std::byte> message, std::span<std::byte> record);
@@ -99,6 +101,8 @@ class Opener {
          std::span<std::byte, kSealSecretBytes> secret)
       : keys_(cipher, Aead::Does::kOpen, context, limits, secret) {}
 
+  // As Sealer::prepare.
+  void prepare() { keys_.prepare(0); }
   // Opens the record whose turn it is: false if these bytes are not it, of that kind. Then they may
   // be tried as another kind, and nothing else may come. `opened` has kSealTagBytes less than
   // `record`; see Aead::open. Throws kSystem.

@@ -82,6 +82,10 @@ void SealedTransport::start(std::span<const std::byte> peer_setup) {
     openers_[each] =
         std::make_unique<Opener>(choice.cipher, each, choice.limits, secrets_->of(theirs, each));
   }
+  // Most programs use that context alone. A first message that came late would teach waiters that
+  // to spin does not pay.
+  sealers_[0]->prepare();
+  openers_[0]->prepare();
 
   inner_->start(peer_setup.subspan(offered));
   if (inner_->max_message_bytes() < kSealTagBytes)

@@ -48,8 +48,9 @@ SendResult SealedTransport::send(SealedKind kind, std::span<const std::byte> mes
   return push(context) ? SendResult::kSent : SendResult::kUnderWay;
 }
 
-// False: it is kept, and push() goes on with it.
-bool SealedTransport::commit_place(std::span<std::byte> record, SealedKind kind, Context context) {
+// False: it is kept, and push() goes on with it. Gives the place back when it throws.
+bool SealedTransport::commit_place(std::span<std::byte> record, SealedKind kind,
+                                   Context context) try {
   Outgoing& out = outgoing_[context];
   const SendResult result = inner_->try_commit(record.size());
   if (sent(result)) [[likely]]
@@ -68,6 +69,9 @@ bool SealedTransport::commit_place(std::span<std::byte> record, SealedKind kind,
   out.stage = Stage::kKept;
   inner_->abandon(context);
   return false;
+} catch (...) {
+  inner_->abandon(context);
+  throw;
 }
 
 // Goes on with what the context has begun. Returns true once that is sent.
