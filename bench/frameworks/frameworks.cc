@@ -47,7 +47,9 @@ struct FrameworkArguments {
     if (!spin_us.empty()) options.spin = parse_spin(spin_us);
     return options;
   }
-  std::uint64_t count(const ProtocolRow& row) const { return rounded(row.protocol, ots / row.share); }
+  std::uint64_t count(const ProtocolRow& row) const {
+    return rounded(row.protocol, ots / row.share);
+  }
 };
 
 // How one side gets a connection: by listening, or by connecting.
