@@ -1,9 +1,10 @@
 // leat-bench frameworks: the messages of EMP's protocols over TCP as its NetIO, over leat's stream
 // adapter, and over contexts with views, all in turn in one run.
-#include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,7 +47,9 @@ struct FrameworkArguments {
     if (!spin_us.empty()) options.spin = parse_spin(spin_us);
     return options;
   }
-  std::uint64_t count(const ProtocolRow& row) const { return rounded(row.protocol, ots / row.share); }
+  std::uint64_t count(const ProtocolRow& row) const {
+    return rounded(row.protocol, ots / row.share);
+  }
 };
 
 // How one side gets a connection: by listening, or by connecting.
@@ -162,24 +165,27 @@ class FrameworkBench {
     return row;
   }
 
-  // Both sides make the same turns; the first round does not count.
+  // Both sides make the same turns; the first round does not count, as it touches memory for the
+  // first time.
   template <typename Way>
   void take_turns(Way& way, std::size_t run, FrameworkRow* row) {
     using Clock = std::chrono::steady_clock;
+    std::array<std::vector<std::unique_ptr<Io>>, kFrameworkWays.size()> carriers;
+    for (std::size_t i = 0; i < carriers.size(); ++i)
+      carriers[i] = connect(way, static_cast<FrameworkWay>(i), runs_[run].size());
+    if (row != nullptr) {
+      const Channel& channel = static_cast<LeatIo&>(*carriers.back().front()).channel();
+      row->device = channel.device();
+      row->transport = channel.transport();
+    }
     for (unsigned round = 0; round <= arguments_.rounds; ++round) {
-      for (std::size_t carrier = 0; carrier < kFrameworkWays.size(); ++carrier) {
-        const auto kind = static_cast<FrameworkWay>(carrier);
-        const auto ios = connect(way, kind, runs_[run].size());
-        for (const auto& io : ios) io->sync();
+      for (std::size_t i = 0; i < carriers.size(); ++i) {
+        const bool in_place = static_cast<FrameworkWay>(i) == FrameworkWay::kAware;
+        for (const auto& io : carriers[i]) io->sync();
         const auto start = Clock::now();
-        play_all(runs_[run], arguments_, ios, Way::kServer, kind == FrameworkWay::kAware);
-        if (row == nullptr || round == 0) continue;
-        row->milliseconds[carrier].push_back(
-            std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-        if (kind == FrameworkWay::kTcp) continue;
-        const Channel& channel = static_cast<LeatIo&>(*ios.front()).channel();
-        row->device = channel.device();
-        row->transport = channel.transport();
+        play_all(runs_[run], arguments_, carriers[i], Way::kServer, in_place);
+        const std::chrono::duration<double, std::milli> time = Clock::now() - start;
+        if (row != nullptr && round != 0) row->milliseconds[i].push_back(time.count());
       }
     }
   }
@@ -187,7 +193,7 @@ class FrameworkBench {
   std::vector<std::pair<std::string, std::string>> lines() const {
     return {{"Cores", arguments_.one_core ? "one for both sides" : describe_cores(cores_)},
             {"Rounds", std::to_string(arguments_.rounds) +
-                           " over new connections, all ways in turn; medians"},
+                           ", all ways in turn over their own connections; medians"},
             {"Ways", "tcp as NetIO; stream: EmpChannel; aware: contexts of one, views and places"}};
   }
 

@@ -18,9 +18,8 @@ ordered_json published() {
   const auto row = [&](const char* what, double least, double most) {
     return ordered_json{{"what", what}, {"least", least}, {"most", most}, {"source", source}};
   };
-  return ordered_json::array(
-      {row("speedup over TCP, OT (IKNP, Ferret)", 1.3, 4.5),
-       row("speedup over TCP, triples of 32 bits", 1.8, 2.6)});
+  return ordered_json::array({row("speedup over TCP, OT (IKNP, Ferret)", 1.3, 4.5),
+                              row("speedup over TCP, triples of 32 bits", 1.8, 2.6)});
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // wait_any() with several contexts of one channel.
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <span>
+#include <thread>
 
 #include "leat/wait.h"
 #include "support/channel_side.h"
@@ -40,6 +44,35 @@ TEST_P(WaitAnyOfContexts, WhatALookAtAnotherContextBringsIsFound) {
           side.peer.tell("sent");
         }
       },
+      {.first_options = sleeps, .second_options = {}});
+}
+
+// Another thread has a sleeper look again, though the peer sends nothing.
+TEST_P(WaitAnyOfContexts, ADescriptorEndsASleep) {
+  const auto sleeps = [](Options& options) { options.spin = std::chrono::microseconds(0); };
+  run(
+      [](ChannelSide& side) {
+        Channel* const channels[] = {&side.channel};
+        const int news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        ASSERT_GE(news, 0);
+        std::atomic<bool> wanted{false};
+        std::atomic<int> looks{0};
+        std::thread other([&] {
+          while (looks < 2) std::this_thread::yield();  // the sleep begins after that, or soon
+          wanted = true;
+          eventfd_write(news, 1);
+        });
+        const auto look = [&] {
+          ++looks;
+          (void)side.channel.try_receive();
+          return wanted.load();
+        };
+        EXPECT_EQ(wait_any(channels, WaitFor::kMessages, "receive", look, news), nullptr);
+        other.join();
+        close(news);
+        side.peer.tell("enough");
+      },
+      [](ChannelSide& side) { side.peer.hear("enough"); },
       {.first_options = sleeps, .second_options = {}});
 }
 

@@ -1,4 +1,5 @@
-// One channel for several threads, each of which sends and receives in protocol contexts of its own.
+// One channel for several threads, each of which sends and receives in protocol contexts of its
+// own.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -13,10 +14,11 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <thread>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "leat/adapters/turns_at_sending.h"
 #include "leat/channel.h"
 #include "leat/error.h"
 #include "leat/wait.h"
@@ -65,21 +67,20 @@ class SharedChannel {
   // which takes in what arrives and returns whether something did.
   template <typename Meanwhile>
   void send(std::span<const std::byte> message, unsigned context, Meanwhile&& meanwhile) {
-    persist("send", meanwhile, [&] { return channel_.try_send(message, context); });
+    sending_.persist("send", channel_.timeout(), meanwhile,
+                     [&] { return channel_.try_send(message, context); });
   }
   // Blocks until everything sent has left.
   template <typename Meanwhile>
   void flush(Meanwhile&& meanwhile) {
-    persist("flush", meanwhile, [&] { return channel_.try_flush(); });
+    sending_.persist("flush", channel_.timeout(), meanwhile, [&] { return channel_.try_flush(); });
   }
 
-  // For what needs neither side: stats, description, limits.
-  Channel& channel() { return channel_; }
+  Channel& channel() { return channel_; }  // for what needs neither side: stats, limits
 
  private:
   using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
-
   // What the mutex guards for one context.
   struct Seat {
     std::vector<Message> spent;      // to be given back on the receive side
@@ -92,7 +93,6 @@ class SharedChannel {
     SharedChannel& shared;
     const unsigned context;
     std::optional<Message> own = std::nullopt;
-
     bool look() {
       own = shared.channel_.try_receive(context);
       // Relaxed: whoever wants something writes the descriptor afterwards, which ends a sleep.
@@ -100,8 +100,6 @@ class SharedChannel {
       return own.has_value();
     }
   };
-
-  static constexpr std::chrono::microseconds kYields{50}, kFirstNap{20}, kLongestNap{1000};
 
   static constexpr std::uint32_t bit(unsigned context) { return std::uint32_t{1} << context; }
 
@@ -122,8 +120,7 @@ class SharedChannel {
     looked_for_ |= wants ? bit(context) : 0;
     wanted_.store(asked | bit(context), std::memory_order_relaxed);
     if ((asked & bit(context)) != 0 && seats_[context].spent.empty()) return;
-    if (std::exchange(announced_, true)) return;
-    eventfd_write(news_fd_, 1);
+    if (!std::exchange(announced_, true)) eventfd_write(news_fd_, 1);
   }
 
   // In the leading thread.
@@ -145,8 +142,7 @@ class SharedChannel {
     wanted_.store(unserved, std::memory_order_relaxed);
   }
   void hear() {
-    eventfd_t ignored = 0;
-    if (std::exchange(announced_, false)) eventfd_read(news_fd_, &ignored);
+    if (eventfd_t count = 0; std::exchange(announced_, false)) eventfd_read(news_fd_, &count);
   }
 
   Message wait(Lock& lock, Seat& seat, unsigned context) {
@@ -166,13 +162,9 @@ class SharedChannel {
   }
   bool sleep(Lock& lock, Seat& seat, Clock::time_point end) {
     const auto called = [&] { return seat.arrived || !led_; };
-    bool in_time = true;
     seat.waits = true;
-    if (channel_.timeout().count() < 0) {
-      seat.news.wait(lock, called);
-    } else {
-      in_time = seat.news.wait_until(lock, end, called);
-    }
+    if (channel_.timeout().count() < 0) seat.news.wait(lock, called);
+    const bool in_time = seat.news.wait_until(lock, end, called);
     seat.waits = false;
     return in_time;
   }
@@ -182,31 +174,27 @@ class SharedChannel {
     looked_for_ &= ~bit(context);
     const Leading leading(*this, lock);
     Lead wish{*this, context};
-    Lead* const asked = &wish;
-    Channel* const channel = &channel_;
+    Channel* const all[] = {&channel_};
     // Once the peer has gone, the next look throws, unless the connection is being re-established.
-    while (wait_any({&channel, 1}, WaitFor::kMessages, "receive", [asked] { return asked->look(); },
-                    news_fd_) != nullptr) {
+    while (wait_any(
+               all, WaitFor::kMessages, "receive", [&wish] { return wish.look(); }, news_fd_) !=
+           nullptr) {
     }
     return std::move(*wish.own);
   }
   // Exists while its thread leads; unlocks for that time.
-  class Leading {
-   public:
-    Leading(SharedChannel& shared, Lock& lock) : shared_(shared), lock_(lock) { lock_.unlock(); }
+  struct Leading {
+    Leading(SharedChannel& of, Lock& held) : shared(of), lock(held) { lock.unlock(); }
     ~Leading() {
-      lock_.lock();
-      shared_.led_ = false;
-      if (shared_.wanted_.load(std::memory_order_relaxed) != 0) shared_.leave();
+      lock.lock();
+      shared.leave();
     }
-    Leading(const Leading&) = delete;
-    Leading& operator=(const Leading&) = delete;
-
-   private:
-    SharedChannel& shared_;
-    Lock& lock_;
+    SharedChannel& shared;
+    Lock& lock;
   };
   void leave() {
+    led_ = false;
+    if (wanted_.load(std::memory_order_relaxed) == 0) return;
     for (Seat& seat : seats_) seat.spent.clear();
     hear();
     call_next();
@@ -217,43 +205,16 @@ class SharedChannel {
     if (next != seats_.end()) next->news.notify_one();
   }
 
-  // Tries under the lock of the send side, and yields, then naps, between tries: room often comes
-  // without an event, and a sender that waited inside the channel would keep the others out.
-  template <typename Meanwhile, typename Try>
-  void persist(const char* what, Meanwhile&& meanwhile, Try&& try_once) {
-    const auto done = [&] {
-      const std::lock_guard lock(send_mutex_);
-      return try_once();
-    };
-    if (done()) [[likely]]
-      return;
-    const Clock::time_point start = Clock::now();
-    std::chrono::microseconds nap = kFirstNap;
-    while (!done()) {
-      if (meanwhile()) continue;
-      const auto took = Clock::now() - start;
-      if (const auto limit = channel_.timeout(); limit.count() >= 0 && took > limit)
-        throw Error(ErrorCode::kTimeout, std::string(what) + " timed out after " +
-                                             std::to_string(limit.count()) + " ms");
-      if (took < kYields) {
-        std::this_thread::yield();
-      } else {
-        std::this_thread::sleep_for(nap);
-        nap = std::min(2 * nap, kLongestNap);
-      }
-    }
-  }
-
   Channel channel_;
   const int news_fd_;  // ends the leader's sleep
-  std::mutex send_mutex_;
+  TurnsAtSending sending_;
 
-  std::mutex mutex_;                       // of all below, and of the receive side while nobody leads
-  std::array<Seat, kContexts> seats_;      // their messages go before channel_
-  bool led_ = false;                       // a thread waits for the channel
-  bool announced_ = false;                 // news_fd_ is readable
-  std::uint32_t looked_for_ = 0;           // contexts for which the leader looks
-  std::atomic<std::uint32_t> wanted_{0};   // of which something is wanted at all
+  std::mutex mutex_;                   // of all below, and of the receive side while nobody leads
+  std::array<Seat, kContexts> seats_;  // their messages go before channel_
+  bool led_ = false;                   // a thread waits for the channel
+  bool announced_ = false;             // news_fd_ is readable
+  std::uint32_t looked_for_ = 0;       // contexts for which the leader looks
+  std::atomic<std::uint32_t> wanted_{0};  // of which something is wanted at all
 };
 
 }  // namespace leat::adapters
