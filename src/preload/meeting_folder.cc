@@ -236,7 +236,7 @@ bool is_taken(Folder& folder, const std::vector<std::string>& keys, std::uint16_
       return;
     }
     const auto begins = [&](const std::string& key) {
-      return name.compare(0, key.size() + end.size(), key + end) == 0;
+      return name.starts_with(key) && name.compare(key.size(), end.size(), end) == 0;
     };
     taken |= std::any_of(keys.begin(), keys.end(), begins) && folder.is_alive(target);
   });
@@ -270,7 +270,7 @@ Opened bind_in_folder(int meeting, int fd, std::uint16_t port, unsigned code) no
     return errno == EADDRINUSE ? Opened::kTaken : unusable(strerrordesc_np(errno));
   folder.open_to_all(name);
   for (const std::string& key : keys) {
-    if (folder.link(name, key + "." + name)) continue;
+    if (folder.link(name, std::string(key).append(".").append(name))) continue;
     const int error = errno;
     folder.remove(name);
     return unusable(strerrordesc_np(error));
