@@ -111,7 +111,8 @@ TEST_P(Sealed, NothingOfAMessageIsSeen) {
   send(text.substr(0, 64));
   const Bytes run(8, std::byte{'P'});
   for (const Wire::Item& item : there_.items)
-    EXPECT_TRUE(std::ranges::search(item.bytes, run).empty());
+    EXPECT_EQ(std::search(item.bytes.begin(), item.bytes.end(), run.begin(), run.end()),
+              item.bytes.end());
 }
 
 TEST_P(Sealed, AnyBitFlippedEndsTheConnection) {
