@@ -38,6 +38,7 @@ struct Configuration {
   std::string log_file;
   bool escapes = false;
   bool all = false;
+  std::string meeting_folder;
   std::chrono::nanoseconds spin{std::chrono::microseconds(50)};
   std::vector<Rule> rules;
 };
@@ -121,6 +122,10 @@ Configuration read() {
                       ? kForever
                       : std::chrono::nanoseconds(std::chrono::microseconds(atoi(spin)));
   }
+  const char* meet = getenv("LEAT_PRELOAD_MEET");
+  if (meet != nullptr && *meet == '/') result.meeting_folder = meet;
+  if (meet != nullptr && *meet != '/' && *meet != '\0')
+    dprintf(STDERR_FILENO, "leat-run: LEAT_PRELOAD_MEET=%s: is ignored; must begin with /\n", meet);
   const char* match = getenv("LEAT_PRELOAD_MATCH");
   std::string_view rest = match != nullptr ? match : "";
   while (!rest.empty()) {
@@ -189,6 +194,11 @@ void log(Level level, const char* format, ...) noexcept {
 bool reports_escapes() noexcept { return configuration().escapes; }
 
 bool carries_all() noexcept { return configuration().all; }
+
+const char* meeting_folder() noexcept {
+  const std::string& folder = configuration().meeting_folder;
+  return folder.empty() ? nullptr : folder.c_str();
+}
 
 std::chrono::nanoseconds spin_time() noexcept { return configuration().spin; }
 

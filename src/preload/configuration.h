@@ -24,6 +24,9 @@ std::chrono::nanoseconds spin_time() noexcept;
 // (short_connections.h).
 bool carries_all() noexcept;
 
+// LEAT_PRELOAD_MEET: the folder where containers and users meet (meeting_folder.h); null: none.
+const char* meeting_folder() noexcept;
+
 // Whether LEAT_PRELOAD_MATCH allows to carry connections to (or accepted at) this address.
 bool matches(const sockaddr_storage& storage) noexcept;
 

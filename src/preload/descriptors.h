@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "preload/connection.h"
+#include "preload/meeting_folder.h"
 
 namespace leat::preload {
 
@@ -40,6 +41,8 @@ struct Object {
   Object* awaited_at = nullptr;
   Address connector;
   unsigned connector_code = 0;
+  FolderPlaces places;              // kSocket, connecting: where its offer may be left, if in a folder
+  std::atomic<bool> in_folder{false};  // kSocket: meets there, and kConnection: has met there
   // The process whose thread decides, or looks for the offer: a child that was forked meanwhile has
   // no such thread. 0: no process.
   std::atomic<std::uint32_t> deciding{0};

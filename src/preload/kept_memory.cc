@@ -109,6 +109,8 @@ bool keep_memory(Object& object) noexcept {
   const Connection& connection = object.connection;
   Kept kept{connection.memory(), connection.memfd(), object.owner, 0, 0};
   rlimit limit{};
+  // Other users, or those of another container, keep what they have had, and could read on.
+  if (object.in_folder.load(std::memory_order_relaxed)) return false;
   if (kept.memfd < 0 || !was_short(*kept.memory) || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
       limit.rlim_cur < kLeastDescriptors)
     return false;

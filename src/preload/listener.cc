@@ -1,5 +1,6 @@
 #include "preload/listener.h"
 
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 
 #include "preload/configuration.h"
 #include "preload/hidden.h"
+#include "preload/marks.h"
 #include "preload/offer.h"
 #include "preload/real.h"
 #include "preload/rings.h"
@@ -25,20 +27,44 @@ constexpr int kMeetingType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 void mark_listener(int fd, const Object& listener) {
   set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
   set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
-             kListenerBase + static_cast<int>(listener.code) * kCodeStep);
+             listener_size(listener.code));
+}
+
+// Any code will do: two listeners at one port only must not have the same.
+unsigned any_code() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
+}
+
+// Binds it to a place of the listener, which is marked with that place's code, or says that there
+// is none.
+bool bind_somewhere(int fd, int meeting, Object& listener) {
+  for (unsigned attempt = 0; is_in_folder(listener.code) && attempt < kFolderCodes; ++attempt) {
+    const Opened opened = bind_in_folder(meeting, fd, listener.port, listener.code);
+    if (opened == Opened::kBound) return true;
+    if (opened == Opened::kUnusable) break;
+    listener.code = kFirstFolderCode + (listener.code + 1 - kFirstFolderCode) % kFolderCodes;
+    mark_listener(fd, listener);
+  }
+  if (is_in_folder(listener.code)) {
+    // As without a folder.
+    listener.code = any_code();
+    mark_listener(fd, listener);
+  }
+  for (unsigned attempt = 0; attempt < kCodes; ++attempt) {
+    if (bind_to_meeting_place(meeting, listener.port, listener.code) == 0) return true;
+    listener.code = (listener.code + 1) % kCodes;
+    mark_listener(fd, listener);
+  }
+  return false;
 }
 
 // Makes `meeting` the place for offers of a listener whose port is known, and marks it so. False:
 // there is no free place, and it is closed.
 bool open_meeting_place(int fd, int meeting, Object& listener, int backlog) {
-  bool bound = false;
-  for (unsigned attempt = 0; attempt < kCodes && !bound; ++attempt) {
-    bound = bind_to_meeting_place(meeting, listener.port, listener.code) == 0;
-    if (bound) break;
-    listener.code = (listener.code + 1) % kCodes;
-    mark_listener(fd, listener);
-  }
-  if (!bound || real().listen(meeting, backlog < 128 ? 128 : backlog) != 0) {
+  if (!bind_somewhere(fd, meeting, listener) ||
+      real().listen(meeting, backlog < 128 ? 128 : backlog) != 0) {
     real().close(meeting);
     return false;
   }
@@ -48,15 +74,6 @@ bool open_meeting_place(int fd, int meeting, Object& listener, int backlog) {
 }
 
 }  // namespace
-
-int listener_code(const tcp_info& info) noexcept {
-  const bool stamps = (info.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0;
-  const int size = static_cast<int>(info.tcpi_snd_mss) + (stamps ? TCPOLEN_TSTAMP_APPA : 0);
-  const int distance = size - kListenerBase;
-  if (distance < 0 || distance % kCodeStep != 0) return -1;
-  const int code = distance / kCodeStep;
-  return code < static_cast<int>(kCodes) ? code : -1;
-}
 
 bool before_listen(int fd, Reference& socket) noexcept {
   const Undisturbed undisturbed;
@@ -70,10 +87,8 @@ bool before_listen(int fd, Reference& socket) noexcept {
     return false;
   if (!socket) socket = add(fd, Kind::kSocket);
   if (!socket) return false;
-  // Any code will do: two listeners at one port only must not have the same.
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  socket->code = static_cast<unsigned>(now.tv_nsec / 64 + getpid() * 37) % kCodes;
+  socket->code = any_code();
+  if (meeting_folder() != nullptr) socket->code = kFirstFolderCode + socket->code % kFolderCodes;
   keep_deferred(fd, *socket);
   socket->max_segment.store(option(fd, IPPROTO_TCP, TCP_MAXSEG), std::memory_order_relaxed);
   mark_listener(fd, *socket);
@@ -120,8 +135,7 @@ void keep_deferred(int fd, Object& listener) noexcept {
 
 void find_listener(int fd) noexcept {
   const Undisturbed undisturbed;
-  const int distance = option(fd, IPPROTO_TCP, TCP_MAXSEG) - kListenerBase;
-  if (distance < 0 || distance >= static_cast<int>(kCodes) * kCodeStep) return;
+  if (listener_code(option(fd, IPPROTO_TCP, TCP_MAXSEG)) < 0) return;
   for (int known = 0; known <= highest_known(); ++known) {
     const Reference object = find(known);
     if (!object.is(Kind::kListener) || !is_current(fd, *object)) continue;
@@ -133,7 +147,7 @@ void find_listener(int fd) noexcept {
 bool is_listener_of(int fd, unsigned port, unsigned code) noexcept {
   return is_tcp(fd) && option(fd, SOL_SOCKET, SO_ACCEPTCONN) > 0 &&
          local_address(fd).port == port &&
-         option(fd, IPPROTO_TCP, TCP_MAXSEG) == kListenerBase + static_cast<int>(code) * kCodeStep;
+         option(fd, IPPROTO_TCP, TCP_MAXSEG) == listener_size(code);
 }
 
 }  // namespace leat::preload

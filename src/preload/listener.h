@@ -2,23 +2,9 @@
 // See meeting.h.
 #pragma once
 
-#include <netinet/tcp.h>
-
 #include "preload/descriptors.h"
 
 namespace leat::preload {
-
-// Maximum segment sizes. All are below half of the window that loopback opens with, because the
-// kernel would cut larger ones; the listener's are below the connector's, because each end learns
-// the smaller of both.
-inline constexpr int kListenerBase = 28'000;
-inline constexpr int kCodeStep = 16;  // timestamps take 12 bytes off what the connector learns
-inline constexpr unsigned kCodes = 256;
-inline constexpr int kLastListenerSize = kListenerBase + static_cast<int>(kCodes) * kCodeStep;
-static_assert(kListenerBase % kCodeStep == 0 && kCodeStep > TCPOLEN_TSTAMP_APPA);
-
-// The code that the listener's SYN-ACK had, or -1 if it is not under leat-run.
-int listener_code(const tcp_info& info) noexcept;
 
 // Before the kernel's listen(), true if the socket was marked, and if so after it. Keep errno.
 bool before_listen(int fd, Reference& socket) noexcept;

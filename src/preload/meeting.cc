@@ -19,6 +19,8 @@
 #include "preload/hidden.h"
 #include "preload/kept_memory.h"
 #include "preload/listener.h"
+#include "preload/marks.h"
+#include "preload/meeting_policy.h"
 #include "preload/offer.h"
 #include "preload/offering.h"
 #include "preload/real.h"
@@ -33,10 +35,6 @@ namespace leat::preload {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The maximum segment size of a connector that will offer, plus the code of its user.
-constexpr int kConnectorBase = 32'448;
-static_assert(kLastListenerSize < kConnectorBase);
 
 // How long accept() waits for an offer, and what cannot go on without: short, because any user of
 // this host can announce one and make none.
@@ -73,28 +71,6 @@ void stay_with_tcp(int fd, const char* why) {
         peer_address(fd).text().c_str(), why);
 }
 
-// The code of the user in the connector's SYN, or -1 if it is not under leat-run.
-int user_code_of_syn(int fd) {
-  std::uint8_t syn[256];
-  socklen_t bytes = sizeof(syn);
-  if (real().getsockopt(fd, IPPROTO_TCP, TCP_SAVED_SYN, syn, &bytes) != 0 || bytes < 40) return -1;
-  const std::size_t ip = (syn[0] >> 4) == 4 ? (syn[0] & 15U) * 4U : 40U;
-  if (bytes < ip + 20) return -1;
-  const std::size_t end = ip + (syn[ip + 12] >> 4) * 4U;
-  for (std::size_t at = ip + 20; at + 3 < end && end <= bytes;) {
-    if (syn[at] == TCPOPT_EOL) break;
-    if (syn[at] == TCPOPT_NOP) {
-      ++at;
-    } else if (syn[at] == TCPOPT_MAXSEG) {
-      const int code = ((syn[at + 2] << 8) | syn[at + 3]) - kConnectorBase;
-      return code >= 0 && code < static_cast<int>(kUserCodes) ? code : -1;
-    } else {
-      at += syn[at + 1] < 2 ? 2U : syn[at + 1];
-    }
-  }
-  return -1;
-}
-
 // The connector has left its offer: one byte, a doorbell that wakes an acceptor if the offer is
 // late, and lets it distinguish a lost offer from one that is still to come.
 void tell_offered(int fd) {
@@ -121,11 +97,30 @@ void give_up(int fd, Object& object, const char* why) {
   object.connecting.store(false, std::memory_order_release);
 }
 
+// In a folder, where the policy decides. A refusal may come from a user that it may allow.
+bool hear_in_folder(const Object& listener, int fd, Offer& offer, int& memfd) {
+  const Party owner = party_at(listener.meeting_fd);
+  const Party sender = party_at(fd);
+  // Our own was heard before, by the process that gives it back.
+  const bool ours = sender.user == geteuid();
+  const auto why_not = [&](const Party& party) {
+    return ours ? nullptr : why_not_meet(meeting_folder(), party, owner, listener.port);
+  };
+  // Strangers are not waited for.
+  if (why_not(party_of_user(sender.user)) != nullptr || !receive_offer(fd, offer, memfd))
+    return false;
+  const char* why = offer.refused != 0 ? nullptr : why_not(sender);
+  if (why != nullptr)
+    log(Level::kWarn, "an offer of user %u is not taken: %s", sender.user, why);
+  return why == nullptr;
+}
+
 // Takes the word of a process that has come to the meeting place. An offer must come from root,
 // from the listener's user, or from our own user, whose other process gave it back; a refusal may
 // come from any user that the SYN may have named. Other processes are not waited for.
 bool hear(const Object& listener, int fd, unsigned code, Offer& offer, int& memfd) {
   memfd = -1;
+  if (is_in_folder(listener.code)) return hear_in_folder(listener, fd, offer, memfd);
   ucred sender{};
   socklen_t bytes = sizeof(sender);
   if (real().getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &sender, &bytes) != 0) return false;
@@ -142,7 +137,7 @@ Taken take_offer(const Object& listener, int fd, const Object& socket, Clock::du
   const Address acceptor = local_address(fd);
   auto deadline = Clock::now() + patience;
   bool ended = false;
-  HeldOffers held(listener.port, listener.code);
+  HeldOffers held(listener.meeting_fd);
   // The offer follows the handshake in some microseconds, as a rule.
   Spin spin;
   for (bool again = true; again || Clock::now() < deadline;) {
@@ -275,15 +270,14 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
   int memfd = -1;
   Offer offer{};
   std::optional<SpareNumbers> spare;
-  const Object& listener_object = *socket->awaited_at;
-  switch (take_offer(listener_object, fd, *socket, patience, offer, memfd, spare)) {
+  switch (take_offer(*socket->awaited_at, fd, *socket, patience, offer, memfd, spare)) {
     case Taken::kNothing:
       if (!is_lost(fd, *socket)) return false;
       give_up(fd, *socket, "its offer of shared memory is lost");
       break;
     case Taken::kOffer:
       if (socket->forked.load(std::memory_order_relaxed))
-        leave_copy(offer, memfd, listener_object.port, listener_object.code);
+        leave_copy(offer, memfd, socket->awaited_at->meeting_fd);
       if (!accept_memory(fd, *socket, memfd))
         give_up(fd, *socket, "the shared memory that it offered cannot be used");
       break;
@@ -317,7 +311,23 @@ bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexc
     const int meeting = unix_socket();
     socket->meeting_fd = meeting < 0 ? -1 : hide(meeting);
   }
-  return socket->meeting_fd >= 0;
+  if (socket->meeting_fd < 0) return false;
+  socket->places = {};
+  if (meeting_folder() != nullptr) socket->places = places_for(fd, Address::from(address));
+  socket->in_folder.store(socket->places.count != 0, std::memory_order_relaxed);
+  return true;
+}
+
+// Where the offer of a socket that has connected is to be left; -1: nowhere.
+int code_to_offer_by(const tcp_info& info, const Object& socket) {
+  if (info.tcpi_state == TCP_CLOSE) return -1;
+  const int code = listener_code(info);
+  const bool in_folder = socket.in_folder.load(std::memory_order_relaxed);
+  if (code < 0 || is_in_folder(static_cast<unsigned>(code)) != in_folder) return -1;
+  if (!in_folder) return code;
+  // A route that lets no such size pass has changed what our SYN said.
+  const bool marked = connector_code(static_cast<int>(info.tcpi_advmss)) == kOffersInFolder;
+  return marked && socket.places.with(static_cast<unsigned>(code)).code != 0 ? code : -1;
 }
 
 }  // namespace
@@ -345,12 +355,14 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
   if (option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return false;
   if (!can_offer(fd, socket, storage)) {
     // The mark of an earlier attempt, to another place, would make the other end wait in vain.
-    const int mark = option(fd, IPPROTO_TCP, TCP_MAXSEG) - kConnectorBase;
-    if (mark >= 0 && mark < static_cast<int>(kUserCodes))
+    if (connector_code(option(fd, IPPROTO_TCP, TCP_MAXSEG)) >= 0)
       set_option(fd, IPPROTO_TCP, TCP_MAXSEG, 0);
     return false;
   }
-  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, kConnectorBase + static_cast<int>(user_code(geteuid())));
+  const int code = socket->in_folder.load(std::memory_order_relaxed)
+                       ? kOffersInFolder
+                       : static_cast<int>(user_code(geteuid()));
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, connector_size(code));
   return true;
 }
 
@@ -368,7 +380,7 @@ void decide(int fd, Reference& socket) noexcept {
   const Deciding deciding(*socket);
   if (!deciding.ours() || !socket.is_undecided()) return;
   const int place = std::exchange(socket->meeting_fd, -1);
-  const int code = info.tcpi_state == TCP_CLOSE ? -1 : listener_code(info);
+  const int code = code_to_offer_by(info, *socket);
   const char* why = "the peer is not under leat-run";
   // The acceptor shuts nothing down before it has the offer, so then nobody is there any more.
   const bool closed = info.tcpi_state == TCP_CLOSE_WAIT;
@@ -393,8 +405,13 @@ void decide(int fd, Reference& socket) noexcept {
   }
   const int size = static_cast<int>(info.tcpi_snd_mss);
   const bool refused = info.tcpi_state == TCP_CLOSE;  // it may be used for another attempt
-  if (!refused && code < 0 && size < kListenerBase && is_local(peer_address(fd), local_address(fd)))
-    refuse_everywhere(fd, kCodes);
+  if (!refused && code < 0) {
+    if (socket->in_folder.load(std::memory_order_relaxed)) {
+      refuse_in_folder(fd, socket->places);
+    } else if (may_be_cut(size) && is_local(peer_address(fd), local_address(fd))) {
+      refuse_everywhere(fd, kCodes);
+    }
+  }
   socket->connecting.store(false, std::memory_order_release);
   if (!refused) stay_with_tcp(fd, why);
 }
@@ -429,14 +446,19 @@ bool shut_undecided(int fd, Reference& socket, int how) noexcept {
 
 bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept {
   const Undisturbed undisturbed;
-  const int code = user_code_of_syn(fd);
+  const int code = connector_code_of_syn(fd);
+  const bool in_folder = is_in_folder(listener->code);
   const int receive_buffer = listener->receive_buffer.load(std::memory_order_relaxed);
   if (receive_buffer > 0) set_option(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer);
-  if (code < 0 || !is_of_this_host(peer, local_address(fd))) {
-    stay_with_tcp(fd, code < 0 ? "the peer is not under leat-run" : "the peer is on another host");
+  if (code < 0 || in_folder != (code == kOffersInFolder)) {
+    stay_with_tcp(fd, code < 0 ? "the peer is not under leat-run" : "the peer meets elsewhere");
     return true;
   }
-  if (static_cast<unsigned>(code) != user_code(listener->owner) &&
+  if (!in_folder && !is_of_this_host(peer, local_address(fd))) {
+    stay_with_tcp(fd, "the peer is on another host");
+    return true;
+  }
+  if (!in_folder && static_cast<unsigned>(code) != user_code(listener->owner) &&
       static_cast<unsigned>(code) != user_code(0)) {
     stay_with_tcp(fd, "the peer belongs to another user");
     return true;
@@ -447,6 +469,7 @@ bool after_accept(const Reference& listener, int fd, const sockaddr_storage& pee
   socket->awaited_at = listener.get();
   socket->connector = Address::from(peer);
   socket->connector_code = static_cast<unsigned>(code);
+  socket->in_folder.store(in_folder, std::memory_order_relaxed);
   socket->connecting.store(true, std::memory_order_release);
   awaiting.fetch_add(1, std::memory_order_relaxed);
   // Relaxed: a hint.

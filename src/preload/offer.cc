@@ -12,6 +12,7 @@
 #include <string>
 
 #include "preload/configuration.h"
+#include "preload/meeting_folder.h"
 #include "preload/real.h"
 #include "preload/shared_memory.h"
 
@@ -49,9 +50,13 @@ bool comes(int fd) {
   }
 }
 
-void leave(const Offer& offer, int memfd, std::uint16_t port, unsigned code) {
+void leave(const Offer& offer, int memfd, int meeting_fd) {
   const int fd = unix_socket();
-  if (fd < 0 || connect_to_meeting_place(fd, port, code) != 0 || !send_offer(fd, offer, memfd))
+  sockaddr_un place{};
+  socklen_t bytes = sizeof(place);
+  if (fd < 0 || getsockname(meeting_fd, reinterpret_cast<sockaddr*>(&place), &bytes) != 0 ||
+      real().connect(fd, reinterpret_cast<const sockaddr*>(&place), bytes) != 0 ||
+      !send_offer(fd, offer, memfd))
     log(Level::kError, "an offer could not be given back: %s", strerrordesc_np(errno));
   if (fd >= 0) real().close(fd);
 }
@@ -73,7 +78,8 @@ int bind_to_meeting_place(int fd, std::uint16_t port, unsigned code) noexcept {
 bool parse_meeting_place(const sockaddr_un& place, socklen_t bytes, unsigned& port,
                          unsigned& code) noexcept {
   constexpr std::size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
-  if (bytes <= kBegin || place.sun_path[0] != '\0') return false;
+  if (bytes <= kBegin) return false;
+  if (place.sun_path[0] != '\0') return parse_folder_place(place, port, code);
   const std::string name(place.sun_path + 1, bytes - kBegin);
   unsigned version = 0;
   return sscanf(name.c_str(), "leat-run/%u/%u/%u", &version, &port, &code) == 3 &&
@@ -144,16 +150,16 @@ void HeldOffers::give_back() noexcept {
     Offer& offer = offers_[i];
     // Else it could go round for ever.
     const bool wanted = offer.refused == 0 && offer.copy == 0;
-    if (++offer.hops <= kMostHops || wanted) leave(offer, memfds_[i], port_, code_);
+    if (++offer.hops <= kMostHops || wanted) leave(offer, memfds_[i], meeting_fd_);
     if (memfds_[i] >= 0) real().close(memfds_[i]);
   }
   count_ = 0;
 }
 
-void leave_copy(const Offer& offer, int memfd, std::uint16_t port, unsigned code) noexcept {
+void leave_copy(const Offer& offer, int memfd, int meeting_fd) noexcept {
   Offer copy = offer;
   copy.copy = 1;
-  leave(copy, memfd, port, code);
+  leave(copy, memfd, meeting_fd);
 }
 
 }  // namespace leat::preload

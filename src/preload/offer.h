@@ -33,8 +33,8 @@ int unix_socket() noexcept;
 // `memfd` may be -1.
 bool send_offer(int fd, const Offer& offer, int memfd) noexcept;
 // Leaves a copy of an offer that was taken, for another process that has the same accepted socket
-// since a fork.
-void leave_copy(const Offer& offer, int memfd, std::uint16_t port, unsigned code) noexcept;
+// since a fork. `meeting_fd` is the listener's place.
+void leave_copy(const Offer& offer, int memfd, int meeting_fd) noexcept;
 // The offer that waits in an accepted unix connection. False: none that can be used.
 bool receive_offer(int fd, Offer& offer, int& memfd) noexcept;
 
@@ -42,7 +42,8 @@ bool receive_offer(int fd, Offer& offer, int& memfd) noexcept;
 // back at once, because acceptors that gave back one each in turn could go round for ever.
 class HeldOffers {
  public:
-  HeldOffers(std::uint16_t port, unsigned code) noexcept : port_(port), code_(code) {}
+  // From the queue of `meeting_fd`.
+  explicit HeldOffers(int meeting_fd) noexcept : meeting_fd_(meeting_fd) {}
   ~HeldOffers() { give_back(); }
   HeldOffers(const HeldOffers&) = delete;
   HeldOffers& operator=(const HeldOffers&) = delete;
@@ -52,8 +53,7 @@ class HeldOffers {
   void give_back() noexcept;
 
  private:
-  const std::uint16_t port_;
-  const unsigned code_;
+  const int meeting_fd_;
   std::size_t count_ = 0;
   std::array<Offer, 32> offers_;
   std::array<int, 32> memfds_;

@@ -7,9 +7,12 @@
 #include <cerrno>
 #include <chrono>
 
+#include "preload/configuration.h"
 #include "preload/hidden.h"
 #include "preload/kept_memory.h"
 #include "preload/meeting.h"
+#include "preload/meeting_folder.h"
+#include "preload/meeting_policy.h"
 #include "preload/offer.h"
 #include "preload/real.h"
 #include "preload/shared_memory.h"
@@ -36,7 +39,8 @@ const char* unsuitable(int fd) {
 // Makes memory for the connection to `peer`; -1 and why not.
 int prepare_memory(Object& object, const Offer& offer, uid_t peer, const char*& why) {
   int memfd = -1;
-  SharedMemory* memory = take_kept_memory(peer, memfd);
+  SharedMemory* memory =
+      object.in_folder.load(std::memory_order_relaxed) ? nullptr : take_kept_memory(peer, memfd);
   if (memory == nullptr) memory = new_memory(memfd);
   if (memory == nullptr) {
     why = "shared memory could not be created";
@@ -55,9 +59,13 @@ int prepare_memory(Object& object, const Offer& offer, uid_t peer, const char*& 
 }
 
 // False: with ECONNREFUSED there is no such place; with other errors it accepts no connection.
-bool reach_meeting_place(int place, std::uint16_t port, unsigned code) {
+bool reach_meeting_place(int place, const FolderPlaces& places, std::uint16_t port, unsigned code) {
   const auto start = Clock::now();
-  while (connect_to_meeting_place(place, port, code) != 0) {
+  const auto reach = [&] {
+    return is_in_folder(code) ? connect_in_folder(place, port, places.with(code))
+                              : connect_to_meeting_place(place, port, code);
+  };
+  while (reach() != 0) {
     const int error = errno;
     const Clock::duration patience = error == ECONNREFUSED ? kListenPatience : kQueuePatience;
     if ((error != ECONNREFUSED && error != EINTR) || Clock::now() - start > patience) {
@@ -72,18 +80,20 @@ bool reach_meeting_place(int place, std::uint16_t port, unsigned code) {
 // One attempt. `memfd` is the connection's memory, made once it is known who gets it.
 Offered deliver(int place, Offer offer, Object& object, int& memfd, unsigned code,
                 const char*& why) {
-  if (!reach_meeting_place(place, offer.acceptor.port, code)) {
+  if (!reach_meeting_place(place, object.places, offer.acceptor.port, code)) {
     const bool gone = errno == ECONNREFUSED;
-    why = gone ? "the listener has no meeting place any more"
-               : "the listener's queue of offers is full";
+    why = gone                ? "the listener has no meeting place any more"
+          : errno != EAGAIN   ? "the listener's meeting place cannot be reached"
+                              : "the listener's queue of offers is full";
     // A waiter for an offer keeps the place.
     return gone ? Offered::kNothing : Offered::kUndelivered;
   }
   ucred listener{};
   socklen_t bytes = sizeof(listener);
   real().getsockopt(place, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
-  const bool trusted = is_trusted(geteuid(), listener.uid);
-  if (!trusted) {
+  if (is_in_folder(code)) {
+    why = why_not_meet(meeting_folder(), this_party(), party_at(place), offer.acceptor.port);
+  } else if (!is_trusted(geteuid(), listener.uid)) {
     why = listener.uid == geteuid() ? "this user namespace does not map our user"
                                     : "the listener belongs to another user";
     // The acceptor sees that from the SYN, and waits for no word of ours.
@@ -122,6 +132,16 @@ Offered offer_memory(int fd, Object& object, int place, unsigned code, const cha
   object.connection.detach(false);
   object.made_at = 0;
   return result;
+}
+
+void refuse_in_folder(int fd, const FolderPlaces& places) noexcept {
+  const Offer offer{kMemoryMagic, 1, 0, 0, local_address(fd), peer_address(fd)};
+  for (std::size_t i = 0; i < places.count; ++i) {
+    const int place = unix_socket();
+    if (place >= 0 && connect_in_folder(place, offer.acceptor.port, places.list[i]) == 0)
+      send_offer(place, offer, -1);
+    if (place >= 0) real().close(place);
+  }
 }
 
 void refuse_everywhere(int fd, unsigned codes) noexcept {

@@ -5,12 +5,12 @@
 
 #include "base/user_namespace.h"
 #include "preload/descriptors.h"
+#include "preload/marks.h"
 #include "preload/real.h"
 
 namespace leat::preload {
 
-// What the SYN can say of a user.
-inline constexpr unsigned kUserCodes = 256;
+// What the SYN says of a user.
 inline unsigned user_code(uid_t user) noexcept { return (user ^ (user >> 8)) % kUserCodes; }
 
 // Whether `other`, as the kernel reports it, is root or the user `owner`, and neither is one of the
@@ -29,6 +29,8 @@ enum class Offered {
 // then gets the reason.
 Offered offer_memory(int fd, Object& object, int place, unsigned code, const char*& why) noexcept;
 
+// Tells every acceptor in the folder that may wait for an offer of this socket that there is none.
+void refuse_in_folder(int fd, const FolderPlaces& places) noexcept;
 // The size that would have told the code was cut on its way, so the acceptor may wait: tells every
 // acceptor at that port that there is no offer.
 void refuse_everywhere(int fd, unsigned codes) noexcept;

@@ -33,6 +33,8 @@ Options:
                       first rule that matches decides, ^ excludes (LEAT_PRELOAD_MATCH)
   -s, --spin US       look for data for at most US microseconds before sleeping; 0 sleeps at once, inf never
                       (LEAT_SPIN_US, default 50)
+  -f, --meet FOLDER   meet programs of other containers and users of this host too, that have the same FOLDER
+                      (LEAT_PRELOAD_MEET); who may meet whom says its file policy
   -l, --log LEVEL     error, warn, info (one line per connection), debug (LEAT_LOG_LEVEL, default warn)
   -a, --all           also carry connections that are usually too short to gain from it (LEAT_PRELOAD_ALL=1)
   -d, --debug         log which descriptors escape to the kernel, where leat cannot see how they are used
@@ -83,9 +85,15 @@ bool is_level(std::string_view value) {
          value == "trace";
 }
 
+bool is_folder(std::string_view value) {
+  std::error_code error;
+  return std::filesystem::is_directory(value, error);
+}
+
 constexpr ValueOption kValueOptions[] = {
     {"-m", "--match", "LEAT_PRELOAD_MATCH", nullptr, nullptr},
     {"-s", "--spin", "LEAT_SPIN_US", "microseconds from 0, or inf", is_spin},
+    {"-f", "--meet", "LEAT_PRELOAD_MEET", "a folder", is_folder},
     {"-l", "--log", "LEAT_LOG_LEVEL", "error, warn, info or debug", is_level},
 };
 
@@ -121,9 +129,12 @@ Parsed parse(int argc, char** argv) {
     if (known == std::end(kValueOptions))
       return {i, fail(kUsage, "unknown option " + option + "; see --help")};
     if (i + 1 >= argc) return {i, fail(kUsage, option + " needs a value; see --help")};
-    const std::string value = argv[++i];
+    std::string value = argv[++i];
     if (known->allows != nullptr && !known->allows(value))
       return {i, fail(kUsage, (option + " ").append(value).append(": must be ") + known->allowed)};
+    // The program may go to another folder.
+    std::error_code error;
+    if (known->allows == is_folder) value = std::filesystem::canonical(value, error).string();
     setenv(known->variable, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no threads here
   }
   return {i, {}};
