@@ -12,7 +12,7 @@ namespace {
 
 // All are below half of the window that a connection opens with, because the kernel would cut
 // larger ones; the listener's are below the connector's, because each end learns the smaller of
-// both. Timestamps take 12 bytes off what the connector learns.
+// both.
 constexpr int kListenerBase = 28'000;
 constexpr int kListenerStep = 16;
 constexpr int kConnectorBase = 32'448;
@@ -32,6 +32,12 @@ int steps(int size, int base, int step, unsigned count) {
   return distance / step < static_cast<int>(count) ? distance / step : -1;
 }
 
+// The kernel takes the timestamps off what a SYN said.
+int size_in_syn(const tcp_info& info, std::uint32_t size) {
+  const bool stamps = (info.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0;
+  return static_cast<int>(size) + (stamps ? TCPOLEN_TSTAMP_APPA : 0);
+}
+
 }  // namespace
 
 bool may_be_cut(int size) noexcept { return size < kListenerBase; }
@@ -49,8 +55,7 @@ int listener_code(int size) noexcept {
 }
 
 int listener_code(const tcp_info& info) noexcept {
-  const bool stamps = (info.tcpi_options & TCPI_OPT_TIMESTAMPS) != 0;
-  return listener_code(static_cast<int>(info.tcpi_snd_mss) + (stamps ? TCPOLEN_TSTAMP_APPA : 0));
+  return listener_code(size_in_syn(info, info.tcpi_snd_mss));
 }
 
 int connector_size(int code) noexcept {
@@ -59,6 +64,10 @@ int connector_size(int code) noexcept {
 
 int connector_code(int size) noexcept {
   return size == kFolderConnector ? kOffersInFolder : steps(size, kConnectorBase, 1, kUserCodes);
+}
+
+int sent_connector_code(const tcp_info& info) noexcept {
+  return connector_code(size_in_syn(info, info.tcpi_advmss));
 }
 
 int connector_code_of_syn(int fd) noexcept {

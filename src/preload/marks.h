@@ -25,9 +25,11 @@ int listener_code(int size) noexcept;
 int listener_code(const tcp_info& info) noexcept;
 
 // The size of a connector with that code (of its user, or kOffersInFolder), and back: -1 if it is
-// none. connector_code_of_syn() is what the listener has received for an accepted socket.
+// none. sent_connector_code() is what the SYN of a connected socket said in fact, and
+// connector_code_of_syn() what has come of it to the listener for an accepted socket.
 int connector_size(int code) noexcept;
 int connector_code(int size) noexcept;
+int sent_connector_code(const tcp_info& info) noexcept;
 int connector_code_of_syn(int fd) noexcept;
 
 }  // namespace leat::preload

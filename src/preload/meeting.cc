@@ -326,7 +326,7 @@ int code_to_offer_by(const tcp_info& info, const Object& socket) {
   if (code < 0 || is_in_folder(static_cast<unsigned>(code)) != in_folder) return -1;
   if (!in_folder) return code;
   // A route that lets no such size pass has changed what our SYN said.
-  const bool marked = connector_code(static_cast<int>(info.tcpi_advmss)) == kOffersInFolder;
+  const bool marked = sent_connector_code(info) == kOffersInFolder;
   return marked && socket.places.with(static_cast<unsigned>(code)).code != 0 ? code : -1;
 }
 
