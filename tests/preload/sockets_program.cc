@@ -35,10 +35,13 @@ int main(int argc, char** argv) {
       {"refusing", refusing},
       {"escaping", escaping},
       {"reconnecting", reconnecting},
+      {"serve", [&] { serve(argv[2], argv[3]); }},
+      {"ask", [&] { ask(argv[2], argv[3]); }},
+      {"spoil", [&] { spoil(argv[2], argv[3]); }},
   };
   const auto found = scenarios.find(argc > 1 ? argv[1] : "");
   if (found == scenarios.end()) {
-    std::fprintf(stderr, "usage: sockets_program SCENARIO\n");
+    std::fprintf(stderr, "usage: sockets_program SCENARIO [HOST PORT]\n");
     return 2;
   }
   found->second();

@@ -34,4 +34,9 @@ void connecting();
 void refused();
 void elsewhere();
 
+// --- Server and client, each a program.
+void serve(const char* host, const char* port);
+void ask(const char* host, const char* port);
+void spoil(const char* host, const char* port);
+
 }  // namespace sockets
