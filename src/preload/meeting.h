@@ -11,6 +11,10 @@
 // comes the accepted socket is one on which nothing has arrived yet and nothing can be sent. After
 // its offer the connecting side sends one byte over TCP, which wakes an acceptor that waits, and
 // tells it that an offer that it cannot find is lost.
+//
+// Where both processes name a folder (meeting_folder.h) the unix socket lies there, and the policy
+// of the folder takes the place of "the same user". The sizes are other ones (marks.h), so that no
+// end takes a meeting in a folder for one of the other kind.
 #pragma once
 
 #include <sys/socket.h>

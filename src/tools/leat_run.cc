@@ -33,8 +33,8 @@ Options:
                       first rule that matches decides, ^ excludes (LEAT_PRELOAD_MATCH)
   -s, --spin US       look for data for at most US microseconds before sleeping; 0 sleeps at once, inf never
                       (LEAT_SPIN_US, default 50)
-  -f, --meet FOLDER   meet programs of other containers and users of this host too, that have the same FOLDER
-                      (LEAT_PRELOAD_MEET); who may meet whom says its file policy
+  -f, --meet FOLDER   also carry connections to programs of this host in other containers and of other users that
+                      name the same folder; the file FOLDER/policy says which (LEAT_PRELOAD_MEET)
   -l, --log LEVEL     error, warn, info (one line per connection), debug (LEAT_LOG_LEVEL, default warn)
   -a, --all           also carry connections that are usually too short to gain from it (LEAT_PRELOAD_ALL=1)
   -d, --debug         log which descriptors escape to the kernel, where leat cannot see how they are used
@@ -46,6 +46,7 @@ Examples:
   leat-run redis-server                       and   leat-run redis-benchmark
   leat-run --log info iperf3 -s               logs how each connection is carried, or why it is not
   leat-run --match 127.0.0.1:5432 psql        carries only connections to that port
+  leat-run --meet /run/leat redis-server      carries clients in other containers that have the folder too
 
 Statically linked and set-user-ID programs cannot be carried. See leat-run(1).)";
 
