@@ -41,7 +41,7 @@ struct Object {
   Object* awaited_at = nullptr;
   Address connector;
   unsigned connector_code = 0;
-  FolderPlaces places;              // kSocket, connecting: where its offer may be left, if in a folder
+  FolderPlaces places;  // kSocket, connecting: where its offer may be left, if in a folder
   std::atomic<bool> in_folder{false};  // kSocket: meets there, and kConnection: has met there
   // The process whose thread decides, or looks for the offer: a child that was forked meanwhile has
   // no such thread. 0: no process.

@@ -26,8 +26,7 @@ constexpr int kMeetingType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
 void mark_listener(int fd, const Object& listener) {
   set_option(fd, IPPROTO_TCP, TCP_SAVE_SYN, 1);
-  set_option(fd, IPPROTO_TCP, TCP_MAXSEG,
-             listener_size(listener.code));
+  set_option(fd, IPPROTO_TCP, TCP_MAXSEG, listener_size(listener.code));
 }
 
 // Any code will do: two listeners at one port only must not have the same.

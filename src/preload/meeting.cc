@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <string>
 
 #include "preload/configuration.h"
 #include "preload/epoll_set.h"
@@ -99,19 +100,19 @@ void give_up(int fd, Object& object, const char* why) {
 
 // In a folder, where the policy decides. A refusal may come from a user that it may allow.
 bool hear_in_folder(const Object& listener, int fd, Offer& offer, int& memfd) {
+  const std::string folder = folder_of_place(listener.meeting_fd);
   const Party owner = party_at(listener.meeting_fd);
   const Party sender = party_at(fd);
   // Our own was heard before, by the process that gives it back.
   const bool ours = sender.user == geteuid();
   const auto why_not = [&](const Party& party) {
-    return ours ? nullptr : why_not_meet(meeting_folder(), party, owner, listener.port);
+    return ours ? nullptr : why_not_meet(folder.c_str(), party, owner, listener.port);
   };
   // Strangers are not waited for.
   if (why_not(party_of_user(sender.user)) != nullptr || !receive_offer(fd, offer, memfd))
     return false;
   const char* why = offer.refused != 0 ? nullptr : why_not(sender);
-  if (why != nullptr)
-    log(Level::kWarn, "an offer of user %u is not taken: %s", sender.user, why);
+  if (why != nullptr) log(Level::kWarn, "an offer of user %u is not taken: %s", sender.user, why);
   return why == nullptr;
 }
 

@@ -130,8 +130,8 @@ class Folder {
   // Every user who gets into the folder may ask; the policy decides.
   void open_to_all(const std::string& name) {
     // By the inode itself: the name may mean another file by now.
-    const auto fd = static_cast<int>(system_call(SYS_openat, dirfd(folder_), name.c_str(),
-                                                 O_PATH | O_NOFOLLOW | O_CLOEXEC, 0));
+    const auto fd = static_cast<int>(
+        system_call(SYS_openat, dirfd(folder_), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC, 0));
     struct stat status {};
     char path[32];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -301,8 +301,8 @@ FolderPlaces places_for(int fd, const Address& to) noexcept {
       return;
     }
     if (!S_ISLNK(link.st_mode) || link.st_uid != socket.st_uid || !folder.is_alive(target)) return;
-    const char* refused = why_not_meet(meeting_folder(), this_party(),
-                                       party_of_user(socket.st_uid), to.port);
+    const char* refused =
+        why_not_meet(meeting_folder(), this_party(), party_of_user(socket.st_uid), to.port);
     if (refused != nullptr) why = refused;
     if (refused != nullptr) return;
     if (places.count < FolderPlaces::kMost) places.list[places.count] = place;
@@ -330,11 +330,21 @@ int connect_in_folder(int fd, std::uint16_t port, const FolderPlace& place) noex
   socklen_t bytes = sizeof(reached);
   if (real().getpeername(fd, reinterpret_cast<sockaddr*>(&reached), &bytes) == 0 &&
       bytes <= sizeof(reached) && reached.sun_path[0] != '\0') {
-    const std::string_view bound(reached.sun_path, strnlen(reached.sun_path, sizeof(path.sun_path)));
+    const std::string_view bound(reached.sun_path,
+                                 strnlen(reached.sun_path, sizeof(path.sun_path)));
     if (bound.substr(bound.rfind('/') + 1) == name) return 0;
   }
   errno = EPROTO;
   return -1;
+}
+
+std::string folder_of_place(int meeting_fd) noexcept {
+  sockaddr_un name{};
+  socklen_t bytes = sizeof(name);
+  if (getsockname(meeting_fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return {};
+  const std::string path(name.sun_path, strnlen(name.sun_path, sizeof(name.sun_path)));
+  const std::size_t end = path.rfind('/');
+  return end == std::string::npos ? std::string() : path.substr(0, end);
 }
 
 bool parse_folder_place(const sockaddr_un& name, unsigned& port, unsigned& code) noexcept {

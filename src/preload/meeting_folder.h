@@ -18,6 +18,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "preload/address.h"
 
@@ -58,6 +59,8 @@ FolderPlaces places_for(int fd, const Address& to) noexcept;
 // 0, or -1 and errno; EPROTO if what answers is not that place.
 int connect_in_folder(int fd, std::uint16_t port, const FolderPlace& place) noexcept;
 
+// The folder that holds a bound place, also one that came from another process; empty if none does.
+std::string folder_of_place(int meeting_fd) noexcept;
 // What the name of a bound place says. False: it is not the name of a place.
 bool parse_folder_place(const sockaddr_un& name, unsigned& port, unsigned& code) noexcept;
 

@@ -140,9 +140,8 @@ void drop_unmapped(Party& party) {
   if (unmapped == detail::kNoUser) return;
   if (party.user == unmapped) party.user = kNoParty;
   auto* const end = party.groups.begin() + party.group_count;
-  party.group_count =
-      static_cast<std::size_t>(std::remove(party.groups.begin(), end, unmapped) -
-                               party.groups.begin());
+  party.group_count = static_cast<std::size_t>(std::remove(party.groups.begin(), end, unmapped) -
+                                               party.groups.begin());
 }
 
 }  // namespace

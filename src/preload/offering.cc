@@ -82,9 +82,9 @@ Offered deliver(int place, Offer offer, Object& object, int& memfd, unsigned cod
                 const char*& why) {
   if (!reach_meeting_place(place, object.places, offer.acceptor.port, code)) {
     const bool gone = errno == ECONNREFUSED;
-    why = gone                ? "the listener has no meeting place any more"
-          : errno != EAGAIN   ? "the listener's meeting place cannot be reached"
-                              : "the listener's queue of offers is full";
+    why = gone              ? "the listener has no meeting place any more"
+          : errno != EAGAIN ? "the listener's meeting place cannot be reached"
+                            : "the listener's queue of offers is full";
     // A waiter for an offer keeps the place.
     return gone ? Offered::kNothing : Offered::kUndelivered;
   }

@@ -191,6 +191,33 @@ TEST_F(PosixUnderRunner, both_ends) {
   EXPECT_GT(count_of("carried through shared memory", read_file(log)), of_tcp().size());
 }
 
+// Cases of how two processes meet, and of what becomes of listeners and connections that have.
+bool meets(const std::string& name) {
+  const std::string group = name.substr(0, name.find('.'));
+  return std::ranges::count(
+             std::array{"connect", "listener", "exec", "spawn", "fork", "process", "descriptor",
+                        "limit", "exhaustion", "many", "end", "ending"},
+             group) != 0;
+}
+
+TEST_F(PosixUnderRunner, both_ends_in_a_folder) {
+  const ScratchFolder scratch;
+  const std::string log = scratch.path() + "/log";
+  const ScratchVariable all("LEAT_PRELOAD_ALL", "1");
+  const ScratchVariable folder("LEAT_PRELOAD_MEET", scratch.path());
+  const ScratchVariable level("LEAT_LOG_LEVEL", "info");
+  const ScratchVariable file("LEAT_LOG_FILE", log);
+  Transcripts tcp = of_tcp();
+  std::erase_if(tcp, [](const auto& transcript) { return !meets(transcript.first); });
+  std::vector<std::string> names;
+  for (const auto& transcript : tcp) names.push_back(transcript.first);
+  ASSERT_GT(names.size(), 80u);
+  expect_same(tcp, run_cases({"--server-runner", kRunner, "--client-runner", kRunner}, names),
+              documented_differences());
+  EXPECT_GT(count_of("carried through shared memory", read_file(log)), names.size());
+  EXPECT_EQ(count_of("cannot be used to meet", read_file(log)), 0u);
+}
+
 TEST_F(PosixUnderRunner, server) {
   expect_same(of_tcp(), run_cases({"--server-runner", kRunner}), refused_to_children());
 }

@@ -32,9 +32,7 @@ constexpr const char* kIsCarried = "carried through shared memory";
 constexpr const char* kPort = "7001";
 constexpr const char* kServer = "10.213.0.1";
 
-ProgramResult shell(const std::string& command) {
-  return run_program("/bin/sh", {"-ec", command});
-}
+ProgramResult shell(const std::string& command) { return run_program("/bin/sh", {"-ec", command}); }
 
 // Two network namespaces, joined by a cable; the second has a way to the first by a router if there
 // is one.
@@ -107,8 +105,8 @@ struct Side {
 Arguments command_of(const Side& side, const Arguments& program) {
   Arguments words = {"netns", "exec", side.network};
   if (!side.before.empty()) {
-    words = words + Arguments{"unshare", "--mount", "sh", "-ec", side.before + "; exec \"$@\"",
-                              "sh"};
+    words =
+        words + Arguments{"unshare", "--mount", "sh", "-ec", side.before + "; exec \"$@\"", "sh"};
   }
   if (!side.user.empty()) {
     const std::string groups = side.groups.empty() ? "--clear-groups" : "--groups=" + side.groups;
@@ -366,8 +364,8 @@ TEST_F(MeetingFolder, NonsenseInSharedMemoryHarmsItsOwnConnectionOnly) {
   allow("allow * user:1001 7001\n");
   const auto victim = start_server(server("1001"));
   for (int i = 0; i < 10; ++i) {
-    const ProgramResult spoilt = run_program(
-        find_ip(), command_of(client("1002"), {kApart, "spoil", kServer, kPort}));
+    const ProgramResult spoilt =
+        run_program(find_ip(), command_of(client("1002"), {kApart, "spoil", kServer, kPort}));
     EXPECT_EQ(spoilt.out, "spoiling\n") << spoilt.err;
   }
   const ProgramResult asked = ask(client("1003"));

@@ -78,8 +78,8 @@ TEST(MeetingPolicy, OneLineThatCannotBeReadAllowsNothing) {
     EXPECT_FALSE(may_meet(std::string("allow * * *\n") + line, party(5, 1), party(5, 1), 5))
         << line;
   }
-  EXPECT_FALSE(may_meet(std::string("allow * * *\n\0allow * * *\n", 25), party(5, 1), party(5, 1),
-                        5));
+  EXPECT_FALSE(
+      may_meet(std::string("allow * * *\n\0allow * * *\n", 25), party(5, 1), party(5, 1), 5));
   EXPECT_FALSE(may_meet("allow * * *\n" + std::string(100'000, '\n'), party(5, 1), party(5, 1), 5))
       << "too long";
 }
