@@ -38,7 +38,7 @@ ProgramResult shell(const std::string& command) { return run_program("/bin/sh", 
 // is one.
 class Network {
  public:
-  explicit Network(bool router = false) : router_(router) {
+  explicit Network(bool router = false) {
     static int count = 0;
     const std::string id = std::to_string(getpid()) + "x" + std::to_string(count++);
     server_ = "leat" + id + "s";
@@ -85,7 +85,6 @@ class Network {
     return text;
   }
 
-  bool router_;
   std::string server_;
   std::string client_;
   std::string router_name_;
