@@ -236,7 +236,7 @@ bool is_taken(Folder& folder, const std::vector<std::string>& keys, std::uint16_
       return;
     }
     const auto begins = [&](const std::string& key) {
-      return name.compare(0, key.size() + end.size(), key + end) == 0;
+      return name.starts_with(key) && name.compare(key.size(), end.size(), end) == 0;
     };
     taken |= std::any_of(keys.begin(), keys.end(), begins) && folder.is_alive(target);
   });
