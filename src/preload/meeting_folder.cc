@@ -270,7 +270,7 @@ Opened bind_in_folder(int meeting, int fd, std::uint16_t port, unsigned code) no
     return errno == EADDRINUSE ? Opened::kTaken : unusable(strerrordesc_np(errno));
   folder.open_to_all(name);
   for (const std::string& key : keys) {
-    if (folder.link(name, key + "." + name)) continue;
+    if (folder.link(name, std::string(key).append(".").append(name))) continue;
     const int error = errno;
     folder.remove(name);
     return unusable(strerrordesc_np(error));
