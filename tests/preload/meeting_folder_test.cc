@@ -99,6 +99,7 @@ struct Side {
   bool leat = true;         // under leat-run
   std::string groups = {};  // further ones
   std::string before = {};  // a command of the shell in a mount namespace of its own
+  Arguments within = {};    // a program that starts the side in further namespaces
 };
 
 Arguments command_of(const Side& side, const Arguments& program) {
@@ -111,6 +112,7 @@ Arguments command_of(const Side& side, const Arguments& program) {
     const std::string groups = side.groups.empty() ? "--clear-groups" : "--groups=" + side.groups;
     words = words + Arguments{"setpriv", "--reuid=" + side.user, "--regid=" + side.user, groups};
   }
+  words = words + side.within;
   if (side.leat) words = words + Arguments{kLeatRun, "--all", "--log", "info"};
   if (side.leat && !side.folder.empty()) words = words + Arguments{"--meet", side.folder};
   return words + program;
@@ -231,6 +233,28 @@ TEST_F(MeetingFolder, IsFoundUnderAnotherPathInAMountNamespace) {
   if (shell("unshare --mount sh -ec '" + moved.before + "'").exit_code != 0)
     GTEST_SKIP() << "no mount namespaces here";
   expect_carried(meet(server(), moved));
+}
+
+TEST_F(MeetingFolder, JoinsPidNamespaces) {
+  const Arguments apart = {"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"};
+  if (run_program("/usr/bin/env", apart + Arguments{"true"}).exit_code != 0)
+    GTEST_SKIP() << "no PID namespaces here";
+  Side to = server();
+  Side from = client();
+  to.within = from.within = apart;
+  expect_carried(meet(to, from));
+}
+
+TEST_F(MeetingFolder, AUserNamespaceThatMapsTheUserIsJoined) {
+  Side from = client();
+  from.within = {"unshare", "--user", "--map-root-user"};
+  if (run_program("/usr/bin/env", from.within + Arguments{"true"}).exit_code != 0)
+    GTEST_SKIP() << "no user namespaces here";
+  expect_carried(meet(server(), from));
+  from.within = {"unshare", "--user"};
+  const Seen unmapped = meet(server(), from);
+  expect_tcp(unmapped);
+  EXPECT_THAT(unmapped.client.err, HasSubstr("(this user namespace does not map its user)"));
 }
 
 TEST_F(MeetingFolder, CarriesWithinOneNetworkNamespaceToo) {
