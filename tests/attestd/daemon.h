@@ -31,7 +31,7 @@ namespace leat::attestd {
 
 using leat::detail::Fd;
 
-// With the key file of attest_key_file(), unless told otherwise. Killed at the end.
+// With the key file of channel_key_file(), unless told otherwise. Killed at the end.
 class Daemon {
  public:
   explicit Daemon(std::vector<std::string> more = {}, const std::string& user = "root",

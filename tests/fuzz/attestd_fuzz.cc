@@ -24,7 +24,7 @@ using namespace leat::trusted;
 const Holdings& holdings() {
   static const Holdings* made = [] {
     auto* holdings = new Holdings;
-    holdings->take_key_file(leat::detail::attest_key_file());
+    holdings->take_key_file(leat::detail::channel_key_file());
     holdings->begin(1, 1);
     std::array<std::byte, 32> key{};
     for (const std::uint32_t id : {1U, 2U}) {
