@@ -58,7 +58,7 @@ TEST_P(WaitAnyOfContexts, ADescriptorEndsASleep) {
         std::atomic<bool> wanted{false};
         std::atomic<int> looks{0};
         std::thread other([&] {
-          while (looks < 2) std::this_thread::yield();  // the sleep begins after that, or soon
+          while (looks < 1) std::this_thread::yield();  // it sleeps already, or is about to
           wanted = true;
           eventfd_write(news, 1);
         });
