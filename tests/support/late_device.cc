@@ -284,7 +284,7 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
     request.local = const_cast<std::byte*>(work.source()) + piece.at;
     request.bytes = piece.bytes;
     request.remote_address += piece.at;
-    if (!work.bytes.empty()) return run_surely(work, request);
+    if (piece.bytes == 0 || !work.bytes.empty()) return run_surely(work, request);
     // Its memory may go while the inner queue pair looks at it, as it does here without a request.
     if (!use_local(work, [&] { run_surely(work, request); }))
       fail(work, CompletionStatus::kLocalAccess);
