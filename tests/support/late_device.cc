@@ -285,9 +285,12 @@ class LateQueuePair final : public QueuePair, private LateOrder::Effects {
     request.bytes = piece.bytes;
     request.remote_address += piece.at;
     if (piece.bytes == 0 || !work.bytes.empty()) return run_surely(work, request);
-    // Its memory may go while the inner queue pair looks at it, as it does here without a request.
-    if (!use_local(work, [&] { run_surely(work, request); }))
-      fail(work, CompletionStatus::kLocalAccess);
+    // Its memory may go, but not while the inner queue pair looks at it. If it has gone, or never
+    // was memory of this device, the inner one refuses a request that names none, and fails as it
+    // should.
+    if (use_local(work, [&] { run_surely(work, request); })) return;
+    request.local = nullptr;
+    run_surely(work, request);
   }
 
   void take(LateWork& work, const LateWork::Piece& piece) override {
