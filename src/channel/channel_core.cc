@@ -237,8 +237,10 @@ Message ChannelCore::receive(unsigned context) {
   if (context >= kContexts || closed()) check_usable("receive", context);
   check_alone(Side::kReceive);
   Message message;
-  if (look(context, message.delivery_) == ReceiveResult::kMessage ||
-      wait_to_receive(context, message) == ReceiveResult::kMessage) [[likely]]
+  ReceiveResult result = look(context, message.delivery_);
+  if (result == ReceiveResult::kNothing) [[unlikely]]
+    result = wait_to_receive(context, message);
+  if (result == ReceiveResult::kMessage) [[likely]]
     adopt(message);
   return message;
 }
