@@ -115,19 +115,30 @@ void add_spin_argument(CLI::App& command, std::string& spin_us) {
       ->type_name("US");
 }
 
-void add_channel_arguments(CLI::App& command, ChannelArguments& arguments) {
-  add_run_arguments(command, arguments);
+void add_link_arguments(CLI::App& command, std::string& device, std::string& transport) {
   command
       .add_option(
-          "-d,--device", arguments.device,
+          "-d,--device", device,
           "shm, ib, ib:NAME or tcp; leat-info -d lists them (default: the best for the peer)")
       ->type_name("NAME");
   command
       .add_option(
-          "--transport", arguments.transport,
+          "--transport", transport,
           "ring, batched, tcp and so on; leat-info -l lists them (default: ring where there is "
           "RDMA)")
       ->type_name("NAME");
+}
+
+void add_rounds_argument(CLI::App& command, unsigned& rounds) {
+  command.add_option("-r,--rounds", rounds, "Rounds, all ways in turn")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+void add_channel_arguments(CLI::App& command, ChannelArguments& arguments) {
+  add_run_arguments(command, arguments);
+  add_link_arguments(command, arguments.device, arguments.transport);
   add_spin_argument(command, arguments.spin_us);
   command.add_flag("--verify", arguments.verify,
                    "Check every byte that arrives against a seeded pattern");

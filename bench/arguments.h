@@ -51,6 +51,9 @@ void add_json_argument(CLI::App& command, bool& json);
 // --read, of what has a receiver whose work is measured.
 void add_read_argument(CLI::App& command, bool& read);
 void add_plots_argument(CLI::App& command, std::string& folder, const std::string& help);
+// --device and --transport.
+void add_link_arguments(CLI::App& command, std::string& device, std::string& transport);
+void add_rounds_argument(CLI::App& command, unsigned& rounds);
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 void add_channel_arguments(CLI::App& command, ChannelArguments& arguments);
 

@@ -232,18 +232,8 @@ Run declare_frameworks(CLI::App& command) {
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("-r,--rounds", arguments->rounds, "Rounds, all ways in turn")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str()
-      ->type_name("N");
-  command
-      .add_option("-d,--device", arguments->device,
-                  "shm, ib, ib:NAME or tcp (default: the best for this host)")
-      ->type_name("NAME");
-  command
-      .add_option("--transport", arguments->transport,
-                  "ring, batched, tcp and so on (default: ring where there is RDMA)")
-      ->type_name("NAME");
+  add_rounds_argument(command, arguments->rounds);
+  add_link_arguments(command, arguments->device, arguments->transport);
   add_spin_argument(command, arguments->spin_us);
   add_cpus_argument(command, arguments->cpus, "Cores of the two sides (default: two if there are)");
   command.add_flag("--one-core", arguments->one_core, "Both sides on the first of these cores");

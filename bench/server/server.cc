@@ -277,18 +277,8 @@ Run declare_server(CLI::App& command) {
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("-r,--rounds", arguments->rounds, "Rounds, all ways in turn")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str()
-      ->type_name("N");
-  command
-      .add_option("-d,--device", arguments->device,
-                  "shm, ib, ib:NAME or tcp (default: the best for this host)")
-      ->type_name("NAME");
-  command
-      .add_option("--transport", arguments->transport,
-                  "ring, batched, tcp and so on (default: ring where there is RDMA)")
-      ->type_name("NAME");
+  add_rounds_argument(command, arguments->rounds);
+  add_link_arguments(command, arguments->device, arguments->transport);
   add_spin_argument(command, arguments->spin_us);
   add_cpus_argument(command, arguments->cpus,
                     "Cores: the server's,the clients' (default: two cores if there are two and one "

@@ -18,6 +18,7 @@
 #include "support/errors.h"
 #include "support/scratch.h"
 #include "support/wire_transport.h"
+#include "transport/decorated.h"
 
 namespace leat::detail {
 namespace {
@@ -279,7 +280,7 @@ TEST_P(Attested, records_of_another_connection_are_refused) {
 
 // --- over real transports
 
-class AttestedChannels : public ChannelTest {};
+class AttestedChannels : public DecoratedChannels {};
 
 // All over every device, but for attested+ring on shm, on which every suite of channels runs.
 std::vector<ChannelKind> attested_kinds() {
@@ -299,24 +300,7 @@ INSTANTIATE_TEST_SUITE_P(Inner, AttestedChannels,
                          channel_test_name);
 
 TEST_P(AttestedChannels, messages_of_all_sizes_arrive_and_the_end_is_seen) {
-  const std::vector<std::size_t> sizes = {0, 1, 48, 49, 4096, 100'000, 3'000'000};
-  run(
-      [&](ChannelSide& side) {
-        std::uint64_t seed = 0;
-        for (const std::size_t bytes : sizes)
-          for (const unsigned context : {0U, 9U})
-            send_pattern(side.channel, bytes, ++seed, context);
-        side.channel.shutdown();
-      },
-      [&](ChannelSide& side) {
-        std::uint64_t seed = 0;
-        for (const std::size_t bytes : sizes)
-          for (const unsigned context : {0U, 9U})
-            expect_message(side.channel.receive(context), bytes, ++seed);
-        EXPECT_FALSE(side.channel.receive());
-        EXPECT_FALSE(side.channel.receive(9));
-        EXPECT_EQ(side.channel.stats().refused_records, 0U);
-      });
+  expect_all_sizes_and_the_end();
 }
 
 class AttestedSettings : public testing::Test {

@@ -12,6 +12,7 @@
 #include "support/pattern.h"
 #include "support/scale.h"
 #include "support/transport_side.h"
+#include "transport/decorated.h"
 #include "transport/sealed/record.h"
 #include "transport/table.h"
 
@@ -126,49 +127,7 @@ TEST_P(SealedFaults, AQueuePairThatFailsGivesAnIntactPart) {
 
 // A queue pair that fails with records on their way: they come once more as they were sealed, under
 // the numbers that they had, so that none is missing, none comes twice, and no nonce serves twice.
-TEST(SealedResumption, SendsTheSameRecordsAgain) {
-  constexpr std::uint64_t kMessages = 40;
-  constexpr std::size_t kBytes = 100'000;
-  TransportSetup setup;
-  setup.transport = "sealed+chunked";
-  setup.resumes = true;
-  setup.first = {.failing_request = 37, .like_hardware = true};
-  setup.second = {.like_hardware = true};
-  setup.settings = {.max_message_bytes = 1 << 20,
-                    .chunked_chunk_bytes = 48 * 1024,
-                    .chunked_region_bytes = 256 * 1024,
-                    .chunked_region_count = 2,
-                    .chunked_resume_timeout = hang_limit()};
-  run_transports(
-      kSealedMode, setup,
-      [&](TransportSide& side) {
-        side.watches_lifeline = false;
-        for (std::uint64_t n = 0; n < kMessages; ++n) side.send(pattern(kBytes, n), 0);
-        side.end();
-        // It resumes only while it is called.
-        Delivery delivery;
-        for (const Deadline deadline = hang_deadline(); !side.peer.has_word() && !passed(deadline);)
-          EXPECT_NE(side.transport->try_receive(0, delivery), ReceiveResult::kMessage);
-        side.peer.hear("received");
-        Stats stats;
-        side.transport->add_stats(stats);
-        EXPECT_GE(stats.resumes, 1U) << "nothing failed";
-      },
-      [&](TransportSide& side) {
-        side.watches_lifeline = false;
-        Delivery delivery;
-        for (std::uint64_t n = 0; n < kMessages; ++n) {
-          ASSERT_TRUE(side.receive(0, delivery));
-          EXPECT_EQ(pattern_mismatch(bytes_of(delivery), n), kBytes);
-          side.transport->release(delivery);
-        }
-        EXPECT_FALSE(side.receive(0, delivery));
-        Stats stats;
-        side.transport->add_stats(stats);
-        EXPECT_EQ(stats.refused_records, 0U);
-        side.peer.tell("received");
-      });
-}
+TEST(SealedResumption, SendsTheSameRecordsAgain) { expect_the_same_records_again("sealed+"); }
 
 }  // namespace
 }  // namespace leat::detail

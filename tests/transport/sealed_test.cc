@@ -18,6 +18,7 @@
 #include "support/link_pair.h"
 #include "support/scratch.h"
 #include "support/wire_transport.h"
+#include "transport/decorated.h"
 #include "transport/table.h"
 
 namespace leat::detail {
@@ -313,7 +314,7 @@ TEST_P(Sealed, AReservationIsSeenByNobodyBeforeItIsCommitted) {
 
 // --- over real transports
 
-class SealedChannels : public ChannelTest {};
+class SealedChannels : public DecoratedChannels {};
 
 std::vector<ChannelKind> sealed_kinds() {
   std::vector<ChannelKind> kinds;
@@ -333,26 +334,7 @@ INSTANTIATE_TEST_SUITE_P(Inner, SealedChannels,
                                                           PeerMode::kProcesses)),
                          channel_test_name);
 
-TEST_P(SealedChannels, MessagesOfAllSizesArriveAndTheEndIsSeen) {
-  const std::vector<std::size_t> sizes = {0, 1, 48, 49, 4096, 100'000, 3'000'000};
-  run(
-      [&](ChannelSide& side) {
-        std::uint64_t seed = 0;
-        for (const std::size_t bytes : sizes)
-          for (const unsigned context : {0U, 9U})
-            send_pattern(side.channel, bytes, ++seed, context);
-        side.channel.shutdown();
-      },
-      [&](ChannelSide& side) {
-        std::uint64_t seed = 0;
-        for (const std::size_t bytes : sizes)
-          for (const unsigned context : {0U, 9U})
-            expect_message(side.channel.receive(context), bytes, ++seed);
-        EXPECT_FALSE(side.channel.receive());
-        EXPECT_FALSE(side.channel.receive(9));
-        EXPECT_EQ(side.channel.stats().refused_records, 0U);
-      });
-}
+TEST_P(SealedChannels, MessagesOfAllSizesArriveAndTheEndIsSeen) { expect_all_sizes_and_the_end(); }
 
 class SealedSettings : public testing::Test {
  protected:

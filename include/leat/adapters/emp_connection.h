@@ -31,7 +31,7 @@ class EmpConnection {
   EmpConnection(Channel channel, bool is_server)
       : shared_(std::move(channel)), is_server_(is_server) {}
 
-  // Throws kInvalidArgument if there is no such context, or a stream has it.
+  // Throws kInvalidArgument if the context does not exist or another stream uses it.
   unsigned occupy(unsigned context) {
     if (context >= kContexts)
       throw Error(ErrorCode::kInvalidArgument,

@@ -63,7 +63,7 @@ class SharedChannel {
     ask_leader(context, false);
   }
 
-  // Sends one message of at most max_in_place_bytes(). While there is no room, calls `meanwhile`,
+  // Sends one message of at most max_in_place_bytes(). Without room for it, calls `meanwhile`,
   // which takes in what arrives and returns whether something did.
   template <typename Meanwhile>
   void send(std::span<const std::byte> message, unsigned context, Meanwhile&& meanwhile) {

@@ -99,10 +99,7 @@ std::uint64_t AttestedTransport::free_ticket() {
 
 std::span<const std::byte> AttestedTransport::copy_of(Delivery& delivery) try {
   const auto record = buffers_.take(delivery.bytes);
-  const std::byte* bytes = delivery.heap              ? delivery.heap.get()
-                           : delivery.data != nullptr ? delivery.data
-                                                      : delivery.small.data();
-  if (delivery.bytes != 0) std::memcpy(record.data(), bytes, delivery.bytes);
+  if (delivery.bytes != 0) std::memcpy(record.data(), delivery.begin(), delivery.bytes);
   if (delivery.must_release) inner_->release(delivery);
   return record;
 } catch (const std::bad_alloc&) {

@@ -27,37 +27,33 @@ ReceiveResult SealedTransport::try_receive(Context context, Delivery& delivery) 
 
 // kNothing: it was the flow's end.
 ReceiveResult SealedTransport::open(Context context, Delivery& outer, Delivery& delivery) {
-  const std::span<const std::byte> record(outer.data != nullptr ? outer.data : outer.small.data(),
-                                          outer.bytes);
+  const std::span<const std::byte> record(outer.begin(), outer.bytes);
   const std::size_t bytes = record.size() - std::min(record.size(), kSealTagBytes);
-  Opener& opener = *openers_[context];
   delivery.context = context;
   delivery.bytes = bytes;
+  delivery.data = nullptr;
+  delivery.must_release = false;
   bool opened = false;
   bool is_end = false;
   try {
-    if (ended_[context]) {
-      // Nothing comes behind the end.
-    } else if (outer.heap) {
-      // Memory of this process already, which goes on with the message.
-      opened = opener.open(SealedKind::kMessage, record, outer.heap.get());
+    if (!ended_[context]) {  // else nothing may come
+      std::byte* memory = delivery.small.data();
+      if (outer.heap) {
+        // Memory of this process already, which goes on with the message.
+        delivery.data = memory = outer.heap.get();
+      } else if (bytes > Delivery::kSmallBytes) {
+        delivery.ticket = buffers_.next();
+        delivery.data = memory = buffers_.take(bytes).data();
+        delivery.must_release = true;
+      }
+      opened = openers_[context]->open(SealedKind::kMessage, record, memory);
       is_end = !opened && opens_as_end(context, record);
-      if (opened) delivery.heap = std::move(outer.heap);
-      delivery.data = delivery.heap.get();
-      delivery.must_release = false;
-    } else if (bytes <= Delivery::kSmallBytes) {
-      opened = opener.open(SealedKind::kMessage, record, delivery.small.data());
-      is_end = !opened && opens_as_end(context, record);
-      delivery.data = nullptr;
-      delivery.must_release = false;
-    } else {
-      const std::uint64_t ticket = buffers_.next();
-      const auto memory = buffers_.take(bytes);
-      delivery.ticket = ticket;
-      opened = opener.open(SealedKind::kMessage, record, memory.data());
-      if (!opened) buffers_.give_back(ticket);
-      delivery.data = memory.data();
-      delivery.must_release = true;
+      if (opened) {
+        delivery.heap = std::move(outer.heap);
+      } else {
+        delivery.data = nullptr;
+        if (delivery.must_release) buffers_.give_back(delivery.ticket);
+      }
     }
   } catch (const std::bad_alloc&) {
     receive_error_.fail(ErrorCode::kResource,
