@@ -24,6 +24,7 @@
 #include "net/tcp.h"
 #include "support/channel_side.h"
 #include "support/errors.h"
+#include "support/fork_at_rest.h"
 #include "support/free_port.h"
 
 namespace leat::detail {
@@ -43,7 +44,7 @@ class ForkTest : public testing::TestWithParam<ChannelKind> {
   // Runs `body` in a child, which ends without cleaning up. EXPECTs that it returned true.
   template <typename Body>
   static void in_child(const Body& body) {
-    const pid_t child = check(::fork(), "fork");
+    const pid_t child = fork_at_rest();
     if (child == 0) {
       bool fine = false;
       try {
@@ -119,7 +120,7 @@ TEST_P(ForkTest, ListenerOfTheParentGoesOn) {
 
 TEST_P(ForkTest, ChildMayConnectToItsParent) {
   listener_.emplace(listening_address(GetParam()), channel_options(GetParam()));
-  const pid_t child = check(::fork(), "fork");
+  const pid_t child = fork_at_rest();
   if (child == 0) {
     try {
       Channel channel = Channel::connect(listener_->address(), channel_options(GetParam()));
@@ -152,12 +153,12 @@ class ParentAndChild {
     check(::pipe2(ends.data(), O_CLOEXEC), "pipe2");
     const Fd end(ends[0]);
     over_ = Fd(ends[1]);
-    parent_ = check(::fork(), "fork");
+    parent_ = fork_at_rest();
     if (parent_ != 0) return;
     over_.reset();
     try {
       const auto kept [[maybe_unused]] = body();
-      if (check(::fork(), "fork") != 0) std::_Exit(0);
+      if (fork_at_rest() != 0) std::_Exit(0);
       char nothing = 0;
       std::_Exit(::read(end.get(), &nothing, 1) == 0 ? 0 : 1);
     } catch (const std::exception&) {

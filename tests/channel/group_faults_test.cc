@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/system_error.h"
 #include "leat/group.h"
+#include "support/fork_at_rest.h"
 #include "support/group_side.h"
 #include "support/pattern.h"
 
@@ -229,7 +229,7 @@ TEST_P(GroupFaultsTest, ChildOfTheMasterCanNeitherUseNorHarmIt) {
   run(
       2,
       [](GroupMaster& master) {
-        const pid_t child = check(::fork(), "fork");
+        const pid_t child = fork_at_rest();
         if (child == 0) {
           bool fine = false;
           try {

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/system_error.h"
 #include "leat/poller.h"
 #include "support/channel_side.h"
+#include "support/fork_at_rest.h"
 
 namespace leat::detail {
 
@@ -27,7 +27,7 @@ inline const ChannelKind kRing{"ring", "shm"};
 // A process that runs `body`, and then ends without destroying anything.
 class Child {
  public:
-  explicit Child(const std::function<void()>& body) : process_(check(fork(), "fork")) {
+  explicit Child(const std::function<void()>& body) : process_(fork_at_rest()) {
     if (process_ != 0) return;
     try {
       body();

@@ -24,6 +24,7 @@
 #include "handshake/hello.h"
 #include "net/tcp.h"
 #include "support/errors.h"
+#include "support/fork_at_rest.h"
 #include "support/leaks.h"
 #include "support/link_pair.h"
 #include "support/scale.h"
@@ -505,7 +506,7 @@ TEST_F(CertificateTest, EncryptedKeyFileIsAnErrorAndNoPrompt) {
   check(::pipe(input.data()), "pipe");
   check(static_cast<int>(::write(input[1], "secret\n", 7)), "write");
   ::close(input[1]);
-  const pid_t child = check(::fork(), "fork");
+  const pid_t child = fork_at_rest();
   if (child == 0) {
     ::setsid();
     ::dup2(input[0], STDIN_FILENO);

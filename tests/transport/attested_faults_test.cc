@@ -14,8 +14,6 @@
 namespace leat::detail {
 namespace {
 
-constexpr PeerMode kMode = kThreadSanitizer ? PeerMode::kThreads : PeerMode::kProcesses;
-
 trusted::RecordHeader header_of(const Delivery& delivery) {
   return trusted::read_header(AttestedTransport::record_around(bytes_of(delivery))).value();
 }
@@ -36,7 +34,7 @@ TEST(AttestedFaults, a_bit_flipped_by_the_device_ends_what_is_delivered) {
   setup.first = {.seed = 5, .flipped_request = kFlipped};
   setup.settings.max_message_bytes = 1 << 20;
   run_transports(
-      kMode, setup,
+      kUsualPeers, setup,
       [&](TransportSide& side) {
         std::vector<std::byte> message(500);
         for (std::uint64_t n = 0; n < 6; ++n) {

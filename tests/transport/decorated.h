@@ -65,7 +65,7 @@ inline void expect_the_same_records_again(
                     .chunked_region_count = 2,
                     .chunked_resume_timeout = hang_limit()};
   run_transports(
-      kThreadSanitizer ? PeerMode::kThreads : PeerMode::kProcesses, setup,
+      kUsualPeers, setup,
       [&](TransportSide& side) {
         side.watches_lifeline = false;
         for (std::uint64_t n = 0; n < kMessages; ++n) side.send(pattern(kBytes, n), 0);

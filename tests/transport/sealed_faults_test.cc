@@ -19,8 +19,8 @@
 namespace leat::detail {
 namespace {
 
-constexpr PeerMode kSealedMode = kThreadSanitizer ? PeerMode::kThreads : PeerMode::kProcesses;
 constexpr std::uint64_t kSealedMessages = 60;
+constexpr std::uint64_t kSealedSeeds = kAddressSanitizer || kThreadSanitizer ? 2 : 8;
 
 std::size_t sealed_message_bytes(std::uint64_t n) { return n % 7 * 211 + n % 3; }
 
@@ -42,7 +42,7 @@ struct SealedOutcome {
 void run_sealed_stream(const TransportSetup& setup,
                        const std::function<void(const SealedOutcome&)>& judge) {
   run_transports(
-      kSealedMode, setup,
+      kUsualPeers, setup,
       [](TransportSide& side) {
         std::string error;
         std::uint64_t n = 0;
@@ -101,7 +101,7 @@ std::vector<std::string> sealed_over_all() {
 
 INSTANTIATE_TEST_SUITE_P(Devices, SealedFaults,
                          testing::Combine(testing::ValuesIn(sealed_over_all()),
-                                          testing::Range<std::uint64_t>(1, 9)),
+                                          testing::Range<std::uint64_t>(1, kSealedSeeds + 1)),
                          [](const auto& tested) {
                            return device_label(std::get<0>(tested.param)) + "_" +
                                   std::to_string(std::get<1>(tested.param));
