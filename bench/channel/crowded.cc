@@ -95,7 +95,7 @@ class Affinity {
 
 // A block of rounds, each of which has so many steps: 2 there and back, 1 in a ring.
 template <typename Round>
-Block measure(std::uint64_t rounds, unsigned steps, const TickClock& clock, Round&& round) {
+CrowdedBlock measure(std::uint64_t rounds, unsigned steps, const TickClock& clock, Round&& round) {
   const std::uint64_t start = clock.now();
   round();
   const std::uint64_t first = clock.now();
@@ -117,8 +117,8 @@ void receive(Channel& from, std::span<std::byte> message) {
 
 // Sends to one peer and waits for a message of as many bytes from the other, round after round.
 template <typename Connection>
-Block exchange(Connection& to, Connection& from, std::size_t bytes, std::uint64_t rounds,
-               unsigned steps, const TickClock& clock) {
+CrowdedBlock exchange(Connection& to, Connection& from, std::size_t bytes, std::uint64_t rounds,
+                      unsigned steps, const TickClock& clock) {
   std::vector<std::byte> message(bytes);
   return measure(rounds, steps, clock, [&] {
     send(to, message);
@@ -165,8 +165,8 @@ std::vector<std::unique_ptr<ForkedPeer>> start_loops(unsigned count) {
 
 // Blocks of both carriers in turn for each size; `tcp` and `leat` measure one.
 void take_turns(const Place& place, const ChannelArguments& arguments, StepsBar& bar,
-                CrowdedReport& report, const std::function<Block(std::size_t bytes)>& tcp,
-                const std::function<Block(std::size_t bytes)>& leat) {
+                CrowdedReport& report, const std::function<CrowdedBlock(std::size_t bytes)>& tcp,
+                const std::function<CrowdedBlock(std::size_t bytes)>& leat) {
   for (const std::size_t bytes : arguments.sizes) {
     Blocks tcp_blocks;
     Blocks leat_blocks;
@@ -270,13 +270,13 @@ class RingParty {
   std::string addresses() const { return doors_.addresses(); }
   void set_next(std::string addresses) { next_ = std::move(addresses); }
 
-  Block over_tcp(std::size_t bytes) {
+  CrowdedBlock over_tcp(std::size_t bytes) {
     TcpConnection next = TcpConnection::connect(tcp_of(next_));
     meeting_.connected();
     TcpConnection before = doors_.accept_tcp();
     return go_round(next, before, bytes);
   }
-  Block over_leat(std::size_t bytes) {
+  CrowdedBlock over_leat(std::size_t bytes) {
     Channel next = Channel::connect(leat_of(next_), arguments_.options());
     meeting_.connected();
     Channel before = doors_.accept_leat();
@@ -285,7 +285,7 @@ class RingParty {
 
  private:
   template <typename Connection>
-  Block go_round(Connection& next, Connection& before, std::size_t bytes) {
+  CrowdedBlock go_round(Connection& next, Connection& before, std::size_t bytes) {
     meeting_.ready();
     return exchange(next, before, bytes, arguments_.length.iterations, 1, clock_);
   }

@@ -29,7 +29,7 @@ struct Place {
 };
 
 // Half round trips, or rounds of a ring.
-struct Block {
+struct CrowdedBlock {
   double average_us = 0;
   double first_us = 0;
 };
@@ -38,7 +38,7 @@ struct Blocks {
   std::vector<double> averages_us;
   std::vector<double> firsts_us;
 
-  void add(const Block& block) {
+  void add(const CrowdedBlock& block) {
     averages_us.push_back(block.average_us);
     firsts_us.push_back(block.first_us);
   }

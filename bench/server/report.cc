@@ -22,7 +22,7 @@ std::string ratio_text(double ratio) {
 }
 
 // The round trip of `row` through that of the row with this way and number of channels.
-double ratio_to(const std::vector<ServerRow>& rows, const ServerRow& row, Way way,
+double ratio_to(const std::vector<ServerRow>& rows, const ServerRow& row, ServerWay way,
                 std::size_t channels) {
   const auto other = std::ranges::find_if(
       rows, [&](const ServerRow& one) { return one.way == way && one.channels == channels; });
@@ -35,7 +35,7 @@ double vs_tcp(const std::vector<ServerRow>& rows, const ServerRow& row) {
 }
 
 double vs_pair(const std::vector<ServerRow>& rows, const ServerRow& row) {
-  return is_tcp(row.way) ? kNone : ratio_to(rows, row, Way::kBlocking, 1);
+  return is_tcp(row.way) ? kNone : ratio_to(rows, row, ServerWay::kBlocking, 1);
 }
 
 }  // namespace
@@ -89,7 +89,8 @@ void ServerReport::add_ratios(std::size_t channels, const std::vector<ServerRow>
   for (const ServerRow& row : rows) {
     if (is_tcp(row.way) || row.channels != channels) continue;
     const std::string name =
-        (row.way == Way::kPoller ? "poller_" : std::string("server_") + to_string(row.way) + "_") +
+        (row.way == ServerWay::kPoller ? "poller_"
+                                       : std::string("server_") + to_string(row.way) + "_") +
         count;
     const auto set = [&](const char* what, double ratio) {
       if (ratio != kNone) ratios_[name + what] = ratio;

@@ -13,11 +13,11 @@ namespace leat::bench {
 
 // One way of serving with so many channels, and the medians of its rounds.
 struct ServerRow {
-  Way way = Way::kEpoll;
+  ServerWay way = ServerWay::kEpoll;
   std::size_t channels = 1;
   std::size_t active = 1;
-  bool spins = false;      // the server
-  Way beside = Way::kTcp;  // the TCP that waits alike
+  bool spins = false;                  // the server
+  ServerWay beside = ServerWay::kTcp;  // the TCP that waits alike
   ServerFigures figures;
 };
 

@@ -60,30 +60,30 @@ class ChannelServer {
         channels_.push_back(std::move(*channel));
     }
     for (std::size_t i = 0; i < channels_.size(); ++i) {
-      if (load_.way == Way::kEpoll) watch(set_, channels_[i].fd(), i);
-      if (load_.way == Way::kPoller) poller_.add(channels_[i], Events::kReadable, i);
+      if (load_.way == ServerWay::kEpoll) watch(set_, channels_[i].fd(), i);
+      if (load_.way == ServerWay::kPoller) poller_.add(channels_[i], Events::kReadable, i);
     }
   }
 
   void answer(std::uint64_t messages) {
     listener_.close();  // and with it ends every other thread
     switch (load_.way) {
-      case Way::kEpoll:
+      case ServerWay::kEpoll:
         return answer_by_epoll(set_, /*sleeps=*/true, messages,
                                [this](std::size_t i) { return answer_all(channels_[i]); });
-      case Way::kPoller:
+      case ServerWay::kPoller:
         return answer_by_poller(messages);
-      case Way::kWaitAny:
+      case ServerWay::kWaitAny:
         return answer_by_wait_any(messages);
-      case Way::kBlocking:
+      case ServerWay::kBlocking:
         for (; messages > 0; --messages) answer_one(channels_.front(), channels_.front().receive());
         return;
-      case Way::kPoll:
+      case ServerWay::kPoll:
         while (messages > 0)
           for (Channel& channel : channels_) messages -= answer_all(channel);
         return;
-      case Way::kTcp:
-      case Way::kTcpSpin:
+      case ServerWay::kTcp:
+      case ServerWay::kTcpSpin:
         break;
     }
     throw std::logic_error("a server of channels serves no TCP");
@@ -163,7 +163,7 @@ class TcpServer {
   }
 
   void answer(std::uint64_t messages) {
-    answer_by_epoll(set_, load_.way == Way::kTcp, messages, [this](std::size_t i) {
+    answer_by_epoll(set_, load_.way == ServerWay::kTcp, messages, [this](std::size_t i) {
       if (!connections_[i].read_all(message_)) throw std::runtime_error(kClientEnded);
       connections_[i].write_all(message_);
       return std::uint64_t{1};
@@ -245,27 +245,27 @@ ordered_json told_by(const ServerLoad& load) {
 
 }  // namespace
 
-const char* to_string(Way way) {
+const char* to_string(ServerWay way) {
   switch (way) {
-    case Way::kEpoll:
+    case ServerWay::kEpoll:
       return "epoll";
-    case Way::kPoller:
+    case ServerWay::kPoller:
       return "poller";
-    case Way::kWaitAny:
+    case ServerWay::kWaitAny:
       return "wait_any";
-    case Way::kBlocking:
+    case ServerWay::kBlocking:
       return "blocking";
-    case Way::kPoll:
+    case ServerWay::kPoll:
       return "poll";
-    case Way::kTcp:
+    case ServerWay::kTcp:
       return "tcp";
-    case Way::kTcpSpin:
+    case ServerWay::kTcpSpin:
       return "tcp_spin";
   }
   return "?";
 }
 
-bool is_tcp(Way way) { return way == Way::kTcp || way == Way::kTcpSpin; }
+bool is_tcp(ServerWay way) { return way == ServerWay::kTcp || way == ServerWay::kTcpSpin; }
 
 ServerFigures run_server(const ServerLoad& load) {
   ForkedPeer server([&load](const ForkedPeer::Tell& tell) { tell(told_by(load).dump()); });

@@ -12,7 +12,7 @@
 namespace leat::bench {
 
 // How a server finds the messages of many connections.
-enum class Way {
+enum class ServerWay {
   kEpoll,     // epoll on Channel::fd(), level-triggered; the server sleeps
   kPoller,    // leat::Poller
   kWaitAny,   // leat::wait_any over all channels
@@ -21,11 +21,11 @@ enum class Way {
   kTcp,       // plain TCP with epoll, level-triggered; the server sleeps
   kTcpSpin    // the same, but epoll_wait returns at once
 };
-const char* to_string(Way way);
-bool is_tcp(Way way);
+const char* to_string(ServerWay way);
+bool is_tcp(ServerWay way);
 
 struct ServerLoad {
-  Way way = Way::kEpoll;
+  ServerWay way = ServerWay::kEpoll;
   std::size_t channels = 1;  // at least as many as `active`
   std::size_t active = 1;    // those that exchange messages all the time, at least 1
   std::size_t clients = 1;   // processes, at most as many as channels

@@ -26,7 +26,8 @@ namespace {
 // Larger messages could fill both directions of a connection whose client still sends on others.
 constexpr std::size_t kMostBytes = 32 << 10;
 constexpr std::size_t kMostChannels = 1'000'000;
-constexpr Way kWays[] = {Way::kEpoll, Way::kPoller, Way::kWaitAny, Way::kBlocking, Way::kPoll};
+constexpr ServerWay kWays[] = {ServerWay::kEpoll, ServerWay::kPoller, ServerWay::kWaitAny,
+                               ServerWay::kBlocking, ServerWay::kPoll};
 
 struct ServerArguments {
   std::vector<std::size_t> channels{1, 100, 1000};
@@ -75,7 +76,7 @@ class ServerBench {
     return limit.rlim_cur;
   }
 
-  bool has(Way way) const {
+  bool has(ServerWay way) const {
     return std::ranges::find(arguments_.ways, to_string(way)) != arguments_.ways.end();
   }
 
@@ -83,7 +84,7 @@ class ServerBench {
   void check_limit() const {
     constexpr std::size_t kOthers = 64;  // of the process, and of handshakes under way
     const std::size_t most = *std::ranges::max_element(arguments_.channels);
-    const Way way = has(Way::kEpoll) ? Way::kEpoll : Way::kPoll;
+    const ServerWay way = has(ServerWay::kEpoll) ? ServerWay::kEpoll : ServerWay::kPoll;
     ServerLoad load = load_for(way, 2);
     load.warmup = 0;
     load.exchanges = 1;
@@ -113,12 +114,14 @@ class ServerBench {
   bool pinned() const { return cores_ && busy_clients() == 1; }
 
   // Whether the server's thread spins. What waits as leat's calls do obeys the settings.
-  bool server_spins(Way way) const {
-    return way == Way::kPoll || way == Way::kTcpSpin ||
-           ((way == Way::kPoller || way == Way::kWaitAny || way == Way::kBlocking) && spins());
+  bool server_spins(ServerWay way) const {
+    return way == ServerWay::kPoll || way == ServerWay::kTcpSpin ||
+           ((way == ServerWay::kPoller || way == ServerWay::kWaitAny ||
+             way == ServerWay::kBlocking) &&
+            spins());
   }
 
-  ServerLoad load_for(Way way, std::size_t channels) const {
+  ServerLoad load_for(ServerWay way, std::size_t channels) const {
     ServerLoad load{.way = way,
                     .channels = channels,
                     .active = active_of(channels),
@@ -140,20 +143,20 @@ class ServerBench {
   // The ways that take turns: leat's, and plain TCP once for each kind of wait of theirs.
   std::vector<ServerRow> rows_for(std::size_t channels) const {
     std::vector<ServerRow> rows;
-    std::vector<Way> tcp;
-    for (const Way way : kWays) {
+    std::vector<ServerWay> tcp;
+    for (const ServerWay way : kWays) {
       if (!has(way)) continue;
-      const std::size_t count = way == Way::kBlocking ? 1 : channels;
+      const std::size_t count = way == ServerWay::kBlocking ? 1 : channels;
       const bool spins = server_spins(way);
       rows.push_back({.way = way,
                       .channels = count,
                       .active = active_of(count),
                       .spins = spins,
-                      .beside = spins ? Way::kTcpSpin : Way::kTcp});
+                      .beside = spins ? ServerWay::kTcpSpin : ServerWay::kTcp});
       if (std::ranges::find(tcp, rows.back().beside) == tcp.end())
         tcp.push_back(rows.back().beside);
     }
-    for (const Way way : tcp)
+    for (const ServerWay way : tcp)
       rows.push_back({.way = way,
                       .channels = channels,
                       .active = active_of(channels),
