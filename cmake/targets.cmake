@@ -50,9 +50,6 @@ function(leat_program name)
   cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   leat_compile_options(${name})
-  # A program's time goes to leat, which is optimised all the same; and to optimise further what reads arguments, writes a report or
-  # tests takes as long as all else in compiling it.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES})
   set_target_properties(${name} PROPERTIES UNITY_BUILD_MODE GROUP)
   # clang leaves a part of the sanitizers' functions out where it links a program in C, and leat needs them.

@@ -12,7 +12,6 @@
 
 #include "leat/error.h"
 #include "leat/scml/planner.h"
-#include "support/scale.h"
 
 namespace leat::scml {
 namespace {
@@ -191,9 +190,8 @@ class Party {
 
 TEST(PlanProperties, HoldForRandomGraphs) {
   std::mt19937_64 random(20241121);
-  const std::size_t graphs = leat::detail::scaled(5000);
-  std::size_t planned = 0, refused = 0, ahead = 0;
-  for (std::size_t graph = 0; graph < graphs && !HasFailure(); ++graph) {
+  int planned = 0, refused = 0, ahead = 0;
+  for (int graph = 0; graph < 5000 && !HasFailure(); ++graph) {
     SCOPED_TRACE("graph " + std::to_string(graph));
     const Task task = random_task(random);
     const PlanOptions options{.offline_bytes = 64 * (16 + random() % 5000)};
@@ -221,16 +219,15 @@ TEST(PlanProperties, HoldForRandomGraphs) {
     const Task same = task;
     EXPECT_EQ(make_plan(same, options).digest, plan.digest);
   }
-  EXPECT_GT(planned, graphs * 3 / 5);
-  EXPECT_GT(ahead, graphs * 2);
-  EXPECT_GT(refused, graphs / 100);
+  EXPECT_GT(planned, 3000);
+  EXPECT_GT(ahead, 10000);
+  EXPECT_GT(refused, 50);
 }
 
 TEST(PlanProperties, ARegionOfThePeakSufficesAndASmallerOneDoesNot) {
   std::mt19937_64 random(7);
-  const std::size_t graphs = leat::detail::scaled(1000);
-  std::size_t tried = 0;
-  for (std::size_t graph = 0; graph < graphs && !HasFailure(); ++graph) {
+  int tried = 0;
+  for (int graph = 0; graph < 1000 && !HasFailure(); ++graph) {
     SCOPED_TRACE("graph " + std::to_string(graph));
     const Task task = random_task(random);
     if (contexts_needed(task) > kMostOpen) continue;
@@ -249,7 +246,7 @@ TEST(PlanProperties, ARegionOfThePeakSufficesAndASmallerOneDoesNot) {
       EXPECT_THAT(error.what(), HasSubstr("64 bytes are missing"));
     }
   }
-  EXPECT_GT(tried, graphs / 2);
+  EXPECT_GT(tried, 500);
 }
 
 TEST(PlanProperties, HoldForTheModelsThatComeWithLeat) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -38,7 +37,7 @@ bool others_sleep() {
 pid_t fork_at_rest() {
   for (const Deadline deadline = hang_deadline(); !others_sleep();) {
     if (passed(deadline)) throw std::runtime_error("fork: the other threads do not come to rest");
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::yield();  // no event tells that a thread has gone to sleep
   }
   return check(::fork(), "fork");
 }
