@@ -1,5 +1,6 @@
 #include "scml/mesh_core.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
