@@ -394,19 +394,20 @@ std::optional<Fault> judge(AttestationKernel& kernel, const Directory& directory
   const auto proof = detail::read_proof(evidence);
   const std::size_t index = proof ? detail::index_of(options, proof->accused) : 0;
   if (!proof || index == options.nodes.size()) return std::nullopt;
-  detail::PeerAudit audit(kernel, directory, make_machine, options, index);
-  using Outcome = detail::PeerAudit::Outcome;
+  using detail::PeerAudit;
+  PeerAudit audit(kernel, directory, make_machine, options, index);
   if (!proof->base.empty() && !audit.start(proof->snapshot, proof->base)) return std::nullopt;
-  Outcome outcome = Outcome::kProgress;
+  PeerAudit::Outcome outcome = PeerAudit::Outcome::kProgress;
   if (!proof->answer.empty()) {
     outcome = audit.take_answer(proof->answer);
     audit.begin(proof->salt, proof->digests);
   }
   for (auto piece = proof->pieces.begin();
-       piece != proof->pieces.end() && outcome != Outcome::kFault && outcome != Outcome::kNothing;
+       piece != proof->pieces.end() && outcome != PeerAudit::Outcome::kFault &&
+       outcome != PeerAudit::Outcome::kNothing;
        ++piece)
     outcome = audit.take(*piece);
-  if (outcome != Outcome::kFault) return std::nullopt;
+  if (outcome != PeerAudit::Outcome::kFault) return std::nullopt;
   return Fault{proof->accused, audit.fault(), Bytes(evidence.begin(), evidence.end())};
 }
 

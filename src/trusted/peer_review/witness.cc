@@ -6,6 +6,7 @@
 #include <string>
 
 #include "leat/error.h"
+#include "trusted/parts/rounds.h"
 #include "trusted/peer_review/replay.h"
 
 namespace leat::trusted {
