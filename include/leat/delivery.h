@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 
+#include "leat/cxx20.h"
+
 namespace leat::detail {
 
 // A message handed out by Transport::try_receive, which fills it where the caller's Message is. Its
