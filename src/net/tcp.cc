@@ -156,13 +156,11 @@ Error cannot_connect(const Uri& uri, int tries, Clock::time_point start, int fai
   return {code, text, advice, failure};
 }
 
-// Waits for the next try, of which the last comes just before the deadline; false at the deadline.
+// Waits for the next try; false: the last one was made.
 bool back_off(std::chrono::milliseconds& backoff, Deadline deadline) {
-  constexpr std::chrono::milliseconds kTry{10};
-  Deadline wake = deadline_after(backoff);
-  if (deadline != kNoDeadline && wake > deadline - kTry) wake = deadline - kTry;
-  if (passed(wake)) return false;
-  while (!passed(wake)) poll(nullptr, 0, poll_timeout_ms(wake));
+  const std::optional<Deadline> wake = next_try(Clock::now(), backoff, deadline);
+  if (!wake) return false;
+  while (!passed(*wake)) poll(nullptr, 0, poll_timeout_ms(*wake));
   backoff = std::min(backoff * 2, kMaxBackoff);
   return true;
 }
@@ -232,6 +230,14 @@ std::string source_of(int socket) {
   const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(&peer.storage)->sin6_addr;
   if (IN6_IS_ADDR_V4MAPPED(&address)) return text(&address.s6_addr[12], 4);
   return text(&address, 8);
+}
+
+std::optional<Deadline> next_try(Clock::time_point now, std::chrono::milliseconds backoff,
+                                 Deadline deadline) {
+  constexpr std::chrono::milliseconds kTry{10};
+  if (deadline == kNoDeadline) return now + backoff;
+  if (now >= deadline - kTry) return std::nullopt;
+  return std::min(now + backoff, deadline - kTry);
 }
 
 Fd connect_tcp(const Uri& uri, Deadline deadline, bool retry) {

@@ -1,6 +1,8 @@
 // TCP sockets: names, connecting with a deadline and retries, listening, addresses as text.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -13,6 +15,12 @@ namespace leat::detail {
 // name; with `retry` repeatedly while the peer refuses or cannot be reached. Throws kRefused,
 // kAddress, kTimeout; the text says how often and how long it tried.
 Fd connect_tcp(const Uri& uri, Deadline deadline, bool retry);
+
+// When connect_tcp tries again after a try that was over at `now`, of which the last comes just
+// before the deadline; none: that was the last. It looks at no clock: a thread that loses its core
+// meanwhile has no try less.
+std::optional<Deadline> next_try(Clock::time_point now, std::chrono::milliseconds backoff,
+                                 Deadline deadline);
 
 // Returns a bound, listening, non-blocking TCP socket. Throws kAddress if the port is in use.
 Fd listen_tcp(const Uri& uri);

@@ -170,6 +170,18 @@ TEST(TcpTest, RetryLastsUntilTheDeadline) {
   EXPECT_GE(Clock::now() - start, kLimit * 9 / 10);
 }
 
+TEST(TcpTest, NoTryIsLostToAThreadThatHasNoCoreMeanwhile) {
+  using std::chrono::milliseconds;
+  const Clock::time_point now = Clock::now();
+  const Deadline deadline = now + milliseconds(100);
+  EXPECT_EQ(next_try(now, milliseconds(20), deadline), now + milliseconds(20));
+  EXPECT_EQ(next_try(now, milliseconds(200), deadline), now + milliseconds(90));
+  // However long ago `now` was by the time that this is asked.
+  EXPECT_EQ(next_try(now - milliseconds(50), milliseconds(20), deadline), now - milliseconds(30));
+  EXPECT_EQ(next_try(now + milliseconds(90), milliseconds(20), deadline), std::nullopt);
+  EXPECT_EQ(next_try(now, milliseconds(20), kNoDeadline), now + milliseconds(20));
+}
+
 TEST(TcpTest, RetryReachesAListenerThatStartsLater) {
   std::uint16_t port = 0;
   const Fd bound = bound_socket(port);
