@@ -13,12 +13,14 @@ namespace leat::detail {
 namespace {
 
 constexpr const char* kAuto = "auto";
-constexpr const char* kSealedAuto = "sealed+auto";
+constexpr const char* kSealed = "sealed+";  // of the table's decorators the one that encrypts
+const std::string kSealedAuto = std::string(kSealed) + kAuto;
 
 std::string known_transports() {
   std::string names = kAuto;
-  for (const TransportDescription& transport : describe_transports())
-    names += ", " + transport.name;
+  for (const TransportRow& row : transport_rows()) names += std::string(", ") + row.name;
+  names += "; and before each of these but auto:";
+  for (const Decoration& decoration : decorations()) names += " " + decoration.prefix;
   return names + ".";
 }
 
@@ -40,8 +42,7 @@ void check_choice(const Settings& settings, const DeviceList& devices) {
     throw Error(ErrorCode::kInvalidArgument, "no transport is named " + quoted(settings.transport),
                 "There are: " + known_transports());
   }
-  const DecoratorRow* decorator = find_decorator(settings.transport);
-  if (decorator != nullptr && decorator->needs_tls && !tls_wanted(settings)) {
+  if (is_sealed(settings.transport) && !tls_wanted(settings)) {
     throw Error(ErrorCode::kInvalidArgument,
                 "transport " + settings.transport + " needs TLS, whose keys it uses", kSetAKey);
   }
@@ -85,9 +86,7 @@ std::string transport_on(const DeviceRow& device, const std::string& agreed) {
   const auto first = std::ranges::find(rows, device.rdma(), &TransportRow::rdma);
   if (first == rows.end()) return "";
   const bool seals = agreed == kSealedAuto && device.rdma() && !device.shares_memory;
-  const auto decorators = decorator_rows();
-  const auto sealing = std::ranges::find(decorators, true, &DecoratorRow::needs_tls);
-  return seals ? sealing->prefix + std::string(first->name) : first->name;
+  return seals ? kSealed + std::string(first->name) : first->name;
 }
 
 std::string wished_transport(const Settings& settings) {
@@ -101,8 +100,7 @@ bool leaves_choice(const std::string& transport) {
 
 bool in_clear(const DeviceRow& device, const std::string& transport, bool tls) {
   if (device.shares_memory) return false;
-  const DecoratorRow* decorator = find_decorator(transport);
-  return !tls || (device.rdma() && (decorator == nullptr || !decorator->needs_tls));
+  return !tls || (device.rdma() && !is_sealed(transport));
 }
 
 std::string forbidden_in_clear(const Settings& settings, const DeviceRow& device,
@@ -111,7 +109,7 @@ std::string forbidden_in_clear(const Settings& settings, const DeviceRow& device
     return "";
   return "messages of transport " + transport +
          " would go in clear, which confidential = require forbids. " +
-         (tls ? "Leave transport at auto on both sides, or set one that begins with sealed+."
+         (tls ? "Leave transport at auto on both sides, or set one with sealed+ before its name."
               : kSetAKey);
 }
 

@@ -78,8 +78,7 @@ std::string about_secrecy(const Negotiation& side) {
              "made. Set confidential=prefer, or transport=sealed+ring.");
   if (side.settings.confidential == Confidential::kOff) return "";
   if (clear) return ", in clear";
-  const DecoratorRow* decorator = find_decorator(connection.transport_name);
-  const bool sealed = decorator != nullptr && decorator->needs_tls;
+  const bool sealed = is_sealed(connection.transport_name);
   return device->shares_memory && !sealed ? ", not encrypted because it stays in this host" : "";
 }
 

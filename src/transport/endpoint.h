@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,5 +26,10 @@ struct Endpoint {
 // Allocates and posts receives: the peer may send once it has setup(). May throw; the device is
 // then given up.
 using MakeTransport = std::unique_ptr<Transport>(Endpoint end, const Settings& settings);
+
+// A decorator is made over what makes the transport underneath it, which may be a decorator's, too.
+using MakeInner = std::function<MakeTransport>;
+using MakeDecorator = std::unique_ptr<Transport>(const MakeInner& inner, Endpoint end,
+                                                 const Settings& settings);
 
 }  // namespace leat::detail

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
+#include <utility>
 
 #include "leat/error.h"
 #include "transport/attested/attested.h"
@@ -36,19 +38,26 @@ constexpr std::array kTransports = std::to_array<TransportRow>({
      TcpTransport::make},
 });
 
+struct DecoratorRow {
+  const char* prefix;
+  const char* help;
+  bool needs_tls;  // it seals: the keys of its messages come from there
+  MakeDecorator* make;
+};
+
+// Attested before sealed: a record that a third party is shown must be what was attested, not what
+// one connection's keys have made of it; and what is sealed hides who attested what.
 constexpr std::array kDecorators = std::to_array<DecoratorRow>({
-    {"attested+",
-     "each message attested by its sender and verified before it is handed out; by name only",
-     false, AttestedTransport::make},
-    {"sealed+", "each message encrypted with keys that TLS agreed on; by name only", true,
-     SealedTransport::make},
+    {"attested+", "each message attested by its sender and verified before it is handed out", false,
+     AttestedTransport::make},
+    {"sealed+", "each message encrypted with keys that TLS agreed on", true, SealedTransport::make},
 });
 
 ReplaceTransport replace_transport = nullptr;
 
 // A transport's name, taken apart.
 struct Parts {
-  const DecoratorRow* decorator = nullptr;
+  std::vector<const DecoratorRow*> decorators;
   const TransportRow* transport = nullptr;  // null: unknown
 };
 
@@ -56,9 +65,8 @@ Parts parts_of(std::string_view name) {
   Parts parts;
   for (const DecoratorRow& row : kDecorators) {
     if (!name.starts_with(row.prefix)) continue;
-    parts.decorator = &row;
+    parts.decorators.push_back(&row);
     name.remove_prefix(std::string_view(row.prefix).size());
-    break;
   }
   const auto* found = std::ranges::find(kTransports, name, &TransportRow::name);
   if (found != kTransports.end()) parts.transport = found;
@@ -68,20 +76,33 @@ Parts parts_of(std::string_view name) {
 }  // namespace
 
 std::span<const TransportRow> transport_rows() { return kTransports; }
-std::span<const DecoratorRow> decorator_rows() { return kDecorators; }
 
 const TransportRow* find_transport(std::string_view name) { return parts_of(name).transport; }
 
-const DecoratorRow* find_decorator(std::string_view name) { return parts_of(name).decorator; }
+bool is_decorated(std::string_view name) { return !parts_of(name).decorators.empty(); }
+
+bool is_sealed(std::string_view name) {
+  return std::ranges::any_of(parts_of(name).decorators, &DecoratorRow::needs_tls);
+}
+
+std::vector<Decoration> decorations() {
+  std::vector<Decoration> all;
+  for (const DecoratorRow& row : kDecorators) {
+    const std::size_t before = all.size();
+    for (std::size_t i = 0; i < before; ++i)
+      all.push_back({all[i].prefix + row.prefix, all[i].help + std::string("; ") + row.help});
+    all.push_back({row.prefix, row.help});
+  }
+  return all;
+}
 
 std::vector<TransportDescription> describe_transports() {
   std::vector<TransportDescription> all;
-  all.reserve(std::size(kTransports) * (1 + std::size(kDecorators)));
   for (const TransportRow& row : kTransports) all.push_back({row.name, row.rdma, row.help});
-  for (const DecoratorRow& decorator : kDecorators) {
+  for (const Decoration& decoration : decorations()) {
     for (const TransportRow& row : kTransports) {
-      all.push_back({decorator.prefix + std::string(row.name), row.rdma,
-                     row.name + std::string(", ") + decorator.help});
+      all.push_back({decoration.prefix + row.name, row.rdma,
+                     row.name + std::string(", ") + decoration.help + "; by name only"});
     }
   }
   return all;
@@ -105,11 +126,16 @@ QueueDepths queue_depths(const Device& device, std::string_view transport) {
 
 std::unique_ptr<Transport> make_transport(std::string_view name, Endpoint end,
                                           const Settings& settings) {
-  const auto [decorator, transport] = parts_of(name);
-  if (transport == nullptr)
+  const Parts parts = parts_of(name);
+  if (parts.transport == nullptr)
     throw Error(ErrorCode::kUnavailable, "no transport is named '" + std::string(name) + "'");
-  auto made = decorator == nullptr ? transport->make(std::move(end), settings)
-                                   : decorator->make(transport->make, std::move(end), settings);
+  MakeInner make = parts.transport->make;
+  for (const DecoratorRow* row : parts.decorators | std::views::reverse) {
+    make = [row, inner = std::move(make)](Endpoint inner_end, const Settings& inner_settings) {
+      return row->make(inner, std::move(inner_end), inner_settings);
+    };
+  }
+  auto made = make(std::move(end), settings);
   return replace_transport == nullptr ? std::move(made) : replace_transport(std::move(made));
 }
 

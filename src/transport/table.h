@@ -20,24 +20,24 @@ struct TransportRow {
   MakeTransport* make;
 };
 
-// Changes the messages of any transport of the table: "attested+" before "ring" is attested+ring.
-// It relies on nothing of the inner transport but the contract in transport.h.
-struct DecoratorRow {
-  const char* prefix;
-  const char* help;
-  bool needs_tls;  // the keys of its messages come from there
-  std::unique_ptr<Transport> (*make)(MakeTransport* inner, Endpoint end, const Settings& settings);
-};
-
 // In the order in which "auto" takes the first one that fits the device.
 std::span<const TransportRow> transport_rows();
-std::span<const DecoratorRow> decorator_rows();
 
-// The row of "ring" or of "attested+ring"; null for an unknown name.
+// The row of "ring", which is that of "attested+ring", too; null for an unknown name.
 const TransportRow* find_transport(std::string_view name);
 
-// The row of the "attested+" in "attested+ring"; null without one.
-const DecoratorRow* find_decorator(std::string_view name);
+// Decorators change the messages of any transport: "attested+" before "ring" is attested+ring.
+// They rely on nothing of the transport underneath but the contract in transport.h, so that they go
+// over each other: "attested+sealed+ring". Whether there is one, and whether one encrypts:
+bool is_decorated(std::string_view name);
+bool is_sealed(std::string_view name);
+
+// What may stand before a transport's name: each decorator, and those that go together.
+struct Decoration {
+  std::string prefix;
+  std::string help;
+};
+std::vector<Decoration> decorations();
 
 // Every transport, those with decorators included.
 struct TransportDescription {

@@ -1,9 +1,12 @@
 // The rules by which two sides find a device and a transport.
 #include "handshake/choice.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "leat/error.h"
 #include "transport/table.h"
@@ -121,8 +124,8 @@ TEST(ChoiceTableTest, NamesFitTheHello) {
   for (const DeviceRow& row : device_rows()) EXPECT_LT(std::strlen(row.kind), kDeviceKindBytes);
   for (const TransportRow& row : transport_rows()) {
     EXPECT_LT(std::strlen(row.name), kTransportNameBytes);
-    for (const DecoratorRow& decorator : decorator_rows())
-      EXPECT_LT(std::strlen(decorator.prefix) + std::strlen(row.name), kTransportNameBytes);
+    for (const Decoration& decoration : decorations())
+      EXPECT_LT(decoration.prefix.size() + std::strlen(row.name), kTransportNameBytes);
   }
 }
 
@@ -161,6 +164,7 @@ TEST_F(ChoiceTest, RequiredSecrecyForbidsWhatGoesInClear) {
   const auto require = Confidential::kRequire;
   EXPECT_EQ(forbidden(require, "shm", "ring", false), "");
   EXPECT_EQ(forbidden(require, "ib", "sealed+ring", true), "");
+  EXPECT_EQ(forbidden(require, "ib", "attested+sealed+ring", true), "");
   EXPECT_EQ(forbidden(require, "tcp", "tcp", true), "");
   EXPECT_NE(forbidden(require, "ib", "ring", true).find("sealed+"), std::string::npos);
   EXPECT_NE(forbidden(require, "ib", "attested+ring", true), "");
@@ -169,13 +173,17 @@ TEST_F(ChoiceTest, RequiredSecrecyForbidsWhatGoesInClear) {
   EXPECT_EQ(forbidden(Confidential::kOff, "tcp", "tcp", false), "");
 }
 
-TEST(ChoiceTableTest, DecoratorsComposeWithEveryTransportButNotWithEachOther) {
+TEST(ChoiceTableTest, DecoratorsComposeWithEveryTransportAndInOneOrder) {
+  std::vector<std::string> prefixes;
+  for (const Decoration& decoration : decorations()) prefixes.push_back(decoration.prefix);
+  EXPECT_THAT(prefixes,
+              testing::UnorderedElementsAre("attested+", "sealed+", "attested+sealed+"));
   for (const TransportRow& row : transport_rows())
-    for (const DecoratorRow& decorator : decorator_rows())
-      EXPECT_EQ(find_transport(std::string(decorator.prefix) + row.name), &row) << row.name;
+    for (const std::string& prefix : prefixes)
+      EXPECT_EQ(find_transport(prefix + row.name), &row) << row.name;
   for (const char* unknown :
        {"", "attested+", "attested", "attested+pigeon", "ring+attested", "attested+attested+ring",
-        "attested+auto", "sealed+", "sealed+sealed+ring"})
+        "attested+auto", "sealed+", "sealed+sealed+ring", "sealed+attested+ring"})
     EXPECT_EQ(find_transport(unknown), nullptr) << unknown;
 }
 

@@ -47,8 +47,8 @@ std::vector<ChannelKind> channel_kinds() {
     }
     for (const std::string& device : test_devices()) kinds.push_back({row.name, device});
   }
-  for (const DecoratorRow& row : decorator_rows())
-    kinds.push_back({row.prefix + std::string("ring"), "shm"});
+  for (const Decoration& decoration : decorations())
+    kinds.push_back({decoration.prefix + "ring", "shm"});
   return kinds;
 }
 
@@ -76,7 +76,7 @@ Options channel_options(const ChannelKind& kind) {
   options.transport = kind.transport;
   options.fallback = "never";
   if (kind.transport.starts_with("attested+")) options.attest_key_file = channel_key_file();
-  if (kind.transport.starts_with("sealed+")) options.tls_psk_file = channel_key_file();
+  if (is_sealed(kind.transport)) options.tls_psk_file = channel_key_file();
   options.batched_bundles = kind.bundles;
   options.chunked_region_bytes = std::size_t{1} << 20;  // as large as a quarter of a ring
   options.connect_timeout = hang_limit();

@@ -58,8 +58,7 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
   }
   std::unique_ptr<Stream> stream = setup.resumes ? connect_streams(peer, offers) : nullptr;
   KeyedStream keyed(stream.get());
-  const bool needs_keys = setup.transport.starts_with("sealed+");
-  end.stream = needs_keys ? &keyed : stream.get();
+  end.stream = is_sealed(setup.transport) ? &keyed : stream.get();
   Settings settings = setup.settings;
   settings.attest_key_file = channel_key_file();
   if (!setup.resumes) settings.chunked_resume_timeout = std::chrono::milliseconds::zero();

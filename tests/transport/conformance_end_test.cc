@@ -193,7 +193,7 @@ TEST_P(ChannelEnd, CloseEndsASenderOfAnotherThreadBetweenTwoMessages) {
           Message last = side.channel.receive();
           // What is attested or sealed is not taken back: it may come although its send found no
           // room and was ended.
-          if (last && find_decorator(side.channel.transport()) != nullptr) {
+          if (last && is_decorated(side.channel.transport())) {
             expect_message(last, 3000, count);
             last = side.channel.receive();
           }

@@ -480,9 +480,9 @@ LEAT_INSTANTIATE_UNBUNDLED_SUITE(ChannelMessages);
 // Each decorator over every transport; channel_kinds() has it over ring alone.
 std::vector<ChannelKind> decorated_over_all() {
   std::vector<ChannelKind> kinds;
-  for (const DecoratorRow& decorator : decorator_rows())
+  for (const Decoration& decoration : decorations())
     for (const TransportRow& row : transport_rows())
-      kinds.push_back({std::string(decorator.prefix) + row.name, row.rdma ? "shm" : "tcp"});
+      kinds.push_back({decoration.prefix + row.name, row.rdma ? "shm" : "tcp"});
   return kinds;
 }
 

@@ -316,7 +316,7 @@ TEST_P(UnfinishedSend, AnyMixArrivesWhole) {
 std::vector<ChannelKind> kinds_of(bool numbered) {
   std::vector<ChannelKind> kinds = channel_kinds();
   std::erase_if(kinds, [&](const ChannelKind& kind) {
-    return (find_decorator(kind.transport) != nullptr) != numbered;
+    return is_decorated(kind.transport) != numbered;
   });
   return kinds;
 }

@@ -56,7 +56,7 @@ TEST_P(OutOfMemory, loses_no_order) {
                     .chunked_region_bytes = 262144,
                     .chunked_region_count = 4};
   // In pieces; but a decorator gets it in place, and copies it.
-  const std::vector<std::byte> large(find_decorator(setup.transport) ? 600'000 : 3'000'000);
+  const std::vector<std::byte> large(is_decorated(setup.transport) ? 600'000 : 3'000'000);
   run_transports(
       PeerMode::kThreads, setup,
       [&](TransportSide& side) {

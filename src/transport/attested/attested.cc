@@ -26,19 +26,17 @@ std::unique_ptr<trusted::detail::ChannelHome> home_of(const Settings& settings) 
 
 }  // namespace
 
-std::unique_ptr<Transport> AttestedTransport::make(MakeTransport* inner, Endpoint end,
+std::unique_ptr<Transport> AttestedTransport::make(const MakeInner& inner, Endpoint end,
                                                    const Settings& settings) {
   trusted::detail::ChannelSession session(home_of(settings), settings.attest_algorithm, end.active);
-  // Records are longer than their messages.
-  Settings of_records = settings;
-  of_records.max_message_bytes =
-      std::min(settings.max_message_bytes, trusted::kMaxPayloadBytes) + kRecordOverheadBytes;
+  const Settings of_records =
+      settings_of_records(settings, trusted::kMaxPayloadBytes, kRecordOverheadBytes);
   return std::make_unique<AttestedTransport>(inner(std::move(end), of_records), std::move(session));
 }
 
 AttestedTransport::AttestedTransport(std::unique_ptr<Transport> inner,
                                      trusted::detail::ChannelSession session)
-    : inner_(std::move(inner)), session_(std::move(session)) {
+    : inner_(std::move(inner)), session_(std::move(session)), records_(*inner_) {
   kinds_.fill(Kind::kSend);
 }
 
@@ -57,17 +55,8 @@ void AttestedTransport::start(std::span<const std::byte> peer_setup) {
   const std::size_t offered = std::min(peer_setup.size(), session_.offer().size());
   session_.begin(peer_setup.first(offered));
   inner_->start(peer_setup.subspan(offered));
-  if (inner_->max_message_bytes() < kRecordOverheadBytes)
-    throw Error(ErrorCode::kProtocol, "the peer takes no message as long as an empty record");
-  facts_ = inner_->facts();
-  const auto shorten = [](std::size_t& bytes) { bytes -= kRecordOverheadBytes; };
-  shorten(facts_.max_message_bytes);
+  facts_ = facts_of_records(inner_->facts(), kRecordOverheadBytes);
   facts_.max_message_bytes = std::min(facts_.max_message_bytes, session_.max_payload_bytes());
-  std::ranges::for_each(facts_.max_in_place_bytes, shorten);
-  std::ranges::for_each(facts_.max_at_once_bytes, shorten);
-  facts_.reserves_room = false;
-  facts_.takes_back = false;
-  facts_.arrays = nullptr;
   facts_.records = this;
   trusted::IsolatedKernel* const isolated = session_.isolated();
   if (isolated == nullptr) return;

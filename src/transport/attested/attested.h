@@ -17,7 +17,7 @@
 #include "base/counter.h"
 #include "transport/endpoint.h"
 #include "transport/parts/kept_buffers.h"
-#include "transport/parts/reservation.h"
+#include "transport/parts/record_sender.h"
 
 namespace leat::detail {
 
@@ -39,8 +39,7 @@ namespace leat::detail {
 class AttestedTransport final : public Transport {
  public:
   AttestedTransport(std::unique_ptr<Transport> inner, trusted::detail::ChannelSession session);
-  static std::unique_ptr<Transport> make(MakeTransport* inner, Endpoint end,
-                                         const Settings& settings);
+  static MakeDecorator make;
 
   // The record that was verified, from the bytes of a delivery of ours that is not released yet.
   static std::span<const std::byte> record_around(std::span<const std::byte> payload) {
@@ -74,26 +73,9 @@ class AttestedTransport final : public Transport {
   void add_stats(Stats& stats) const override;
 
  private:
-  // A message that was begun in its context and is not at the peer yet.
-  enum class Stage : std::uint8_t {
-    kNone,
-    kAsked,     // a copy, which leat-attestd is to attest
-    kAttested,  // a record
-    kInPlace,   // a record in the inner transport's reservation, because a part of it has left
-  };
-  struct Outgoing {
-    Stage stage = Stage::kNone;
-    bool abandoned = false;  // what comes next must be seen to be the same, wholly
-    trusted::Statement statement;
-    std::span<std::byte> record;  // kAsked: of it only the payload is there
-    KeptBuffer buffer;            // the record's memory, unless it is in place
+  // kHeld: leat-attestd is to attest it. Of the record only the payload is there.
+  using Records = RecordSender<trusted::Statement>;
 
-    bool begun() const { return stage != Stage::kNone; }
-    // Copies the payload of what will be a record.
-    void hold(std::span<const std::byte> message, const trusted::Statement& its_statement);
-    void attested(const trusted::Proof& proof);
-    void forget() noexcept;
-  };
   // Whether a message of a context is proven to be missing, and its receiver has been told so.
   enum class Missing : std::uint8_t { kNothing, kUntold, kTold };
   // What leat-attestd is asked to attest: what the contexts from `first` on hold.
@@ -133,10 +115,10 @@ class AttestedTransport final : public Transport {
   SendResult send_by_asking(std::span<const std::byte> message,
                             const trusted::Statement& statement);
   void look_for_answer();
-  bool commit_place(std::span<std::byte> record, const trusted::Statement& statement);
-  bool push(Context context);
+  SendResult push(Context context);
+  void hold(std::span<const std::byte> message, const trusted::Statement& statement);
   static void check_same(std::span<const std::byte> message, const trusted::Statement& statement,
-                         Outgoing& out);
+                         Records::Outgoing& out);
   bool ask_to_attest(Context first, std::size_t count);
   bool ask_to_attest_ends(Context first);
   bool settle_asked();
@@ -155,11 +137,7 @@ class AttestedTransport final : public Transport {
   std::vector<std::unique_ptr<MemoryRegion>> kept_;
 
   // --- send side
-  std::array<Outgoing, kContextCount> outgoing_;
-  bool in_place_ = false;  // whether one of them is
-  Reservation<> reservation_;
-  KeptBuffer reservation_buffer_;
-  unsigned ends_sent_ = 0;          // of contexts, in their order
+  Records records_;
   std::unique_ptr<Asking> asking_;  // null: in process
 
   // --- receive side

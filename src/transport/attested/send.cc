@@ -20,28 +20,8 @@ using trusted::Verdict;
 
 }  // namespace
 
-void AttestedTransport::Outgoing::hold(std::span<const std::byte> message,
-                                       const trusted::Statement& its_statement) {
-  record = buffer.take(message.size() + trusted::kRecordOverheadBytes);
-  statement = its_statement;
-  if (!message.empty())
-    std::memcpy(record.data() + trusted::kHeaderBytes, message.data(), message.size());
-}
-
-void AttestedTransport::Outgoing::attested(const Proof& proof) {
-  trusted::write_record(proof, trusted::payload_of(record), record);
-  stage = Stage::kAttested;
-}
-
-void AttestedTransport::Outgoing::forget() noexcept {
-  stage = Stage::kNone;
-  abandoned = false;
-  record = {};
-  buffer.shrink();
-}
-
 SendResult AttestedTransport::try_send(std::span<const std::byte> message, Context context) {
-  reservation_.check_send(context);
+  records_.reservation().check_send(context);
   check_kind(context, Kind::kSend);
   return send(message, statement(context, Kind::kSend));
 }
@@ -65,43 +45,28 @@ void AttestedTransport::check_kind(Context context, Kind kind) const {
 SendResult AttestedTransport::send(std::span<const std::byte> message,
                                    const trusted::Statement& statement) {
   const Context context = statement.stream;
-  Outgoing& out = outgoing_[context];
+  auto& out = records_.of(context);
   if (out.begun()) [[unlikely]] {
     // First, because it tells that leat-attestd does not serve any more.
     look_for_answer();
     check_same(message, statement, out);
-    return push(context) ? SendResult::kSent : SendResult::kUnderWay;
+    return push(context);
   }
   if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
   const std::size_t record_bytes = message.size() + trusted::kRecordOverheadBytes;
-  const bool in_place = !in_place_ && record_bytes <= inner_->max_in_place_bytes(context);
-  std::span<std::byte> place;
-  if (in_place) {
-    place = inner_->try_reserve(record_bytes, context);
-    if (place.data() == nullptr) return SendResult::kNoRoom;
-  }
   if (asking_) {
     // That there is room is all that was to be known: other contexts may use it until the answer.
-    if (in_place) inner_->abandon(context);
-    return send_by_asking(message, statement);
-  }
-
-  Proof proof;
-  const Verdict verdict = session_.kernel().attest(statement, message, proof);
-  if (verdict != Verdict::kOk) [[unlikely]] {
-    if (in_place) inner_->abandon(context);
-    refuse_to_attest(verdict);
+    return records_.finds_room(record_bytes, context) ? send_by_asking(message, statement)
+                                                      : SendResult::kNoRoom;
   }
   // What is attested is the caller's message, not what stands in memory that the peer can write.
-  if (in_place) {
-    trusted::write_record(proof, message, place);
-    if (commit_place(place, statement)) [[likely]]
-      return SendResult::kSent;
-    if (out.begun()) return SendResult::kUnderWay;
-  }
-  out.hold(message, statement);
-  out.attested(proof);
-  return !in_place && push(context) ? SendResult::kSent : SendResult::kUnderWay;
+  return records_.send(record_bytes, statement, context, [&](std::span<std::byte> record) {
+    Proof proof;
+    const Verdict verdict = session_.kernel().attest(statement, message, proof);
+    if (verdict != Verdict::kOk) [[unlikely]]
+      refuse_to_attest(verdict);
+    trusted::write_record(proof, message, record);
+  });
 }
 
 // Once the question is asked, the message has its place in the order.
@@ -109,76 +74,52 @@ SendResult AttestedTransport::send_by_asking(std::span<const std::byte> message,
                                              const trusted::Statement& statement) {
   if (!settle_asked()) return SendResult::kNoRoom;
   const Context context = statement.stream;
-  outgoing_[context].hold(message, statement);
-  if (!ask_to_attest(context, 1)) return SendResult::kNoRoom;
-  return push(context) ? SendResult::kSent : SendResult::kUnderWay;
+  hold(message, statement);
+  return ask_to_attest(context, 1) ? push(context) : SendResult::kNoRoom;
 }
 
-// Gives the place back when it returns false or throws, unless a part of the record has left it.
-bool AttestedTransport::commit_place(std::span<std::byte> record,
-                                     const trusted::Statement& statement) try {
-  const SendResult result = inner_->try_commit(record.size());
-  if (sent(result)) [[likely]]
-    return true;
-  if (result == SendResult::kUnderWay) {
-    Outgoing& out = outgoing_[statement.stream];
-    out.stage = Stage::kInPlace;
-    out.statement = statement;
-    out.record = record;
-    in_place_ = true;
-  } else {
-    inner_->abandon(statement.stream);
-  }
-  return false;
-} catch (...) {
-  inner_->abandon(statement.stream);
-  throw;
+// Copies the payload of what will be a record.
+void AttestedTransport::hold(std::span<const std::byte> message,
+                             const trusted::Statement& statement) {
+  auto& out = records_.of(statement.stream);
+  out.hold(message.size() + trusted::kRecordOverheadBytes, statement);
+  if (!message.empty())
+    std::memcpy(out.record.data() + trusted::kHeaderBytes, message.data(), message.size());
 }
 
-// Goes on with what the context has begun. Returns true once that is sent.
-bool AttestedTransport::push(Context context) {
-  Outgoing& out = outgoing_[context];
+SendResult AttestedTransport::push(Context context) {
   look_for_answer();
-  if (out.stage == Stage::kAsked) return false;
-  const bool in_place = out.stage == Stage::kInPlace;
-  const SendResult result =
-      in_place ? inner_->try_commit(out.record.size()) : inner_->try_send(out.record, context);
-  if (!sent(result)) return false;
-  if (in_place) in_place_ = false;
-  out.forget();
-  return true;
+  return records_.push(context);
 }
 
 void AttestedTransport::check_same(std::span<const std::byte> message,
-                                   const trusted::Statement& statement, Outgoing& out) {
+                                   const trusted::Statement& statement,
+                                   Records::Outgoing& out) {
   const auto before = trusted::payload_of(out.record);
   // A large one in pieces is asked for often: its size must do, as without attestation, unless its
   // caller has given it up since.
   const bool by_size = message.size() > KeptBuffer::kKeptBytes && !out.abandoned;
-  if (out.statement.kind == statement.kind && out.statement.slot == statement.slot &&
-      out.statement.offset == statement.offset && message.size() == before.size() &&
+  if (out.about.kind == statement.kind && out.about.slot == statement.slot &&
+      out.about.offset == statement.offset && message.size() == before.size() &&
       (by_size || std::ranges::equal(message, before))) {
     out.abandoned = false;
     return;
   }
-  throw Error(ErrorCode::kInvalidArgument,
-              "another message is to be sent first: it is attested, has its place in the order and "
-              "cannot be taken back",
-              "Go on with that message, or connect again.");
+  refuse_another_message("attested");
 }
 
 // Returns false, and has asked nothing, if that would block.
 bool AttestedTransport::ask_to_attest(Context first, std::size_t count) {
   const auto questions = std::span(asking_->questions).first(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Outgoing& out = outgoing_[first + i];
+  for (Context i = 0; i < count; ++i) {
+    const auto& out = records_.of(first + i);
     questions[i] = {.asks = trusted::Question::Asks::kAttest,
-                    .statement = out.statement,
+                    .statement = out.about,
                     .bytes = trusted::payload_of(out.record)};
   }
   asking_->first = first;
   asking_->count = asking_->open.begin(questions);
-  for (std::size_t i = 0; i < asking_->count; ++i) outgoing_[first + i].stage = Stage::kAsked;
+  for (Context i = 0; i < asking_->count; ++i) records_.of(first + i).stage = Records::Stage::kHeld;
   return asking_->count != 0;
 }
 
@@ -186,8 +127,8 @@ bool AttestedTransport::ask_to_attest(Context first, std::size_t count) {
 bool AttestedTransport::ask_to_attest_ends(Context first) {
   if (!settle_asked()) return false;
   std::size_t count = 0;
-  for (Context each = first; each < kContextCount && !outgoing_[each].begun(); ++each, ++count)
-    outgoing_[each].hold({}, statement(each, Kind::kEnd));
+  for (Context each = first; each < kContextCount && !records_.of(each).begun(); ++each, ++count)
+    hold({}, statement(each, Kind::kEnd));
   return ask_to_attest(first, count);
 }
 
@@ -198,8 +139,11 @@ bool AttestedTransport::settle_asked() {
   const auto questions = std::span(asking_->questions).first(asking_->count);
   for (const trusted::Question& question : questions)
     if (question.verdict != Verdict::kOk) refuse_to_attest(question.verdict);
-  for (std::size_t i = 0; i < questions.size(); ++i)
-    outgoing_[asking_->first + i].attested(questions[i].proof);
+  for (Context i = 0; i < questions.size(); ++i) {
+    auto& out = records_.of(asking_->first + i);
+    trusted::write_record(questions[i].proof, trusted::payload_of(out.record), out.record);
+    out.stage = Records::Stage::kRecord;
+  }
   asking_->count = 0;
   return true;
 }
@@ -210,48 +154,29 @@ void AttestedTransport::look_for_answer() {
 }
 
 std::span<std::byte> AttestedTransport::try_reserve(std::size_t bytes, Context context) {
-  if (bytes > max_in_place_bytes(context))
-    refuse_reservation(bytes, max_in_place_bytes(context), "Use send().");
   check_kind(context, Kind::kSend);
-  const Outgoing& out = outgoing_[context];
-  reservation_.check_reserve(
-      context, out.begun() && out.record.size() > inner_->max_in_place_bytes(context));
-  // A commit that found no room, abandoned since: it has its place in the order.
-  if (out.begun() && !push(context)) return {};
-  // Our own memory: the peer must not change what is attested.
-  reservation_.open(reservation_buffer_.take(std::max<std::size_t>(bytes, 1)).first(bytes),
-                    context);
-  return reservation_.memory();
+  look_for_answer();
+  return records_.try_reserve(bytes, context, max_in_place_bytes(context));
 }
 
 SendResult AttestedTransport::try_commit(std::size_t bytes) {
+  Reservation<>& reservation = records_.reservation();
   const SendResult result =
-      send(reservation_.check_commit(bytes), statement(reservation_.context(), Kind::kSend));
-  if (sent(result)) reservation_.close();
+      send(reservation.check_commit(bytes), statement(reservation.context(), Kind::kSend));
+  if (sent(result)) reservation.close();
   return result;
 }
 
-void AttestedTransport::abandon(Context context) noexcept {
-  reservation_.abandon(context);
-  outgoing_[context].abandoned = outgoing_[context].begun();
-}
+void AttestedTransport::abandon(Context context) noexcept { records_.abandon(context); }
 
-// An end that anyone can send proves nothing: each stream ends with a record of its own.
 bool AttestedTransport::try_end() {
   look_for_answer();
-  for (; ends_sent_ < kContextCount; ++ends_sent_) {
-    const Context context = ends_sent_;
-    const Outgoing& out = outgoing_[context];
-    if (out.begun()) {
-      const bool is_end = out.statement.kind == Kind::kEnd;
-      if (!push(context)) return false;
-      if (is_end) continue;
-    }
-    const bool ends = asking_ ? ask_to_attest_ends(context) && push(context)
-                              : sent(send({}, statement(context, Kind::kEnd)));
-    if (!ends) return false;
-  }
-  return inner_->try_end();
+  return records_.try_end(
+      [](const trusted::Statement& statement) { return statement.kind == Kind::kEnd; },
+      [&](Context context) {
+        return asking_ ? ask_to_attest_ends(context) && sent(push(context))
+                       : sent(send({}, statement(context, Kind::kEnd)));
+      });
 }
 
 bool AttestedTransport::try_flush() {

@@ -20,7 +20,7 @@ void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::unique_ptr<Transport> SealedTransport::make(MakeTransport* inner, Endpoint end,
+std::unique_ptr<Transport> SealedTransport::make(const MakeInner& inner, Endpoint end,
                                                  const Settings& settings) {
   if (end.stream == nullptr || !end.stream->encrypted())
     throw Error(ErrorCode::kUnavailable,
@@ -28,10 +28,7 @@ std::unique_ptr<Transport> SealedTransport::make(MakeTransport* inner, Endpoint 
   Stream& stream = *end.stream;
   const bool active = end.active;
   auto greetings = std::move(end.greetings);
-  // Records are longer than their messages.
-  Settings of_records = settings;
-  of_records.max_message_bytes =
-      std::min(settings.max_message_bytes, kMaxSealedBytes) + kSealTagBytes;
+  const Settings of_records = settings_of_records(settings, kMaxSealedBytes, kSealTagBytes);
   const SealOffer offer{.wish = settings.sealed_cipher, .has_aes = processor_has_aes()};
   return std::make_unique<SealedTransport>(inner(std::move(end), of_records), stream,
                                            std::move(greetings), offer, active);
@@ -44,7 +41,8 @@ SealedTransport::SealedTransport(std::unique_ptr<Transport> inner, Stream& strea
       stream_(stream),
       greetings_(std::move(greetings)),
       offer_(offer),
-      active_(active) {
+      active_(active),
+      records_(*inner_) {
   const auto own = encode(offer_);
   setup_.assign(own.begin(), own.end());
   const std::vector<std::byte> inners = inner_->setup();
@@ -88,17 +86,8 @@ void SealedTransport::start(std::span<const std::byte> peer_setup) {
   openers_[0]->prepare();
 
   inner_->start(peer_setup.subspan(offered));
-  if (inner_->max_message_bytes() < kSealTagBytes)
-    throw Error(ErrorCode::kProtocol, "the peer takes no message as long as an empty record");
-  facts_ = inner_->facts();
-  const auto shorten = [](std::size_t& bytes) { bytes -= std::min(bytes, kSealTagBytes); };
-  shorten(facts_.max_message_bytes);
-  std::ranges::for_each(facts_.max_in_place_bytes, shorten);
-  std::ranges::for_each(facts_.max_at_once_bytes, shorten);
-  facts_.reserves_room = false;
-  facts_.takes_back = false;
+  facts_ = facts_of_records(inner_->facts(), kSealTagBytes);
   // They would go in clear.
-  facts_.arrays = nullptr;
   facts_.reads = nullptr;
   facts_.records = nullptr;
 }

@@ -15,7 +15,7 @@
 #include "base/counter.h"
 #include "transport/endpoint.h"
 #include "transport/parts/kept_buffers.h"
-#include "transport/parts/reservation.h"
+#include "transport/parts/record_sender.h"
 #include "transport/parts/sticky_error.h"
 #include "transport/sealed/record.h"
 #include "transport/sealed/setup.h"
@@ -35,8 +35,7 @@ class SealedTransport final : public Transport {
   // `stream`: inside TLS, whose keys those of the records are derived from; outlives this.
   SealedTransport(std::unique_ptr<Transport> inner, Stream& stream,
                   std::vector<std::byte> greetings, const SealOffer& offer, bool active);
-  static std::unique_ptr<Transport> make(MakeTransport* inner, Endpoint end,
-                                         const Settings& settings);
+  static MakeDecorator make;
 
   std::vector<std::byte> setup() const override;
   void start(std::span<const std::byte> peer_setup) override;
@@ -55,26 +54,7 @@ class SealedTransport final : public Transport {
   void add_stats(Stats& stats) const override;
 
  private:
-  // A record that is not at the peer yet.
-  enum class Stage : std::uint8_t {
-    kNone,
-    kKept,     // in the buffer
-    kInPlace,  // in the inner transport's reservation, because a part of it has left
-  };
-  struct Outgoing {
-    Stage stage = Stage::kNone;
-    SealedKind kind = SealedKind::kMessage;
-    bool abandoned = false;  // what comes next must be seen to be the same
-    std::span<std::byte> record;
-    KeptBuffer buffer;  // the record's memory, unless it is in place
-
-    bool begun() const { return stage != Stage::kNone; }
-    void forget() noexcept;
-  };
-
   SendResult send(SealedKind kind, std::span<const std::byte> message, Context context);
-  bool commit_place(std::span<std::byte> record, SealedKind kind, Context context);
-  bool push(Context context);
   void check_same(std::span<const std::byte> message, Context context);
   void check_unbroken() const;
   ReceiveResult open(Context context, Delivery& outer, Delivery& delivery);
@@ -92,11 +72,7 @@ class SealedTransport final : public Transport {
 
   // --- send side
   std::array<std::unique_ptr<Sealer>, kContextCount> sealers_;
-  std::array<Outgoing, kContextCount> outgoing_;
-  bool in_place_ = false;  // whether one of them is
-  Reservation<> reservation_;
-  KeptBuffer reservation_buffer_;
-  unsigned ends_sent_ = 0;  // of contexts, in their order
+  RecordSender<SealedKind> records_;
 
   // --- receive side
   alignas(64) std::array<std::unique_ptr<Opener>, kContextCount> openers_;
