@@ -176,8 +176,7 @@ TEST_F(ChoiceTest, RequiredSecrecyForbidsWhatGoesInClear) {
 TEST(ChoiceTableTest, DecoratorsComposeWithEveryTransportAndInOneOrder) {
   std::vector<std::string> prefixes;
   for (const Decoration& decoration : decorations()) prefixes.push_back(decoration.prefix);
-  EXPECT_THAT(prefixes,
-              testing::UnorderedElementsAre("attested+", "sealed+", "attested+sealed+"));
+  EXPECT_THAT(prefixes, testing::UnorderedElementsAre("attested+", "sealed+", "attested+sealed+"));
   for (const TransportRow& row : transport_rows())
     for (const std::string& prefix : prefixes)
       EXPECT_EQ(find_transport(prefix + row.name), &row) << row.name;

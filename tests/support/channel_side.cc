@@ -47,8 +47,8 @@ std::vector<ChannelKind> channel_kinds() {
     }
     for (const std::string& device : test_devices()) kinds.push_back({row.name, device});
   }
-  for (const Decoration& decoration : decorations())
-    kinds.push_back({decoration.prefix + "ring", "shm"});
+  for (const char* transport : {"attested+ring", "sealed+ring"})
+    kinds.push_back({transport, "shm"});
   return kinds;
 }
 
@@ -57,6 +57,8 @@ std::vector<ChannelKind> unbundled_kinds() {
   for (const std::string& device : test_devices()) kinds.push_back({"batched", device, false});
   return kinds;
 }
+
+std::vector<ChannelKind> nested_kinds() { return {{"attested+sealed+ring", "shm"}}; }
 
 std::string channel_key_file() {
   // Memory, so that whichever of several processes ends first removes nothing.

@@ -37,6 +37,8 @@ void PrintTo(const ChannelKind& kind, std::ostream* out);  // "ring_on_shm"
 std::vector<ChannelKind> channel_kinds();
 // Transport batched with a slot for each message.
 std::vector<ChannelKind> unbundled_kinds();
+// Decorators over each other.
+std::vector<ChannelKind> nested_kinds();
 
 // The key of every attested channel, and of TLS for every sealed one.
 std::string channel_key_file();
@@ -89,19 +91,19 @@ class ChannelTest : public testing::TestWithParam<std::tuple<ChannelKind, PeerMo
 
 std::string channel_test_name(const testing::TestParamInfo<ChannelTest::ParamType>& parameters);
 
-// Registers the tests of a suite derived from ChannelTest for every kind and both modes.
-#define LEAT_INSTANTIATE_CHANNEL_SUITE(suite)                                      \
+// Registers the tests of a suite derived from ChannelTest for these kinds and both modes.
+#define LEAT_INSTANTIATE_SUITE(name, suite, kinds)                                 \
   INSTANTIATE_TEST_SUITE_P(                                                        \
-      Channels, suite,                                                             \
-      testing::Combine(testing::ValuesIn(channel_kinds()),                         \
+      name, suite,                                                                 \
+      testing::Combine(testing::ValuesIn(kinds),                                   \
                        testing::Values(PeerMode::kThreads, PeerMode::kProcesses)), \
       channel_test_name)
-// What channels promise about messages must hold for these too.
-#define LEAT_INSTANTIATE_UNBUNDLED_SUITE(suite)                                    \
-  INSTANTIATE_TEST_SUITE_P(                                                        \
-      Unbundled, suite,                                                            \
-      testing::Combine(testing::ValuesIn(unbundled_kinds()),                       \
-                       testing::Values(PeerMode::kThreads, PeerMode::kProcesses)), \
-      channel_test_name)
+#define LEAT_INSTANTIATE_CHANNEL_SUITE(suite) \
+  LEAT_INSTANTIATE_SUITE(Channels, suite, channel_kinds())
+// What channels promise about messages must hold for these too, and where decorators go over each
+// other.
+#define LEAT_INSTANTIATE_UNBUNDLED_SUITE(suite) \
+  LEAT_INSTANTIATE_SUITE(Unbundled, suite, unbundled_kinds())
+#define LEAT_INSTANTIATE_NESTED_SUITE(suite) LEAT_INSTANTIATE_SUITE(Nested, suite, nested_kinds())
 
 }  // namespace leat::detail

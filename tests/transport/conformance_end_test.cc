@@ -470,6 +470,7 @@ TEST_P(ManyChannels, SixtyFourAtOnceAreIndependent) {
 
 LEAT_INSTANTIATE_CHANNEL_SUITE(ChannelEnd);
 LEAT_INSTANTIATE_UNBUNDLED_SUITE(ChannelEnd);
+LEAT_INSTANTIATE_NESTED_SUITE(ChannelEnd);
 // A thread cannot be killed.
 INSTANTIATE_TEST_SUITE_P(Channels, ChannelDeath,
                          testing::Combine(testing::ValuesIn(channel_kinds()),

@@ -362,6 +362,7 @@ TEST_P(ChannelFlow, DescriptorIsQuietWhileNothingComes) {
 
 LEAT_INSTANTIATE_CHANNEL_SUITE(ChannelFlow);
 LEAT_INSTANTIATE_UNBUNDLED_SUITE(ChannelFlow);
+LEAT_INSTANTIATE_NESTED_SUITE(ChannelFlow);
 
 }  // namespace
 }  // namespace leat::detail

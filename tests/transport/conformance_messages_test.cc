@@ -486,11 +486,7 @@ std::vector<ChannelKind> decorated_over_all() {
   return kinds;
 }
 
-INSTANTIATE_TEST_SUITE_P(Decorated, ChannelMessages,
-                         testing::Combine(testing::ValuesIn(decorated_over_all()),
-                                          testing::Values(PeerMode::kThreads,
-                                                          PeerMode::kProcesses)),
-                         channel_test_name);
+LEAT_INSTANTIATE_SUITE(Decorated, ChannelMessages, decorated_over_all());
 
 }  // namespace
 }  // namespace leat::detail

@@ -315,21 +315,15 @@ TEST_P(UnfinishedSend, AnyMixArrivesWhole) {
 
 std::vector<ChannelKind> kinds_of(bool numbered) {
   std::vector<ChannelKind> kinds = channel_kinds();
-  std::erase_if(kinds, [&](const ChannelKind& kind) {
-    return is_decorated(kind.transport) != numbered;
-  });
+  std::erase_if(kinds,
+                [&](const ChannelKind& kind) { return is_decorated(kind.transport) != numbered; });
   return kinds;
 }
 
-const auto kModes = testing::Values(PeerMode::kThreads, PeerMode::kProcesses);
-
-INSTANTIATE_TEST_SUITE_P(Channels, UnfinishedSend,
-                         testing::Combine(testing::ValuesIn(kinds_of(false)), kModes),
-                         channel_test_name);
+LEAT_INSTANTIATE_SUITE(Channels, UnfinishedSend, kinds_of(false));
 LEAT_INSTANTIATE_UNBUNDLED_SUITE(UnfinishedSend);
-INSTANTIATE_TEST_SUITE_P(Channels, UnfinishedNumberedSend,
-                         testing::Combine(testing::ValuesIn(kinds_of(true)), kModes),
-                         channel_test_name);
+LEAT_INSTANTIATE_SUITE(Channels, UnfinishedNumberedSend, kinds_of(true));
+LEAT_INSTANTIATE_NESTED_SUITE(UnfinishedNumberedSend);
 
 }  // namespace
 }  // namespace leat::detail

@@ -93,8 +93,7 @@ SendResult AttestedTransport::push(Context context) {
 }
 
 void AttestedTransport::check_same(std::span<const std::byte> message,
-                                   const trusted::Statement& statement,
-                                   Records::Outgoing& out) {
+                                   const trusted::Statement& statement, Records::Outgoing& out) {
   const auto before = trusted::payload_of(out.record);
   // A large one in pieces is asked for often: its size must do, as without attestation, unless its
   // caller has given it up since.
@@ -156,7 +155,8 @@ void AttestedTransport::look_for_answer() {
 std::span<std::byte> AttestedTransport::try_reserve(std::size_t bytes, Context context) {
   check_kind(context, Kind::kSend);
   look_for_answer();
-  return records_.try_reserve(bytes, context, max_in_place_bytes(context));
+  return records_.try_reserve(bytes, bytes + trusted::kRecordOverheadBytes, context,
+                              max_in_place_bytes(context));
 }
 
 SendResult AttestedTransport::try_commit(std::size_t bytes) {

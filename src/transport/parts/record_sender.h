@@ -109,14 +109,18 @@ class RecordSender {
     return SendResult::kSent;
   }
 
-  // As Transport's. The memory is this process's own: what is seen of it is the record.
-  std::span<std::byte> try_reserve(std::size_t bytes, Context context, std::size_t most) {
+  // As Transport's, for a message of which a record of `record_bytes` will be made. The memory is
+  // this process's own: what others see of it is the record.
+  std::span<std::byte> try_reserve(std::size_t bytes, std::size_t record_bytes, Context context,
+                                   std::size_t most) {
     if (bytes > most) refuse_reservation(bytes, most, "Use send().");
     const Outgoing& out = of(context);
     reservation_.check_reserve(
         context, out.begun() && out.record.size() > inner_.max_in_place_bytes(context));
     // A commit that found no room, abandoned since: it has its place in the order.
     if (out.begun() && !sent(push(context))) return {};
+    // Another decorator gives its record a number between this call and the commit.
+    if (!finds_room(record_bytes, context)) return {};
     reservation_.open(reservation_buffer_.take(std::max<std::size_t>(bytes, 1)).first(bytes),
                       context);
     return reservation_.memory();
@@ -127,8 +131,8 @@ class RecordSender {
   }
 
   // As Transport's. An end that anyone can send proves nothing, so each context ends with a record
-  // of its own: `send_end(context)` sends that, or returns false to be called again; `is_end(about)`
-  // tells whether a record is one.
+  // of its own: `send_end(context)` sends that, or returns false to be called again;
+  // `is_end(about)` tells whether a record is one.
   template <typename IsEnd, typename SendEnd>
   bool try_end(IsEnd is_end, SendEnd send_end) {
     for (; ends_sent_ < kContextCount; ++ends_sent_) {

@@ -43,7 +43,7 @@ void SealedTransport::check_unbroken() const {
 
 std::span<std::byte> SealedTransport::try_reserve(std::size_t bytes, Context context) {
   check_unbroken();
-  return records_.try_reserve(bytes, context, max_in_place_bytes(context));
+  return records_.try_reserve(bytes, bytes + kSealTagBytes, context, max_in_place_bytes(context));
 }
 
 SendResult SealedTransport::try_commit(std::size_t bytes) {
