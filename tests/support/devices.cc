@@ -45,8 +45,8 @@ std::string device_label(const std::string& device) {
 }
 
 std::string network_device(const std::string& device) {
-  const std::string path = "/sys/class/infiniband/" + device.substr(kIbPrefix.size()) +
-                           "/ports/1/gid_attrs/ndevs/0";
+  const std::string path =
+      "/sys/class/infiniband/" + device.substr(kIbPrefix.size()) + "/ports/1/gid_attrs/ndevs/0";
   std::string name;
   if (!std::getline(std::ifstream(path), name)) throw std::runtime_error("cannot read " + path);
   return name;

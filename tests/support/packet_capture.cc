@@ -55,9 +55,9 @@ void PacketCapture::look_through(const Look& look) {
   while (true) {
     sockaddr_ll from{};
     socklen_t from_bytes = sizeof(from);
-    const ssize_t bytes = recvfrom(socket_.get(), frame.data(), frame.size(),
-                                   MSG_DONTWAIT | MSG_TRUNC, reinterpret_cast<sockaddr*>(&from),
-                                   &from_bytes);
+    const ssize_t bytes =
+        recvfrom(socket_.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_TRUNC,
+                 reinterpret_cast<sockaddr*>(&from), &from_bytes);
     if (bytes < 0 && errno == EAGAIN) break;
     if (bytes < 0) throw system_error("recvfrom(AF_PACKET)", errno);
     const auto length = static_cast<std::size_t>(bytes);

@@ -108,8 +108,8 @@ void send_all(Channel& channel, unsigned side) {
 void receive_all(Channel& channel, unsigned side) {
   for (const Step& step : steps()) {
     const Message message = channel.receive(step.context);
-    EXPECT_TRUE(std::ranges::equal(message.bytes(),
-                                   plain_text().message(first_of(side) + step.message)))
+    EXPECT_TRUE(
+        std::ranges::equal(message.bytes(), plain_text().message(first_of(side) + step.message)))
         << "message " << step.message << " of side " << side;
   }
 }
