@@ -174,6 +174,7 @@ std::vector<Traffic> traffic_sealed() {
   if (!cable()) return all;
   for (const TransportRow& row : transport_rows())
     all.push_back({std::string("sealed+") + row.name, row.rdma});
+  all.push_back({"attested+sealed+ring", true});
   all.push_back({"auto", true, "require", "sealed+ring"});
   all.push_back({"auto", false, "require", "tcp"});
   return all;
