@@ -1,5 +1,5 @@
-// leat-bench sealed: messages over sealed+X on shared memory, beside those of X in clear, those of
-// transport tcp inside TLS, and the bare cipher of OpenSSL.
+// leat-bench sealed: messages over sealed+X, beside those of X in clear, those of transport tcp
+// inside TLS, and the bare cipher of OpenSSL.
 #include <openssl/evp.h>
 
 #include <array>
@@ -65,6 +65,7 @@ class BareCipher {
 };
 
 struct SealedArguments : RunArguments {
+  std::string device = "shm";
   std::string transport = "ring";
 };
 
@@ -78,7 +79,7 @@ class SealedBench {
                            std::size(kCiphers) * arguments.sizes.size()),
         report_({.bench = "sealed",
                  .title = "Sealed messages",
-                 .device = "shm",
+                 .device = arguments.device,
                  .transport = "sealed+" + arguments.transport,
                  .lines = {{"Cores", describe_cores(cores_)}}},
                 arguments.json) {}
@@ -86,9 +87,10 @@ class SealedBench {
   void run() {
     if (cores_) pin_to_core((*cores_)[0]);
     const std::string& inner = arguments_.transport;
-    measure_channel(inner, inner + ": messages in clear", {.device = "shm", .transport = inner});
+    measure_channel(inner, inner + ": messages in clear",
+                    {.device = arguments_.device, .transport = inner});
     for (const CipherRow& row : kCiphers) {
-      Options options{.device = "shm", .transport = "sealed+" + inner};
+      Options options{.device = arguments_.device, .transport = "sealed+" + inner};
       options.sealed_cipher = row.setting;
       measure_channel(row.setting, std::string(row.setting) + ": messages over sealed+" + inner,
                       with_key(options));
@@ -186,7 +188,10 @@ Run declare_sealed(CLI::App& command) {
   const auto arguments = std::make_shared<SealedArguments>();
   arguments->sizes = {64, 4096, 64 << 10, 1 << 20};
   arguments->length.iterations = 10000;
-  command.add_option("--transport", arguments->transport, "What is sealed, on device shm")
+  command.add_option("-d,--device", arguments->device, "shm, ib or ib:NAME")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command.add_option("--transport", arguments->transport, "What is sealed")
       ->capture_default_str()
       ->check(cli::one_of({"ring", "planned", "batched", "confirm-each", "chunked"}))
       ->type_name("X");

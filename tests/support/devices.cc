@@ -18,14 +18,6 @@ namespace {
 
 constexpr std::string_view kIbPrefix = "ib:";
 
-// The network device below the first port of a verbs device.
-std::string network_device(const std::string& verbs_name) {
-  const std::string path = "/sys/class/infiniband/" + verbs_name + "/ports/1/gid_attrs/ndevs/0";
-  std::string name;
-  if (!std::getline(std::ifstream(path), name)) throw std::runtime_error("cannot read " + path);
-  return name;
-}
-
 }  // namespace
 
 std::vector<std::string> test_devices() {
@@ -52,9 +44,17 @@ std::string device_label(const std::string& device) {
   return label;
 }
 
+std::string network_device(const std::string& device) {
+  const std::string path =
+      "/sys/class/infiniband/" + device.substr(kIbPrefix.size()) + "/ports/1/gid_attrs/ndevs/0";
+  std::string name;
+  if (!std::getline(std::ifstream(path), name)) throw std::runtime_error("cannot read " + path);
+  return name;
+}
+
 std::string device_address(const std::string& device) {
   if (!device.starts_with(kIbPrefix)) return {};
-  const std::string network = network_device(device.substr(kIbPrefix.size()));
+  const std::string network = network_device(device);
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) throw std::runtime_error("getifaddrs failed");
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);

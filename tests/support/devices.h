@@ -29,6 +29,8 @@ class DecoratedDevices {
 std::vector<std::string> test_devices();
 // The same as a part of a test's name: "ib_rxe0".
 std::string device_label(const std::string& device);
+// The network device below the first port of an ib device.
+std::string network_device(const std::string& device);
 // The numeric address at which a peer reaches `device`; empty for a device without addresses.
 std::string device_address(const std::string& device);
 
