@@ -1,6 +1,7 @@
 #include "handshake/choice.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/quote.h"
@@ -13,7 +14,9 @@ namespace leat::detail {
 namespace {
 
 constexpr const char* kAuto = "auto";
-constexpr const char* kSealedAuto = "sealed+auto";
+
+// Relaxed: tests change it while no connection is being made.
+std::atomic<bool> all_leave{false};
 
 std::string known_transports() {
   std::string names = kAuto;
@@ -57,50 +60,57 @@ void check_choice(const Settings& settings, const DeviceList& devices) {
               "Leave one of the two settings at auto.");
 }
 
-std::string agree_on_transport(const Hello& client, const Hello& listener) {
-  const bool client_leaves = leaves_choice(client.transport);
+Wish agree_on_transport(const Hello& client, const Hello& listener) {
+  const bool client_leaves = client.transport == kAuto;
+  const bool seals = client.seals || listener.seals;
   if (!client_leaves && find_transport(client.transport) == nullptr) {
     throw Error(ErrorCode::kUnavailable,
                 "the listener knows no transport " + quoted(client.transport),
                 "It knows: " + known_transports());
   }
-  if (client_leaves && leaves_choice(listener.transport))
-    return client.transport == kAuto ? listener.transport : client.transport;
-  if (leaves_choice(listener.transport) || client.transport == listener.transport) {
-    return client.transport;
-  }
-  if (client_leaves) return listener.transport;
+  if (client_leaves) return {listener.transport, seals};
+  if (listener.transport == kAuto || client.transport == listener.transport)
+    return {client.transport, seals};
   throw Error(ErrorCode::kUnavailable,
               "the client asks for transport " + client.transport + ", the listener for " +
                   listener.transport,
               "Leave the setting transport at auto on one side.");
 }
 
-std::string transport_on(const DeviceRow& device, const std::string& agreed) {
-  if (!leaves_choice(agreed)) {
-    const TransportRow* row = find_transport(agreed);
-    return row != nullptr && row->rdma == device.rdma() ? agreed : "";
-  }
+std::string transport_on(const DeviceRow& device, const Wish& wish) {
   const auto rows = transport_rows();
-  const auto first = std::ranges::find(rows, device.rdma(), &TransportRow::rdma);
-  if (first == rows.end()) return "";
-  const bool seals = agreed == kSealedAuto && device.rdma() && !device.shares_memory;
-  const auto decorators = decorator_rows();
-  const auto sealing = std::ranges::find(decorators, true, &DecoratorRow::needs_tls);
-  return seals ? sealing->prefix + std::string(first->name) : first->name;
+  const TransportRow* row = nullptr;
+  if (wish.transport != kAuto)
+    row = find_transport(wish.transport);
+  else if (const auto first = std::ranges::find(rows, device.rdma(), &TransportRow::rdma);
+           first != rows.end())
+    row = &*first;
+  if (row == nullptr || row->rdma != device.rdma()) return "";
+  const std::string name = wish.transport == kAuto ? row->name : wish.transport;
+  const bool decorated = find_decorator(name) != nullptr;
+  if (!wish.seals || decorated || !device.rdma() || !leaves_host(device)) return name;
+  return std::ranges::find(decorator_rows(), true, &DecoratorRow::needs_tls)->prefix + name;
 }
 
-std::string wished_transport(const Settings& settings) {
-  const bool seals = settings.confidential != Confidential::kOff && tls_wanted(settings);
-  return settings.transport == kAuto && seals ? kSealedAuto : settings.transport;
+bool may_answer(const DeviceRow& device, const std::string& answer, const std::string& transport) {
+  if (answer.empty()) return false;
+  if (transport == kAuto && transport_on(device, {answer}) == answer) return true;
+  return answer == transport_on(device, {transport, false}) ||
+         answer == transport_on(device, {transport, true});
 }
 
-bool leaves_choice(const std::string& transport) {
-  return transport == kAuto || transport == kSealedAuto;
+bool wishes_sealing(const Settings& settings) {
+  return settings.confidential != Confidential::kOff && tls_wanted(settings);
 }
+
+bool leaves_host(const DeviceRow& device) {
+  return !device.shares_memory || all_leave.load(std::memory_order_relaxed);
+}
+
+void count_all_as_leaving(bool all) { all_leave.store(all, std::memory_order_relaxed); }
 
 bool in_clear(const DeviceRow& device, const std::string& transport, bool tls) {
-  if (device.shares_memory) return false;
+  if (!leaves_host(device)) return false;
   const DecoratorRow* decorator = find_decorator(transport);
   return !tls || (device.rdma() && (decorator == nullptr || !decorator->needs_tls));
 }
@@ -111,12 +121,12 @@ std::string forbidden_in_clear(const Settings& settings, const DeviceRow& device
     return "";
   return "messages of transport " + transport +
          " would go in clear, which confidential = require forbids. " +
-         (tls ? "Leave transport at auto on both sides, or set one that begins with sealed+."
+         (tls ? "Set a transport without a prefix, such as ring: it is sealed then."
               : kSetAKey);
 }
 
 Verdict judge(const DeviceRow& device, const Hello& client, const Hello& listener,
-              const std::string& agreed_transport) {
+              const Wish& agreed) {
   Verdict verdict;
   const struct {
     const char* name;
@@ -124,8 +134,8 @@ Verdict judge(const DeviceRow& device, const Hello& client, const Hello& listene
     const DeviceState* state;
   } sides[] = {{"client", client, client.find_device(device.kind)},
                {"listener", listener, listener.find_device(device.kind)}};
-  if (transport_on(device, agreed_transport).empty()) {
-    verdict.why_not = "transport " + agreed_transport + " does not run on it";
+  if (transport_on(device, agreed).empty()) {
+    verdict.why_not = "transport " + agreed.transport + " does not run on it";
     return verdict;
   }
   for (const auto& side : sides) {

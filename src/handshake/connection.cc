@@ -80,7 +80,7 @@ std::string about_secrecy(const Negotiation& side) {
   if (clear) return ", in clear";
   const DecoratorRow* decorator = find_decorator(connection.transport_name);
   const bool sealed = decorator != nullptr && decorator->needs_tls;
-  return device->shares_memory && !sealed ? ", not encrypted because it stays in this host" : "";
+  return !leaves_host(*device) && !sealed ? ", not encrypted because it stays in this host" : "";
 }
 
 void finish(const Negotiation& side, const std::vector<std::byte>& peer_setup) {

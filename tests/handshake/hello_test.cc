@@ -110,12 +110,12 @@ TEST(HelloTest, AnswerAndResultComeBack) {
   EXPECT_EQ(decode_result(encode(failure)).text, "no memory");
 }
 
-// The layout of version 7, written by hand: a change of it must raise kProtocolVersion.
+// The layout of version 8, written by hand: a change of it must raise kProtocolVersion.
 TEST(HelloTest, BytesAreLittleEndianAndInTheirPlaces) {
   const Bytes frame = encode(some_hello());
   const auto at = [&](std::size_t i) { return std::to_integer<int>(frame[i]); };
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(frame.data()), 4), "leat");
-  EXPECT_EQ(at(4), 7);  // version
+  EXPECT_EQ(at(4), 8);  // version
   EXPECT_EQ(at(5), 0);
   EXPECT_EQ(at(6), 1);  // kind
   EXPECT_EQ(at(8) + 256 * at(9), static_cast<int>(kHelloBytes));
@@ -132,7 +132,7 @@ TEST(HelloTest, BytesAreLittleEndianAndInTheirPlaces) {
   EXPECT_EQ(at(200 + 16), 1);        // allowed
   EXPECT_EQ(at(200 + 593), 'i');     // ib:
   EXPECT_EQ(at(200 + 593 + 16), 3);  // unusable
-  EXPECT_EQ(kHelloBytes, 5481U);
+  EXPECT_EQ(kHelloBytes, 5482U);
   EXPECT_EQ(kAnswerBytes, 2448U);
   EXPECT_EQ(kResultBytes, 2064U);
 }
@@ -187,7 +187,8 @@ TEST(HelloTest, EveryCorruptFieldOfAHelloIsNamed) {
       {kSetting + kReasonBytes - 1, 'x', "device setting"},
       {kSetting + kReasonBytes, 0, "transport"},
       {kSetting + kReasonBytes + kTransportNameBytes - 1, 'x', "transport"},
-      {kHelloBytes - 1, 3, "fallback"},
+      {kHelloBytes - 2, 3, "fallback"},
+      {kHelloBytes - 1, 2, "wish for secrecy"},
   };
   for (const auto& item : cases) {
     Bytes frame = encode(some_hello());
