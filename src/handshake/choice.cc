@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string_view>
 #include <utility>
 
 #include "base/quote.h"
@@ -37,9 +38,9 @@ void add(std::string& reasons, const std::string& reason) {
 }  // namespace
 
 void check_choice(const Settings& settings, const DeviceList& devices) {
-  if (settings.transport == kAuto) return;
-  const TransportRow* row = find_transport(settings.transport);
-  if (row == nullptr) {
+  const bool by_name = settings.transport != kAuto;
+  const TransportRow* row = by_name ? find_transport(settings.transport) : nullptr;
+  if (by_name && row == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "no transport is named " + quoted(settings.transport),
                 "There are: " + known_transports());
   }
@@ -49,11 +50,19 @@ void check_choice(const Settings& settings, const DeviceList& devices) {
                 "transport " + settings.transport + " needs TLS, whose keys it uses", kSetAKey);
   }
   std::string needed;
+  std::string clear;
   for (const DeviceRow& device : device_rows()) {
-    if (device.rdma() != row->rdma) continue;
-    if (devices.allows(device)) return;
-    needed += (needed.empty() ? "" : " or ") + std::string(device.kind);
+    if (by_name && device.rdma() != row->rdma) continue;
+    if (!devices.allows(device)) {
+      needed += (needed.empty() ? "" : " or ") + std::string(device.kind);
+      continue;
+    }
+    const Wish wish{settings.transport, wishes_sealing(settings)};
+    clear = forbidden_in_clear(settings, device, transport_on(device, wish), tls_wanted(settings));
+    if (clear.empty()) return;
   }
+  if (!clear.empty()) throw Error(ErrorCode::kInvalidArgument, clear);
+  if (!by_name) return;
   throw Error(ErrorCode::kInvalidArgument,
               "transport " + settings.transport + " cannot run on device " +
                   quoted(devices.text()) + ": it needs " + needed,
@@ -119,10 +128,11 @@ std::string forbidden_in_clear(const Settings& settings, const DeviceRow& device
                                const std::string& transport, bool tls) {
   if (settings.confidential != Confidential::kRequire || !in_clear(device, transport, tls))
     return "";
+  const std::string_view advice =
+      tls ? "Set a transport without a prefix, such as ring: it is sealed then." : kSetAKey;
   return "messages of transport " + transport +
          " would go in clear, which confidential = require forbids. " +
-         (tls ? "Set a transport without a prefix, such as ring: it is sealed then."
-              : kSetAKey);
+         std::string(advice.substr(0, advice.size() - 1));  // a part of a longer sentence
 }
 
 Verdict judge(const DeviceRow& device, const Hello& client, const Hello& listener,

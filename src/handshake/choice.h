@@ -10,7 +10,7 @@
 namespace leat::detail {
 
 // Throws kInvalidArgument if one side's own settings contradict each other: an unknown transport,
-// transport ring with device tcp.
+// transport ring with device tcp, confidential=require where all would go in clear.
 void check_choice(const Settings& settings, const DeviceList& devices);
 
 // Whether a side asks that messages which leave the host are encrypted: the settings want it and
