@@ -191,6 +191,7 @@ int Handle::listen(int backlog) {
   }
   if (listening_ != nullptr) unwatch_fd(socket());  // of the shutdown
   Settings settings = resolve_settings({}, {});
+  check_settings(settings);
   settings.backlog = places(backlog);
   listening_ = std::make_unique<ListenerCore>(one_more(socket()), settings);
   watch_fd(listening_->fd(), EPOLLIN);
