@@ -76,7 +76,8 @@ class Link {
 
 // For a channel of transport planned: a thin layer over leat::PlannedChannel.
 std::unique_ptr<Link> make_planned_link(Channel channel);
-// For all other channels; `carrier` is not kPlanned. Messages are reassembled in memory of `region_bytes`.
+// For all other channels; `carrier` is not kPlanned. Messages are reassembled in memory of
+// `region_bytes`.
 std::unique_ptr<Link> make_stream_link(Channel channel, Carrier carrier,
                                        std::uint64_t region_bytes);
 

@@ -81,6 +81,7 @@ TEST_F(CApiConfidential, WithoutAKeyCallsFailAndSayHowToSetOne) {
   ASSERT_EQ(leat_bind(listening, plain(address), sizeof address), 0);
   EXPECT_EQ(leat_listen(listening, 4), -1);
   expect_advice();
+  EXPECT_EQ(leat_accept(listening, nullptr, nullptr), -1) << "it does not listen";
   EXPECT_EQ(leat_close(listening), 0);
   EXPECT_EQ(leat_listen_uri("leat://127.0.0.1:0?device=tcp"), -1);
   expect_advice();

@@ -121,9 +121,9 @@ TEST_F(ConfidentialChannels, RequireWithoutAKeyFailsAtOnceWithAdvice) {
   for (const char* device : {"shm", "tcp"}) {
     const Options options = options_on(device, "auto", "require", false);
     for (const std::string& text :
-         {listening_refused(options),
-          error_of(ErrorCode::kInvalidArgument,
-                   [&] { (void)Channel::connect("leat://127.0.0.1:9", options); })})
+         {listening_refused(options), error_of(ErrorCode::kInvalidArgument, [&] {
+            (void)Channel::connect("leat://127.0.0.1:9", options);
+          })})
       EXPECT_THAT(text, AllOf(HasSubstr("confidential = require"), HasSubstr("tls_psk_file")));
   }
 }

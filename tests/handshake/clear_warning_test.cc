@@ -53,8 +53,8 @@ std::string connect_beyond(const Settings& settings) {
   uri.port = bound_port(listening.get());
   std::thread accepting([&] {
     Fd newcomer(check(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC), "accept4"));
-    const Connection connection = accept_connection(hear(std::move(newcomer), settings), settings,
-                                                    {[] {}, [](LastWord) {}});
+    const Connection connection =
+        accept_connection(hear(std::move(newcomer), settings), settings, {[] {}, [](LastWord) {}});
   });
   Fd socket(check(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
   sockaddr_in from{};

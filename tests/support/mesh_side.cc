@@ -67,7 +67,8 @@ std::vector<std::string> free_addresses(unsigned parties, const std::string& dev
 }
 
 void PrintTo(const MeshKind& kind, std::ostream* out) {
-  *out << (kind.sealed ? "sealed_" : "") << to_string(kind.carrier) << "_on_" << leat::detail::device_label(kind.device);
+  *out << (kind.sealed ? "sealed_" : "") << to_string(kind.carrier) << "_on_"
+       << leat::detail::device_label(kind.device);
 }
 
 std::vector<MeshKind> mesh_kinds() {
