@@ -95,7 +95,7 @@ std::string transport_on(const DeviceRow& device, const Wish& wish) {
            first != rows.end())
     row = &*first;
   if (row == nullptr || row->rdma != device.rdma()) return "";
-  const std::string name = wish.transport == kAuto ? row->name : wish.transport;
+  std::string name = wish.transport == kAuto ? row->name : wish.transport;
   const bool decorated = find_decorator(name) != nullptr;
   if (!wish.seals || decorated || !device.rdma() || !leaves_host(device)) return name;
   return std::ranges::find(decorator_rows(), true, &DecoratorRow::needs_tls)->prefix + name;
