@@ -46,7 +46,7 @@ class LEAT_EXPORT PlannedChannel {
   // Takes over a channel that was made with transport=planned on both sides. (If their
   // `planned_digest` or `planned_bytes` differ, Channel::connect has thrown an error with both
   // values; the listener logs the same and goes on listening.) Throws kInvalidArgument for a
-  // channel of another transport.
+  // channel of another transport, sealed+planned included: arrays would go in clear beside it.
   explicit PlannedChannel(Channel channel);
   PlannedChannel(PlannedChannel&&) noexcept = default;
   PlannedChannel& operator=(PlannedChannel&&) noexcept = default;

@@ -70,7 +70,7 @@ constexpr Row kTable[] = {
     row<ConfidentialCodec, &Settings::confidential, &Options::confidential>(
         "confidential",
         "whether messages that leave this host are encrypted: as the other settings say; wherever "
-        "there is a key for TLS; or else the connection fails"),
+        "there is a key for TLS, over any transport; or else the connection fails"),
     row<MicrosecondsCodec, &Settings::spin, &Options::spin>(
         "spin_us",
         "the longest time that a wait spins before it sleeps; 0: sleep at once, inf: never sleep"),

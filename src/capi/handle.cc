@@ -44,6 +44,14 @@ std::size_t places(int backlog) {
   return static_cast<std::size_t>(std::clamp(backlog, 0, SOMAXCONN)) + 1;
 }
 
+// Throws if they contradict each other, so that no client could come in.
+Settings settings_to_listen(int backlog) {
+  Settings settings = resolve_settings({}, {});
+  check_settings(settings);
+  settings.backlog = places(backlog);
+  return settings;
+}
+
 }  // namespace
 
 Handle::Handle(Fd socket, int number, bool nonblocking)
@@ -184,14 +192,14 @@ int Handle::bind(const sockaddr* address, socklen_t bytes) const {
 int Handle::listen(int backlog) {
   const std::lock_guard lock(mutex_);
   settle();
+  const bool again = listening_ != nullptr && !listening_->closed();
+  const Settings settings = again ? listening_->settings() : settings_to_listen(backlog);
   if (const int result = result_of(::listen(socket(), backlog)); result < 0) return result;
-  if (listening_ != nullptr && !listening_->closed()) {
+  if (again) {
     listening_->set_backlog(places(backlog));
     return 0;
   }
   if (listening_ != nullptr) unwatch_fd(socket());  // of the shutdown
-  Settings settings = resolve_settings({}, {});
-  settings.backlog = places(backlog);
   listening_ = std::make_unique<ListenerCore>(one_more(socket()), settings);
   watch_fd(listening_->fd(), EPOLLIN);
   return 0;

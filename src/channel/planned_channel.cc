@@ -50,6 +50,11 @@ bool look(PlannedTransport& transport, unsigned context, std::uint64_t& missing,
 PlannedChannel::PlannedChannel(Channel channel)
     : channel_(std::move(channel)),
       transport_(channel_.core_->connection().transport->facts().arrays) {
+  if (transport_ == nullptr && channel_.transport().ends_with("+planned"))
+    throw Error(ErrorCode::kInvalidArgument,
+                "message arrays would go beside the records of " + channel_.transport(),
+                "Send messages, or set transport=planned and, in a network that you trust, "
+                "confidential=off on both sides.");
   if (transport_ == nullptr)
     throw Error(ErrorCode::kInvalidArgument,
                 "message arrays need transport planned, this channel's is " + channel_.transport(),

@@ -1,6 +1,8 @@
 #include "handshake/choice.h"
 
 #include <algorithm>
+#include <atomic>
+#include <string_view>
 #include <utility>
 
 #include "base/quote.h"
@@ -13,8 +15,9 @@ namespace leat::detail {
 namespace {
 
 constexpr const char* kAuto = "auto";
-constexpr const char* kSealed = "sealed+";  // of the table's decorators the one that encrypts
-const std::string kSealedAuto = std::string(kSealed) + kAuto;
+
+// Relaxed: tests change it while no connection is being made.
+std::atomic<bool> all_leave{false};
 
 std::string known_transports() {
   std::string names = kAuto;
@@ -36,9 +39,9 @@ void add(std::string& reasons, const std::string& reason) {
 }  // namespace
 
 void check_choice(const Settings& settings, const DeviceList& devices) {
-  if (settings.transport == kAuto) return;
-  const TransportRow* row = find_transport(settings.transport);
-  if (row == nullptr) {
+  const bool by_name = settings.transport != kAuto;
+  const TransportRow* row = by_name ? find_transport(settings.transport) : nullptr;
+  if (by_name && row == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "no transport is named " + quoted(settings.transport),
                 "There are: " + known_transports());
   }
@@ -47,59 +50,74 @@ void check_choice(const Settings& settings, const DeviceList& devices) {
                 "transport " + settings.transport + " needs TLS, whose keys it uses", kSetAKey);
   }
   std::string needed;
+  std::string clear;
   for (const DeviceRow& device : device_rows()) {
-    if (device.rdma() != row->rdma) continue;
-    if (devices.allows(device)) return;
-    needed += (needed.empty() ? "" : " or ") + std::string(device.kind);
+    if (by_name && device.rdma() != row->rdma) continue;
+    if (!devices.allows(device)) {
+      needed += (needed.empty() ? "" : " or ") + std::string(device.kind);
+      continue;
+    }
+    const Wish wish{settings.transport, wishes_sealing(settings)};
+    clear = forbidden_in_clear(settings, device, transport_on(device, wish), tls_wanted(settings));
+    if (clear.empty()) return;
   }
+  if (!clear.empty()) throw Error(ErrorCode::kInvalidArgument, clear);
+  if (!by_name) return;
   throw Error(ErrorCode::kInvalidArgument,
               "transport " + settings.transport + " cannot run on device " +
                   quoted(devices.text()) + ": it needs " + needed,
               "Leave one of the two settings at auto.");
 }
 
-std::string agree_on_transport(const Hello& client, const Hello& listener) {
-  const bool client_leaves = leaves_choice(client.transport);
+Wish agree_on_transport(const Hello& client, const Hello& listener) {
+  const bool client_leaves = client.transport == kAuto;
+  const bool seals = client.seals || listener.seals;
   if (!client_leaves && find_transport(client.transport) == nullptr) {
     throw Error(ErrorCode::kUnavailable,
                 "the listener knows no transport " + quoted(client.transport),
                 "It knows: " + known_transports());
   }
-  if (client_leaves && leaves_choice(listener.transport))
-    return client.transport == kAuto ? listener.transport : client.transport;
-  if (leaves_choice(listener.transport) || client.transport == listener.transport) {
-    return client.transport;
-  }
-  if (client_leaves) return listener.transport;
+  if (client_leaves) return {listener.transport, seals};
+  if (listener.transport == kAuto || client.transport == listener.transport)
+    return {client.transport, seals};
   throw Error(ErrorCode::kUnavailable,
               "the client asks for transport " + client.transport + ", the listener for " +
                   listener.transport,
               "Leave the setting transport at auto on one side.");
 }
 
-std::string transport_on(const DeviceRow& device, const std::string& agreed) {
-  if (!leaves_choice(agreed)) {
-    const TransportRow* row = find_transport(agreed);
-    return row != nullptr && row->rdma == device.rdma() ? agreed : "";
-  }
+std::string transport_on(const DeviceRow& device, const Wish& wish) {
   const auto rows = transport_rows();
-  const auto first = std::ranges::find(rows, device.rdma(), &TransportRow::rdma);
-  if (first == rows.end()) return "";
-  const bool seals = agreed == kSealedAuto && device.rdma() && !device.shares_memory;
-  return seals ? kSealed + std::string(first->name) : first->name;
+  const TransportRow* row = nullptr;
+  if (wish.transport != kAuto)
+    row = find_transport(wish.transport);
+  else if (const auto first = std::ranges::find(rows, device.rdma(), &TransportRow::rdma);
+           first != rows.end())
+    row = &*first;
+  if (row == nullptr || row->rdma != device.rdma()) return "";
+  std::string name = wish.transport == kAuto ? row->name : wish.transport;
+  return wish.seals && device.rdma() && leaves_host(device) ? sealed_form(name) : name;
 }
 
-std::string wished_transport(const Settings& settings) {
-  const bool seals = settings.confidential != Confidential::kOff && tls_wanted(settings);
-  return settings.transport == kAuto && seals ? kSealedAuto : settings.transport;
+bool may_answer(const DeviceRow& device, const std::string& answer, const std::string& transport) {
+  if (answer.empty()) return false;
+  if (transport == kAuto && transport_on(device, {answer}) == answer) return true;
+  return answer == transport_on(device, {transport, false}) ||
+         answer == transport_on(device, {transport, true});
 }
 
-bool leaves_choice(const std::string& transport) {
-  return transport == kAuto || transport == kSealedAuto;
+bool wishes_sealing(const Settings& settings) {
+  return settings.confidential != Confidential::kOff && tls_wanted(settings);
 }
+
+bool leaves_host(const DeviceRow& device) {
+  return !device.shares_memory || all_leave.load(std::memory_order_relaxed);
+}
+
+void count_all_as_leaving(bool all) { all_leave.store(all, std::memory_order_relaxed); }
 
 bool in_clear(const DeviceRow& device, const std::string& transport, bool tls) {
-  if (device.shares_memory) return false;
+  if (!leaves_host(device)) return false;
   return !tls || (device.rdma() && !is_sealed(transport));
 }
 
@@ -107,14 +125,15 @@ std::string forbidden_in_clear(const Settings& settings, const DeviceRow& device
                                const std::string& transport, bool tls) {
   if (settings.confidential != Confidential::kRequire || !in_clear(device, transport, tls))
     return "";
+  const std::string_view advice =
+      tls ? "Set a transport with sealed+ before its name." : kSetAKey;
   return "messages of transport " + transport +
          " would go in clear, which confidential = require forbids. " +
-         (tls ? "Leave transport at auto on both sides, or set one with sealed+ before its name."
-              : kSetAKey);
+         std::string(advice.substr(0, advice.size() - 1));  // a part of a longer sentence
 }
 
 Verdict judge(const DeviceRow& device, const Hello& client, const Hello& listener,
-              const std::string& agreed_transport) {
+              const Wish& agreed) {
   Verdict verdict;
   const struct {
     const char* name;
@@ -122,8 +141,8 @@ Verdict judge(const DeviceRow& device, const Hello& client, const Hello& listene
     const DeviceState* state;
   } sides[] = {{"client", client, client.find_device(device.kind)},
                {"listener", listener, listener.find_device(device.kind)}};
-  if (transport_on(device, agreed_transport).empty()) {
-    verdict.why_not = "transport " + agreed_transport + " does not run on it";
+  if (transport_on(device, agreed).empty()) {
+    verdict.why_not = "transport " + agreed.transport + " does not run on it";
     return verdict;
   }
   for (const auto& side : sides) {

@@ -79,7 +79,7 @@ std::string about_secrecy(const Negotiation& side) {
   if (side.settings.confidential == Confidential::kOff) return "";
   if (clear) return ", in clear";
   const bool sealed = is_sealed(connection.transport_name);
-  return device->shares_memory && !sealed ? ", not encrypted because it stays in this host" : "";
+  return !leaves_host(*device) && !sealed ? ", not encrypted because it stays in this host" : "";
 }
 
 void finish(const Negotiation& side, const std::vector<std::byte>& peer_setup) {

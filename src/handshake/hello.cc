@@ -209,6 +209,7 @@ std::vector<std::byte> encode(const Hello& hello) {
   writer.text(hello.device_setting, kReasonBytes);
   writer.text(hello.transport.substr(0, kTransportNameBytes - 1), kTransportNameBytes);
   put(writer, hello.fallback);
+  put(writer, hello.seals ? 1 : 0);
   return frame;
 }
 
@@ -241,6 +242,7 @@ Hello decode_hello(std::span<const std::byte> frame) {
   hello.transport = reader.name("transport", kTransportNameBytes);
   if (hello.transport.empty()) reader.fail("transport");
   hello.fallback = reader.enumerator<Fallback>("fallback setting", 2);
+  hello.seals = reader.enumerator<std::uint8_t>("wish for secrecy", 1) == 1;
   return hello;
 }
 

@@ -70,6 +70,7 @@ struct Hello {
   std::string device_setting;
   std::string transport = "auto";
   Fallback fallback = Fallback::kAllow;
+  bool seals = false;  // messages that leave the host are to be encrypted
 
   // Null if the sender does not know that kind.
   const DeviceState* find_device(std::string_view kind) const;
@@ -103,7 +104,7 @@ inline constexpr std::size_t kFrameHeaderBytes = 12;
 inline constexpr std::size_t kDeviceBytes = kDeviceKindBytes + 1 + kDeviceNameBytes + kReasonBytes;
 inline constexpr std::size_t kHelloBytes = kFrameHeaderBytes + 16 + 4 + 8 + 16 + 16 +
                                            2 * kAddressBytes + kMaxDevices * kDeviceBytes +
-                                           kReasonBytes + kTransportNameBytes + 1;
+                                           kReasonBytes + kTransportNameBytes + 1 + 1;
 inline constexpr std::size_t kAnswerBytes =
     kFrameHeaderBytes + 1 + 1 + kErrorTextBytes + 16 + kDeviceKindBytes + kTransportNameBytes +
     kDeviceNameBytes + kErrorTextBytes + 4 + 4 + 2 + kMaxOfferBytes;

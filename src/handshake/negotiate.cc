@@ -128,7 +128,8 @@ Hello make_hello(const Negotiation& side) {
   hello.from = side.connection.local_address;
   hello.to = side.connection.peer_address;
   hello.device_setting = side.devices.text();
-  hello.transport = wished_transport(side.settings);
+  hello.transport = side.settings.transport;
+  hello.seals = wishes_sealing(side.settings);
   hello.fallback = side.settings.fallback;
   for (const DeviceRow& kind : device_rows())
     hello.device(kind.kind).use =
@@ -140,7 +141,7 @@ Hello make_hello(const Negotiation& side) {
 void look_ahead(const Negotiation& side, Hello& hello) {
   for (const DeviceRow& kind : device_rows()) {
     DeviceState& own = hello.device(kind.kind);
-    if (own.use != DeviceUse::kAllowed || transport_on(kind, hello.transport).empty()) continue;
+    if (own.use != DeviceUse::kAllowed || transport_on(kind, {hello.transport}).empty()) continue;
     if (kind.is_likely != nullptr && kind.is_likely(side.route)) return;
     if (kind.find != nullptr) own = look_for(side, kind);
   }
@@ -229,9 +230,7 @@ const DeviceRow& check_answer(const Answer& answer, const Hello& hello, const De
   if (kind < first) throw wrong("offers a device again");
   if (hello.find_device(answer.device)->use == DeviceUse::kExcluded)
     throw wrong("chose device " + answer.device + ", which we exclude");
-  const bool fits = transport_on(*kind, answer.transport) == answer.transport;
-  const bool wanted = leaves_choice(hello.transport) || hello.transport == answer.transport;
-  if (answer.transport.empty() || !fits || !wanted) {
+  if (!may_answer(*kind, answer.transport, hello.transport)) {
     throw wrong("chose transport " + quoted(answer.transport) + " on device " + answer.device);
   }
   return *kind;
@@ -427,7 +426,7 @@ class Passive {
   std::span<const std::byte> greeting_;  // the client's hello, as it came
   Hello client_;
   Hello own_;
-  std::string agreed_;
+  Wish agreed_;
   std::string rejected_;
   std::uint32_t fallbacks_ = 0;
   ErrorCode last_code_ = ErrorCode::kUnavailable;

@@ -9,6 +9,7 @@
 namespace leat::scml::detail {
 namespace {
 
+constexpr const char* kWithArrays = "planned";  // the transport
 constexpr std::uint64_t kPlaceUnitBytes = 64;
 // Messages that are looked at together while waiting, so that those that are here are not looked at
 // again.
@@ -29,11 +30,13 @@ MeshCore::MeshCore(const MeshOptions& options)
       region_bytes_(region_bytes(options)),
       addresses_(options.addresses) {
   std::vector<Channel> channels = connect_parties(options);
+  // A channel that came to be sealed has no message arrays; messages in contexts do as much.
+  const Carrier streams = carrier_ == Carrier::kPlanned ? Carrier::kContexts : carrier_;
   for (Channel& channel : channels) {
     if (links_.size() == self_) links_.emplace_back();
-    links_.push_back(carrier_ == Carrier::kPlanned
+    links_.push_back(channel.transport() == kWithArrays
                          ? make_planned_link(std::move(channel))
-                         : make_stream_link(std::move(channel), carrier_, region_bytes_));
+                         : make_stream_link(std::move(channel), streams, region_bytes_));
   }
   if (links_.size() == self_) links_.emplace_back();
 }

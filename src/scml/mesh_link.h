@@ -74,9 +74,10 @@ class Link {
   std::uint64_t barriers_ = 0;
 };
 
-// For kPlanned: a thin layer over leat::PlannedChannel.
+// For a channel of transport planned: a thin layer over leat::PlannedChannel.
 std::unique_ptr<Link> make_planned_link(Channel channel);
-// For the other carriers. Messages are reassembled in memory of `region_bytes`.
+// For all other channels; `carrier` is not kPlanned. Messages are reassembled in memory of
+// `region_bytes`.
 std::unique_ptr<Link> make_stream_link(Channel channel, Carrier carrier,
                                        std::uint64_t region_bytes);
 

@@ -155,7 +155,7 @@ Check check_wish(const Settings& settings, const std::vector<DeviceInfo>& device
   std::string unusable;
   const auto takes = [&](const DeviceRow& kind) {
     return settings.transport == "auto" ||
-           detail::transport_on(kind, settings.transport) == settings.transport;
+           !detail::transport_on(kind, {settings.transport}).empty();
   };
   const auto found = [&](const std::string& name) {
     check.finding = asked + ": " + name + " can be used";

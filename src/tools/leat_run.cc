@@ -26,7 +26,8 @@ constexpr int kNotFound = 127;
 constexpr const char* kHelp = R"(Usage: leat-run [OPTIONS] PROGRAM [ARGUMENTS...]
 
 Runs a program so that its TCP connections to programs on this host that also run under leat-run go through
-shared memory. All other connections are ordinary TCP.
+shared memory. All other connections are ordinary TCP, which leat neither encrypts nor refuses: the setting
+confidential holds for connections that leat makes, not for those of a program that runs here.
 
 Options:
   -m, --match RULES   carry only matching connections: [^]ADDRESS[/BITS][:PORT[-PORT]], separated by commas; the
@@ -141,10 +142,23 @@ Parsed parse(int argc, char** argv) {
   return {i, {}};
 }
 
+// Nobody else would say so: the program does not know of leat's settings.
+void warn_of_clear_connections() {
+  // NOLINTBEGIN(concurrency-mt-unsafe): no threads here
+  const char* confidential = std::getenv("LEAT_CONFIDENTIAL");
+  const char* level = std::getenv("LEAT_LOG_LEVEL");
+  // NOLINTEND(concurrency-mt-unsafe)
+  if (confidential == nullptr || confidential != std::string_view("require")) return;
+  if (level != nullptr && level == std::string_view("error")) return;
+  std::cerr << "leat-run: LEAT_CONFIDENTIAL=require does not reach the program's connections to "
+               "other hosts: they stay TCP, encrypted only if the program does it.\n";
+}
+
 int run(int argc, char** argv) {
   const Parsed parsed = parse(argc, argv);
   if (parsed.exit_code) return *parsed.exit_code;
   if (parsed.program >= argc) return fail(kUsage, "no program named; see --help");
+  warn_of_clear_connections();
   const std::optional<std::string> library = find_library();
   if (!library)
     return fail(kCannotRun, "libleat_preload.so is not where it was installed, in " LEAT_BIN_TO_LIB

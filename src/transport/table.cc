@@ -85,6 +85,14 @@ bool is_sealed(std::string_view name) {
   return std::ranges::any_of(parts_of(name).decorators, &DecoratorRow::needs_tls);
 }
 
+std::string sealed_form(std::string_view name) {
+  const Parts parts = parts_of(name);
+  std::string sealed;
+  for (const DecoratorRow& row : kDecorators)
+    if (row.needs_tls || std::ranges::count(parts.decorators, &row) != 0) sealed += row.prefix;
+  return sealed + parts.transport->name;
+}
+
 std::vector<Decoration> decorations() {
   std::vector<Decoration> all;
   for (const DecoratorRow& row : kDecorators) {
@@ -102,7 +110,7 @@ std::vector<TransportDescription> describe_transports() {
   for (const Decoration& decoration : decorations()) {
     for (const TransportRow& row : kTransports) {
       all.push_back({decoration.prefix + row.name, row.rdma,
-                     row.name + std::string(", ") + decoration.help + "; by name only"});
+                     row.name + std::string(", ") + decoration.help});
     }
   }
   return all;

@@ -31,6 +31,9 @@ const TransportRow* find_transport(std::string_view name);
 // over each other: "attested+sealed+ring". Whether there is one, and whether one encrypts:
 bool is_decorated(std::string_view name);
 bool is_sealed(std::string_view name);
+// "sealed+ring" for "ring" and for itself, "attested+sealed+ring" for "attested+ring". `name`: one
+// that find_transport knows.
+std::string sealed_form(std::string_view name);
 
 // What may stand before a transport's name: each decorator, and those that go together.
 struct Decoration {

@@ -119,6 +119,22 @@ TEST_F(Federated, ResultIsThePlainMeanBitForBitOverEveryTransport) {
   }
 }
 
+// By leat's settings alone. Over TCP, which counts as leaving the host.
+TEST_F(Federated, ConfidentialNeedsAKeyAndSaysSo) {
+  const ScratchVariable device("LEAT_DEVICE", "tcp");
+  const ScratchVariable require("LEAT_CONFIDENTIAL", "require");
+  const ProgramResult refused = run_program(kFederated, tiny("tcp"));
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("confidential = require"));
+  EXPECT_THAT(refused.err, HasSubstr("tls_psk_file"));
+  const ScratchVariable key("LEAT_TLS_PSK_FILE", folder_.write("key", std::string(64, 'a')));
+  const ScratchVariable log("LEAT_LOG_LEVEL", "info");
+  const ProgramResult run = run_program(kFederated, tiny("tcp") + Arguments{"--clients", "2"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(count_of("accepted ", run.err), 2U);
+  EXPECT_GE(count_of("TLS", run.err), 2U) << run.err;
+}
+
 TEST_F(Federated, OwnWeightsAreReadFromFilesOfTheStatedSizes) {
   const Model model = Model::seeded(federated::parse_shapes("a 3x5\nb 1\nlong-name_2 70000\n"), 9);
   model.save(path("mine"));

@@ -30,10 +30,10 @@ class ChoiceTest : public testing::Test {
   Hello listener_ = hello_of(std::byte{1});
 
   Verdict judge_kind(const char* kind, const std::string& transport = "auto") const {
-    return judge(*find_device_row(kind), client_, listener_, transport);
+    return judge(*find_device_row(kind), client_, listener_, {transport});
   }
   static std::string on(const char* kind, const std::string& transport) {
-    return transport_on(*find_device_row(kind), transport);
+    return transport_on(*find_device_row(kind), {transport});
   }
 };
 
@@ -106,13 +106,13 @@ TEST_F(ChoiceTest, TransportDecidesTheDevice) {
 }
 
 TEST_F(ChoiceTest, TransportsAreAgreedOn) {
-  EXPECT_EQ(agree_on_transport(client_, listener_), "auto");
+  EXPECT_EQ(agree_on_transport(client_, listener_).transport, "auto");
   listener_.transport = "ring";
-  EXPECT_EQ(agree_on_transport(client_, listener_), "ring");
+  EXPECT_EQ(agree_on_transport(client_, listener_).transport, "ring");
   client_.transport = "ring";
-  EXPECT_EQ(agree_on_transport(client_, listener_), "ring");
+  EXPECT_EQ(agree_on_transport(client_, listener_).transport, "ring");
   listener_.transport = "auto";
-  EXPECT_EQ(agree_on_transport(client_, listener_), "ring");
+  EXPECT_EQ(agree_on_transport(client_, listener_).transport, "ring");
   listener_.transport = "tcp";
   EXPECT_THROW(agree_on_transport(client_, listener_), Error);
   client_.transport = "pigeon";
@@ -139,20 +139,63 @@ Settings confidential_settings(Confidential confidential, const std::string& tra
   return settings;
 }
 
+TEST_F(ChoiceTest, AWishForSecrecyNeedsAKey) {
+  EXPECT_FALSE(wishes_sealing(confidential_settings(Confidential::kOff)));
+  EXPECT_FALSE(wishes_sealing(confidential_settings(Confidential::kRequire, "auto", false)));
+  EXPECT_TRUE(wishes_sealing(confidential_settings(Confidential::kPrefer)));
+  EXPECT_TRUE(wishes_sealing(confidential_settings(Confidential::kRequire, "chunked")));
+}
+
 TEST_F(ChoiceTest, AWishForSecrecyOfEitherSideSealsWhatLeavesTheHost) {
-  EXPECT_EQ(wished_transport(confidential_settings(Confidential::kOff)), "auto");
-  EXPECT_EQ(wished_transport(confidential_settings(Confidential::kPrefer, "auto", false)), "auto");
-  EXPECT_EQ(wished_transport(confidential_settings(Confidential::kRequire, "ring")), "ring");
-  const std::string sealed = wished_transport(confidential_settings(Confidential::kPrefer));
-  EXPECT_EQ(on("ib", sealed), "sealed+ring");
-  EXPECT_EQ(on("shm", sealed), "ring");
-  EXPECT_EQ(on("tcp", sealed), "tcp");
-  client_.transport = sealed;
-  EXPECT_EQ(agree_on_transport(client_, listener_), sealed);
-  EXPECT_EQ(agree_on_transport(listener_, client_), sealed);
-  listener_.transport = "batched";
-  EXPECT_EQ(agree_on_transport(client_, listener_), "batched");
-  EXPECT_EQ(agree_on_transport(listener_, client_), "batched");
+  for (Hello* side : {&client_, &listener_}) {
+    client_.seals = listener_.seals = false;
+    EXPECT_FALSE(agree_on_transport(client_, listener_).seals);
+    side->seals = true;
+    EXPECT_TRUE(agree_on_transport(client_, listener_).seals);
+    EXPECT_EQ(agree_on_transport(client_, listener_).transport, "auto");
+  }
+  const auto sealing = [](const char* kind, const std::string& transport) {
+    return transport_on(*find_device_row(kind), {transport, true});
+  };
+  EXPECT_EQ(sealing("ib", "auto"), "sealed+ring");
+  EXPECT_EQ(sealing("shm", "auto"), "ring");
+  EXPECT_EQ(sealing("tcp", "auto"), "tcp");
+  for (const TransportRow& row : transport_rows()) {
+    if (row.rdma) {
+      EXPECT_EQ(sealing("ib", row.name), std::string("sealed+") + row.name);
+    }
+    EXPECT_EQ(sealing(row.rdma ? "shm" : "tcp", row.name), row.name);
+  }
+  EXPECT_EQ(sealing("ib", "sealed+ring"), "sealed+ring");
+  EXPECT_EQ(sealing("shm", "sealed+ring"), "sealed+ring");
+  EXPECT_EQ(sealing("ib", "attested+ring"), "attested+sealed+ring");
+  EXPECT_EQ(sealing("ib", "attested+sealed+ring"), "attested+sealed+ring");
+  EXPECT_EQ(sealing("tcp", "ring"), "");
+}
+
+TEST_F(ChoiceTest, AnAnswerIsTheTransportWishedForOrThatSealed) {
+  const auto may = [](const char* kind, const char* answer, const char* wish) {
+    return may_answer(*find_device_row(kind), answer, wish);
+  };
+  EXPECT_TRUE(may("ib", "chunked", "chunked"));
+  EXPECT_TRUE(may("ib", "sealed+chunked", "chunked"));
+  EXPECT_TRUE(may("ib", "batched", "auto"));
+  EXPECT_TRUE(may("tcp", "tcp", "auto"));
+  EXPECT_FALSE(may("shm", "sealed+chunked", "chunked")) << "it stays in this host";
+  EXPECT_FALSE(may("ib", "ring", "chunked"));
+  EXPECT_FALSE(may("ib", "sealed+ring", "chunked"));
+  EXPECT_FALSE(may("ib", "ring", "sealed+ring"));
+  for (const char* nonsense : {"", "auto", "sealed+auto", "sealed+", "tcp", "pigeon"})
+    EXPECT_FALSE(may("ib", nonsense, "auto")) << nonsense;
+}
+
+TEST_F(ChoiceTest, TestsMayCountEveryDeviceAsLeavingTheHost) {
+  EXPECT_FALSE(leaves_host(*find_device_row("shm")));
+  EXPECT_TRUE(leaves_host(*find_device_row("ib")));
+  EXPECT_TRUE(leaves_host(*find_device_row("tcp")));
+  count_all_as_leaving(true);
+  EXPECT_TRUE(leaves_host(*find_device_row("shm")));
+  count_all_as_leaving(false);
 }
 
 TEST_F(ChoiceTest, RequiredSecrecyForbidsWhatGoesInClear) {
@@ -166,8 +209,9 @@ TEST_F(ChoiceTest, RequiredSecrecyForbidsWhatGoesInClear) {
   EXPECT_EQ(forbidden(require, "ib", "sealed+ring", true), "");
   EXPECT_EQ(forbidden(require, "ib", "attested+sealed+ring", true), "");
   EXPECT_EQ(forbidden(require, "tcp", "tcp", true), "");
-  EXPECT_NE(forbidden(require, "ib", "ring", true).find("sealed+"), std::string::npos);
-  EXPECT_NE(forbidden(require, "ib", "attested+ring", true), "");
+  EXPECT_NE(forbidden(require, "ib", "ring", true).find("go in clear"), std::string::npos);
+  EXPECT_NE(forbidden(require, "ib", "attested+ring", true).find("sealed+ before"),
+            std::string::npos);
   EXPECT_NE(forbidden(require, "tcp", "tcp", false).find("tls_psk_file"), std::string::npos);
   EXPECT_EQ(forbidden(Confidential::kPrefer, "ib", "ring", true), "");
   EXPECT_EQ(forbidden(Confidential::kOff, "tcp", "tcp", false), "");

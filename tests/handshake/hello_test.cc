@@ -132,7 +132,7 @@ TEST(HelloTest, BytesAreLittleEndianAndInTheirPlaces) {
   EXPECT_EQ(at(200 + 16), 1);        // allowed
   EXPECT_EQ(at(200 + 593), 'i');     // ib:
   EXPECT_EQ(at(200 + 593 + 16), 3);  // unusable
-  EXPECT_EQ(kHelloBytes, 5489U);
+  EXPECT_EQ(kHelloBytes, 5490U);
   EXPECT_EQ(kAnswerBytes, 2456U);
   EXPECT_EQ(kResultBytes, 2064U);
 }
@@ -187,7 +187,8 @@ TEST(HelloTest, EveryCorruptFieldOfAHelloIsNamed) {
       {kSetting + kReasonBytes - 1, 'x', "device setting"},
       {kSetting + kReasonBytes, 0, "transport"},
       {kSetting + kReasonBytes + kTransportNameBytes - 1, 'x', "transport"},
-      {kHelloBytes - 1, 3, "fallback"},
+      {kHelloBytes - 2, 3, "fallback"},
+      {kHelloBytes - 1, 2, "wish for secrecy"},
   };
   for (const auto& item : cases) {
     Bytes frame = encode(some_hello());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/program.h"
+#include "support/scratch.h"
 
 namespace leat::detail {
 namespace {
@@ -163,6 +164,16 @@ TEST(LeatRun, SaysWhatIsWrongWithItsArguments) {
               HasSubstr("--log loud: must be error, warn, info or debug"));
   EXPECT_EQ(under_leat({"no-such-program-anywhere"}).exit_code, 127);
   EXPECT_EQ(under_leat({"false"}).exit_code, 1);
+}
+
+TEST(LeatRun, SaysThatConfidentialDoesNotReachTheProgramsOwnConnections) {
+  const ScratchVariable require("LEAT_CONFIDENTIAL", "require");
+  const ProgramResult warned = under_leat({"true"});
+  EXPECT_EQ(warned.exit_code, 0);
+  EXPECT_EQ(count_of("LEAT_CONFIDENTIAL=require does not reach", warned.err), 1U) << warned.err;
+  EXPECT_EQ(under_leat({"--log", "error", "true"}).err, "");
+  const ScratchVariable off("LEAT_CONFIDENTIAL", "off");
+  EXPECT_EQ(under_leat({"true"}).err, "");
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ TEST_P(MeshMessages, EarlyMessagesOfSeveralArraysInTurn) {
     mesh.open(2, beside, std::vector<Flow>{{0, 2}});
     // Party 2 speaks when party 0 has sent what it can without party 1; planned messages of arrays
     // that are not open wait at their sender.
-    const bool early = kind().carrier != Carrier::kPlanned;
+    const bool early = kind().streams();
     const auto signal = [&](unsigned context, unsigned from, unsigned to) {
       mesh.select(context);
       if (mesh.self() == from) mesh.send(to, 0, messages(one, 0, from, to, 0, 1));
@@ -336,7 +336,7 @@ TEST_P(MeshMessages, AReservationStaysWhateverIsSelected) {
 // its message at once. With kPlanned the receives that the peer has posted run out, with kTcp the
 // kernel's buffers, before the connection's window does; with the others all leaves by itself.
 TEST_P(MeshMessages, WhatIsPendingLeavesWithoutAWait) {
-  const bool planned = kind().carrier == Carrier::kPlanned;
+  const bool planned = !kind().streams();
   if (!planned && kind().carrier != Carrier::kTcp) return;
   const leat::MessageArray array{.base_bytes = 64,
                                  .message_bytes = planned ? 8U : 4096U,

@@ -67,7 +67,8 @@ std::vector<std::string> free_addresses(unsigned parties, const std::string& dev
 }
 
 void PrintTo(const MeshKind& kind, std::ostream* out) {
-  *out << to_string(kind.carrier) << "_on_" << leat::detail::device_label(kind.device);
+  *out << (kind.sealed ? "sealed_" : "") << to_string(kind.carrier) << "_on_"
+       << leat::detail::device_label(kind.device);
 }
 
 std::vector<MeshKind> mesh_kinds() {
@@ -79,6 +80,7 @@ std::vector<MeshKind> mesh_kinds() {
       if (is_ib(device) && carrier != Carrier::kPlanned) continue;
       all.push_back({carrier, device});
     }
+  all.push_back({Carrier::kPlanned, "shm", true});
   return all;
 }
 
@@ -93,6 +95,10 @@ MeshOptions MeshTest::options(const std::vector<std::string>& addresses, unsigne
   options.options.handshake_timeout = hang_limit();
   options.options.timeout = hang_limit();
   options.options.planned_bytes = kRegionBytes;
+  if (kind().sealed) {
+    options.options.confidential = "require";
+    options.options.tls_psk_file = leat::detail::channel_key_file();
+  }
   return options;
 }
 

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "handshake/choice.h"
 #include "leat/scml/party.h"
 #include "support/channel_side.h"
 
@@ -25,6 +26,10 @@ inline constexpr unsigned kMaxThreads = 4;
 struct MeshKind {
   Carrier carrier;
   std::string device;
+  bool sealed = false;  // as between hosts with confidential=require
+
+  // Messages are streams, not written to their places.
+  bool streams() const { return carrier != Carrier::kPlanned || sealed; }
 };
 void PrintTo(const MeshKind& kind, std::ostream* out);
 std::vector<MeshKind> mesh_kinds();
@@ -35,6 +40,8 @@ std::vector<std::string> free_addresses(unsigned parties, const std::string& dev
 
 class MeshTest : public testing::TestWithParam<std::tuple<MeshKind, leat::detail::PeerMode>> {
  protected:
+  void SetUp() override { leat::detail::count_all_as_leaving(kind().sealed); }
+  void TearDown() override { leat::detail::count_all_as_leaving(false); }
   const MeshKind& kind() const { return std::get<0>(GetParam()); }
   leat::detail::PeerMode mode() const { return std::get<1>(GetParam()); }
 

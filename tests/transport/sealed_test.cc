@@ -368,7 +368,7 @@ TEST_F(SealedSettings, TheCipherIsSaidAndEitherSideMayNameIt) {
 
 TEST_F(SealedSettings, RequiredSecrecyRefusesTcpInClearAndSaysHowToSetAKey) {
   for (const bool active_requires : {true, false}) {
-    Settings demanding = link_settings("tcp");
+    Settings demanding = link_settings("auto");
     demanding.confidential = Confidential::kRequire;
     const Settings plain = link_settings("tcp");
     LinkPair pair(active_requires ? demanding : plain, active_requires ? plain : demanding);

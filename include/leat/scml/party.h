@@ -31,7 +31,8 @@ enum class Carrier {
   kUnified,   // over RDMA, one stream for all contexts, copied out message by message
   kContexts,  // over RDMA, one ring for each context up to 15, where large messages are read in
               // place; one for all others
-  kPlanned,   // over RDMA, each message straight to its planned place
+  kPlanned,   // over RDMA, each message straight to its planned place; where the option
+              // `confidential` has the connection encrypted, as kContexts
 };
 // "tcp", "unified", "contexts", "planned".
 LEAT_EXPORT std::string_view to_string(Carrier carrier) noexcept;

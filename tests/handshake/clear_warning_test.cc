@@ -1,0 +1,108 @@
+// What a side says in its log of messages that go to another host in clear: once in a process.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+
+#include "base/fd.h"
+#include "base/system_error.h"
+#include "handshake/connection.h"
+#include "net/tcp.h"
+#include "support/link_pair.h"
+#include "support/program.h"
+
+namespace leat::detail {
+namespace {
+
+constexpr int kNoNamespaces = 77;
+constexpr const char* kOtherAddress = "10.9.8.7";
+
+// A network of this process alone, with another address than those of the loopback, which are known
+// to be of this host.
+bool enter_own_network() {
+  if (unshare(geteuid() == 0 ? CLONE_NEWNET : CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING;
+  if (ioctl(socket.get(), SIOCSIFFLAGS, &request) != 0) return false;
+  request = {};
+  std::strcpy(request.ifr_name, "lo:1");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  inet_pton(AF_INET, kOtherAddress, &address.sin_addr);
+  std::memcpy(&request.ifr_addr, &address, sizeof address);
+  return ioctl(socket.get(), SIOCSIFADDR, &request) == 0;
+}
+
+// From the loopback to the other address: the side that connects takes that for another host.
+std::string connect_beyond(const Settings& settings) {
+  Uri uri;
+  uri.host = kOtherAddress;
+  const Fd listening = listen_tcp(uri);
+  uri.port = bound_port(listening.get());
+  std::thread accepting([&] {
+    Fd newcomer(check(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC), "accept4"));
+    const Connection connection =
+        accept_connection(hear(std::move(newcomer), settings), settings, {[] {}, [](LastWord) {}});
+  });
+  Fd socket(check(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket"));
+  sockaddr_in from{};
+  from.sin_family = AF_INET;
+  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  check(bind(socket.get(), reinterpret_cast<const sockaddr*>(&from), sizeof from), "bind");
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(uri.port);
+  inet_pton(AF_INET, kOtherAddress, &to.sin_addr);
+  check(connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), "connect");
+  const Connection connection = open_connection(std::move(socket), settings);
+  accepting.join();
+  return connection.description;
+}
+
+TEST(ClearWarning, ComesOnceForConnectionsToOtherHostsAndNamesTheRemedy) {
+  for (const Confidential wish : {Confidential::kOff, Confidential::kPrefer}) {
+    testing::internal::CaptureStderr();
+    const pid_t child = check(fork(), "fork");
+    if (child == 0) {
+      int status = 1;
+      try {
+        Settings settings = link_settings("tcp");
+        settings.confidential = wish;
+        status = kNoNamespaces;
+        if (enter_own_network()) {
+          status = 0;
+          for (int i = 0; i < 3; ++i) {
+            const bool says = connect_beyond(settings).find(", in clear") != std::string::npos;
+            if (says != (wish == Confidential::kPrefer)) status = 2;
+          }
+        }
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+      }
+      std::_Exit(status);
+    }
+    int status = 0;
+    check(waitpid(child, &status, 0), "waitpid");
+    const std::string said = testing::internal::GetCapturedStderr();
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kNoNamespaces)
+      GTEST_SKIP() << "no network namespaces here";
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << said;
+    EXPECT_EQ(count_of("run without TLS", said), 1U) << said;
+    EXPECT_EQ(count_of("tls_psk_file", said), 1U) << said;
+  }
+}
+
+}  // namespace
+}  // namespace leat::detail
