@@ -109,8 +109,8 @@ std::vector<TransportDescription> describe_transports() {
   for (const TransportRow& row : kTransports) all.push_back({row.name, row.rdma, row.help});
   for (const Decoration& decoration : decorations()) {
     for (const TransportRow& row : kTransports) {
-      all.push_back({decoration.prefix + row.name, row.rdma,
-                     row.name + std::string(", ") + decoration.help});
+      all.push_back(
+          {decoration.prefix + row.name, row.rdma, row.name + std::string(", ") + decoration.help});
     }
   }
   return all;
