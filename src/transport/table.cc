@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 #include <utility>
 
 #include "leat/error.h"
@@ -105,9 +104,11 @@ std::vector<Decoration> decorations() {
 }
 
 std::vector<TransportDescription> describe_transports() {
+  const std::vector<Decoration> decorated = decorations();
   std::vector<TransportDescription> all;
+  all.reserve(std::size(kTransports) * (1 + decorated.size()));
   for (const TransportRow& row : kTransports) all.push_back({row.name, row.rdma, row.help});
-  for (const Decoration& decoration : decorations()) {
+  for (const Decoration& decoration : decorated) {
     for (const TransportRow& row : kTransports) {
       all.push_back(
           {decoration.prefix + row.name, row.rdma, row.name + std::string(", ") + decoration.help});
@@ -138,8 +139,9 @@ std::unique_ptr<Transport> make_transport(std::string_view name, Endpoint end,
   if (parts.transport == nullptr)
     throw Error(ErrorCode::kUnavailable, "no transport is named '" + std::string(name) + "'");
   MakeInner make = parts.transport->make;
-  for (const DecoratorRow* row : parts.decorators | std::views::reverse) {
-    make = [row, inner = std::move(make)](Endpoint inner_end, const Settings& inner_settings) {
+  for (auto last = parts.decorators.rbegin(); last != parts.decorators.rend(); ++last) {
+    make = [row = *last, inner = std::move(make)](Endpoint inner_end,
+                                                  const Settings& inner_settings) {
       return row->make(inner, std::move(inner_end), inner_settings);
     };
   }
