@@ -125,8 +125,7 @@ std::string forbidden_in_clear(const Settings& settings, const DeviceRow& device
                                const std::string& transport, bool tls) {
   if (settings.confidential != Confidential::kRequire || !in_clear(device, transport, tls))
     return "";
-  const std::string_view advice =
-      tls ? "Set a transport with sealed+ before its name." : kSetAKey;
+  const std::string_view advice = tls ? "Set a transport with sealed+ before its name." : kSetAKey;
   return "messages of transport " + transport +
          " would go in clear, which confidential = require forbids. " +
          std::string(advice.substr(0, advice.size() - 1));  // a part of a longer sentence
