@@ -73,7 +73,8 @@ constexpr const char* kFooter = R"(Examples:
 
 Latency is half a round trip, in microseconds; a MiB is 2^20 bytes. Flags with perftest's meaning have
 perftest's names. leat's settings hold, as LEAT_CONFIDENTIAL=require with LEAT_TLS_PSK_FILE; what is there
-to compare with (raw writes, plain TCP, gRPC) goes in clear. See leat-bench SUBCOMMAND --help and leat-bench(1).)";
+to compare with (raw writes, plain TCP, gRPC) goes in clear. See leat-bench SUBCOMMAND --help and
+leat-bench(1).)";
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;

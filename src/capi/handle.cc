@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/system_error.h"
@@ -193,14 +194,15 @@ int Handle::listen(int backlog) {
   const std::lock_guard lock(mutex_);
   settle();
   const bool again = listening_ != nullptr && !listening_->closed();
-  const Settings settings = again ? listening_->settings() : settings_to_listen(backlog);
+  // Before the socket listens: what is refused here leaves it as it was.
+  const auto settings = again ? std::nullopt : std::optional(settings_to_listen(backlog));
   if (const int result = result_of(::listen(socket(), backlog)); result < 0) return result;
   if (again) {
     listening_->set_backlog(places(backlog));
     return 0;
   }
   if (listening_ != nullptr) unwatch_fd(socket());  // of the shutdown
-  listening_ = std::make_unique<ListenerCore>(one_more(socket()), settings);
+  listening_ = std::make_unique<ListenerCore>(one_more(socket()), *settings);
   watch_fd(listening_->fd(), EPOLLIN);
   return 0;
 }

@@ -45,10 +45,12 @@ void check_choice(const Settings& settings, const DeviceList& devices) {
     throw Error(ErrorCode::kInvalidArgument, "no transport is named " + quoted(settings.transport),
                 "There are: " + known_transports());
   }
-  if (is_sealed(settings.transport) && !tls_wanted(settings)) {
+  const bool tls = tls_wanted(settings);
+  if (is_sealed(settings.transport) && !tls) {
     throw Error(ErrorCode::kInvalidArgument,
                 "transport " + settings.transport + " needs TLS, whose keys it uses", kSetAKey);
   }
+  const Wish wish{settings.transport, wishes_sealing(settings)};
   std::string needed;
   std::string clear;
   for (const DeviceRow& device : device_rows()) {
@@ -57,8 +59,7 @@ void check_choice(const Settings& settings, const DeviceList& devices) {
       needed += (needed.empty() ? "" : " or ") + std::string(device.kind);
       continue;
     }
-    const Wish wish{settings.transport, wishes_sealing(settings)};
-    clear = forbidden_in_clear(settings, device, transport_on(device, wish), tls_wanted(settings));
+    clear = forbidden_in_clear(settings, device, transport_on(device, wish), tls);
     if (clear.empty()) return;
   }
   if (!clear.empty()) throw Error(ErrorCode::kInvalidArgument, clear);

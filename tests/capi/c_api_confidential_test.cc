@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "capi/text.h"
-#include "handshake/choice.h"
 #include "leat/c.h"
 #include "support/channel_side.h"
+#include "support/leaving_host.h"
 #include "support/scratch.h"
 
 namespace leat::detail {
@@ -22,9 +22,6 @@ using testing::HasSubstr;
 
 class CApiConfidential : public testing::Test {
  protected:
-  void SetUp() override { count_all_as_leaving(true); }
-  void TearDown() override { count_all_as_leaving(false); }
-
   static sockaddr_in some_port() {
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -40,6 +37,7 @@ class CApiConfidential : public testing::Test {
     return text.data();
   }
 
+  const LeavingHost leaving_;
   const ScratchVariable require_{"LEAT_CONFIDENTIAL", "require"};
 };
 

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "handshake/choice.h"
 #include "leat/group.h"
 #include "leat/planned.h"
 #include "leat/remote_memory.h"
 #include "leat/socket.h"
 #include "support/channel_side.h"
+#include "support/leaving_host.h"
 #include "support/scratch.h"
 #include "transport/table.h"
 
@@ -63,11 +63,8 @@ std::string listening_refused(const Options& options) {
                   [&] { const Listener listener("127.0.0.1:0", options); });
 }
 
-// Two processes on one host would use shared memory, which leat encrypts only on demand.
 class LeavesTheHost : public testing::Test {
- protected:
-  void SetUp() override { count_all_as_leaving(true); }
-  void TearDown() override { count_all_as_leaving(false); }
+  const LeavingHost leaving_;
 };
 using ConfidentialChannels = LeavesTheHost;
 

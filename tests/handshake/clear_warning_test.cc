@@ -97,7 +97,7 @@ TEST(ClearWarning, ComesOnceForConnectionsToOtherHostsAndNamesTheRemedy) {
     check(waitpid(child, &status, 0), "waitpid");
     const std::string said = testing::internal::GetCapturedStderr();
     if (WIFEXITED(status) && WEXITSTATUS(status) == kNoNamespaces)
-      GTEST_SKIP() << "no network namespaces here";
+      GTEST_SKIP() << "neither root nor user namespaces, so no network of its own";
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << said;
     EXPECT_EQ(count_of("run without TLS", said), 1U) << said;
     EXPECT_EQ(count_of("tls_psk_file", said), 1U) << said;

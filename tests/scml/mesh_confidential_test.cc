@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "handshake/choice.h"
 #include "support/channel_side.h"
+#include "support/leaving_host.h"
 #include "support/mesh_side.h"
 
 namespace leat::scml {
@@ -21,9 +21,6 @@ using testing::HasSubstr;
 
 class MeshConfidential : public testing::TestWithParam<MeshKind> {
  protected:
-  void SetUp() override { leat::detail::count_all_as_leaving(true); }
-  void TearDown() override { leat::detail::count_all_as_leaving(false); }
-
   static MeshOptions options(const std::vector<std::string>& addresses, unsigned self,
                              std::optional<std::string> confidential, bool key = true) {
     MeshOptions options;
@@ -67,6 +64,9 @@ class MeshConfidential : public testing::TestWithParam<MeshKind> {
       mesh.barrier();
     });
   }
+
+ private:
+  const leat::detail::LeavingHost leaving_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Carriers, MeshConfidential,

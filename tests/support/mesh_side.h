@@ -14,9 +14,9 @@
 #include <tuple>
 #include <vector>
 
-#include "handshake/choice.h"
 #include "leat/scml/party.h"
 #include "support/channel_side.h"
+#include "support/leaving_host.h"
 
 namespace leat::scml {
 
@@ -40,8 +40,6 @@ std::vector<std::string> free_addresses(unsigned parties, const std::string& dev
 
 class MeshTest : public testing::TestWithParam<std::tuple<MeshKind, leat::detail::PeerMode>> {
  protected:
-  void SetUp() override { leat::detail::count_all_as_leaving(kind().sealed); }
-  void TearDown() override { leat::detail::count_all_as_leaving(false); }
   const MeshKind& kind() const { return std::get<0>(GetParam()); }
   leat::detail::PeerMode mode() const { return std::get<1>(GetParam()); }
 
@@ -49,6 +47,9 @@ class MeshTest : public testing::TestWithParam<std::tuple<MeshKind, leat::detail
   // Every party with its mesh.
   void run(unsigned parties, const std::function<void(Mesh&)>& body,
            std::optional<unsigned> killed = {}) const;
+
+ private:
+  const leat::detail::LeavingHost leaving_{kind().sealed};
 };
 
 std::string mesh_test_name(const testing::TestParamInfo<MeshTest::ParamType>& info);

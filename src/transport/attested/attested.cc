@@ -36,7 +36,9 @@ std::unique_ptr<Transport> AttestedTransport::make(const MakeInner& inner, Endpo
 
 AttestedTransport::AttestedTransport(std::unique_ptr<Transport> inner,
                                      trusted::detail::ChannelSession session)
-    : inner_(std::move(inner)), session_(std::move(session)), records_(*inner_) {
+    : inner_(std::move(inner)),
+      session_(std::move(session)),
+      records_(*inner_, kRecordOverheadBytes) {
   kinds_.fill(Kind::kSend);
 }
 

@@ -21,7 +21,7 @@ using trusted::Verdict;
 }  // namespace
 
 SendResult AttestedTransport::try_send(std::span<const std::byte> message, Context context) {
-  records_.reservation().check_send(context);
+  records_.check_send(context);
   check_kind(context, Kind::kSend);
   return send(message, statement(context, Kind::kSend));
 }
@@ -53,14 +53,13 @@ SendResult AttestedTransport::send(std::span<const std::byte> message,
     return push(context);
   }
   if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
-  const std::size_t record_bytes = message.size() + trusted::kRecordOverheadBytes;
   if (asking_) {
     // That there is room is all that was to be known: other contexts may use it until the answer.
-    return records_.finds_room(record_bytes, context) ? send_by_asking(message, statement)
-                                                      : SendResult::kNoRoom;
+    return records_.finds_room(message.size(), context) ? send_by_asking(message, statement)
+                                                        : SendResult::kNoRoom;
   }
   // What is attested is the caller's message, not what stands in memory that the peer can write.
-  return records_.send(record_bytes, statement, context, [&](std::span<std::byte> record) {
+  return records_.send(message.size(), statement, context, [&](std::span<std::byte> record) {
     Proof proof;
     const Verdict verdict = session_.kernel().attest(statement, message, proof);
     if (verdict != Verdict::kOk) [[unlikely]]
@@ -81,8 +80,7 @@ SendResult AttestedTransport::send_by_asking(std::span<const std::byte> message,
 // Copies the payload of what will be a record.
 void AttestedTransport::hold(std::span<const std::byte> message,
                              const trusted::Statement& statement) {
-  auto& out = records_.of(statement.stream);
-  out.hold(message.size() + trusted::kRecordOverheadBytes, statement);
+  auto& out = records_.hold(message.size(), statement, statement.stream);
   if (!message.empty())
     std::memcpy(out.record.data() + trusted::kHeaderBytes, message.data(), message.size());
 }
@@ -155,16 +153,13 @@ void AttestedTransport::look_for_answer() {
 std::span<std::byte> AttestedTransport::try_reserve(std::size_t bytes, Context context) {
   check_kind(context, Kind::kSend);
   look_for_answer();
-  return records_.try_reserve(bytes, bytes + trusted::kRecordOverheadBytes, context,
-                              max_in_place_bytes(context));
+  return records_.try_reserve(bytes, context);
 }
 
 SendResult AttestedTransport::try_commit(std::size_t bytes) {
-  Reservation<>& reservation = records_.reservation();
-  const SendResult result =
-      send(reservation.check_commit(bytes), statement(reservation.context(), Kind::kSend));
-  if (sent(result)) reservation.close();
-  return result;
+  return records_.try_commit(bytes, [&](std::span<const std::byte> message, Context context) {
+    return send(message, statement(context, Kind::kSend));
+  });
 }
 
 void AttestedTransport::abandon(Context context) noexcept { records_.abandon(context); }

@@ -44,10 +44,6 @@ class RecordSender {
     KeptBuffer buffer;  // the record's memory, unless it is in place
 
     bool begun() const { return stage != Stage::kNone; }
-    void hold(std::size_t record_bytes, const About& its_about) {
-      record = buffer.take(record_bytes);
-      about = its_about;
-    }
     void forget() noexcept {
       stage = Stage::kNone;
       abandoned = false;
@@ -56,29 +52,38 @@ class RecordSender {
     }
   };
 
-  explicit RecordSender(Transport& inner) : inner_(inner) {}
+  // Records are `overhead` bytes longer than their messages.
+  RecordSender(Transport& inner, std::size_t overhead) : inner_(inner), overhead_(overhead) {}
 
   Outgoing& of(Context context) { return outgoing_[context]; }
-  Reservation<>& reservation() { return reservation_; }
 
-  // Sends the record that `make` writes into memory it is given, in a context that has begun none.
+  // Memory for the record of a message of `bytes`, in a context that has begun none. The caller
+  // sets the stage.
+  Outgoing& hold(std::size_t bytes, const About& about, Context context) {
+    Outgoing& out = of(context);
+    out.record = out.buffer.take(bytes + overhead_);
+    out.about = about;
+    return out;
+  }
+
+  // Sends the record of a message of `bytes`, which `make` writes into memory it is given, in a
+  // context that has begun none.
   // kNoRoom: nothing was made. kUnderWay: push() goes on. Throws what `make` throws; nothing was
   // begun then.
   template <typename Make>
   SendResult send(std::size_t bytes, const About& about, Context context, Make make) {
-    Outgoing& out = of(context);
     if (!fits_in_place(bytes, context)) {
-      out.hold(bytes, about);
+      Outgoing& out = hold(bytes, about, context);
       make(out.record);
       out.stage = Stage::kRecord;
       return push(context);
     }
     // Room first: what finds none needs no number.
-    const std::span<std::byte> place = inner_.try_reserve(bytes, context);
+    const std::span<std::byte> place = inner_.try_reserve(bytes + overhead_, context);
     if (place.data() == nullptr) return SendResult::kNoRoom;
     try {
       make(place);
-      const SendResult result = inner_.try_commit(bytes);
+      const SendResult result = inner_.try_commit(place.size());
       if (!sent(result)) [[unlikely]]
         keep(result, place, about, context);
       return sent(result) ? SendResult::kSent : SendResult::kUnderWay;
@@ -88,10 +93,10 @@ class RecordSender {
     }
   }
 
-  // Whether a record of so many bytes would find its place now, for one whose number comes later.
+  // Whether the record of a message of `bytes` would find its place now; its number comes later.
   bool finds_room(std::size_t bytes, Context context) {
     if (!fits_in_place(bytes, context)) return true;
-    const bool found = inner_.try_reserve(bytes, context).data() != nullptr;
+    const bool found = inner_.try_reserve(bytes + overhead_, context).data() != nullptr;
     if (found) inner_.abandon(context);
     return found;
   }
@@ -109,21 +114,28 @@ class RecordSender {
     return SendResult::kSent;
   }
 
-  // As Transport's, for a message of which a record of `record_bytes` will be made. The memory is
-  // this process's own: what others see of it is the record.
-  std::span<std::byte> try_reserve(std::size_t bytes, std::size_t record_bytes, Context context,
-                                   std::size_t most) {
+  // As Transport's. The memory is this process's own: what others see of it is the record.
+  void check_send(Context context) const { reservation_.check_send(context); }
+  std::span<std::byte> try_reserve(std::size_t bytes, Context context) {
+    const std::size_t inner_most = inner_.max_in_place_bytes(context);
+    const std::size_t most = inner_most - std::min(inner_most, overhead_);
     if (bytes > most) refuse_reservation(bytes, most, "Use send().");
     const Outgoing& out = of(context);
-    reservation_.check_reserve(
-        context, out.begun() && out.record.size() > inner_.max_in_place_bytes(context));
+    reservation_.check_reserve(context, out.begun() && out.record.size() > inner_most);
     // A commit that found no room, abandoned since: it has its place in the order.
     if (out.begun() && !sent(push(context))) return {};
     // Another decorator gives its record a number between this call and the commit.
-    if (!finds_room(record_bytes, context)) return {};
+    if (!finds_room(bytes, context)) return {};
     reservation_.open(reservation_buffer_.take(std::max<std::size_t>(bytes, 1)).first(bytes),
                       context);
     return reservation_.memory();
+  }
+  // `send(message, context)` sends what was reserved.
+  template <typename Send>
+  SendResult try_commit(std::size_t bytes, Send send) {
+    const SendResult result = send(reservation_.check_commit(bytes), reservation_.context());
+    if (sent(result)) reservation_.close();
+    return result;
   }
   void abandon(Context context) noexcept {
     reservation_.abandon(context);
@@ -150,13 +162,13 @@ class RecordSender {
 
  private:
   bool fits_in_place(std::size_t bytes, Context context) const {
-    return !in_place_ && bytes <= inner_.max_in_place_bytes(context);
+    return !in_place_ && bytes + overhead_ <= inner_.max_in_place_bytes(context);
   }
 
   // After a commit that was not all.
   void keep(SendResult result, std::span<std::byte> place, const About& about, Context context) {
-    Outgoing& out = of(context);
     if (result == SendResult::kUnderWay) {
+      Outgoing& out = of(context);
       out.record = place;
       out.about = about;
       out.stage = Stage::kInPlace;
@@ -164,13 +176,14 @@ class RecordSender {
       return;
     }
     // It has its number: it leaves as it is, from another place.
-    out.hold(place.size(), about);
+    Outgoing& out = hold(place.size() - overhead_, about, context);
     std::ranges::copy(place, out.record.begin());
     out.stage = Stage::kRecord;
     inner_.abandon(context);
   }
 
   Transport& inner_;
+  const std::size_t overhead_;
   std::array<Outgoing, kContextCount> outgoing_;
   bool in_place_ = false;  // whether one of them is
   Reservation<> reservation_;

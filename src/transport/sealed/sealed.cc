@@ -42,7 +42,7 @@ SealedTransport::SealedTransport(std::unique_ptr<Transport> inner, Stream& strea
       greetings_(std::move(greetings)),
       offer_(offer),
       active_(active),
-      records_(*inner_) {
+      records_(*inner_, kSealTagBytes) {
   const auto own = encode(offer_);
   setup_.assign(own.begin(), own.end());
   const std::vector<std::byte> inners = inner_->setup();

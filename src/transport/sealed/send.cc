@@ -7,7 +7,7 @@ namespace leat::detail {
 
 SendResult SealedTransport::try_send(std::span<const std::byte> message, Context context) {
   check_unbroken();
-  records_.reservation().check_send(context);
+  records_.check_send(context);
   return send(SealedKind::kMessage, message, context);
 }
 
@@ -18,9 +18,9 @@ SendResult SealedTransport::send(SealedKind kind, std::span<const std::byte> mes
     return records_.push(context);
   }
   if (message.size() > max_message_bytes()) refuse_too_large(message.size(), max_message_bytes());
-  return records_.send(
-      message.size() + kSealTagBytes, kind, context,
-      [&](std::span<std::byte> record) { sealers_[context]->seal(kind, message, record); });
+  return records_.send(message.size(), kind, context, [&](std::span<std::byte> record) {
+    sealers_[context]->seal(kind, message, record);
+  });
 }
 
 // Its size must do, unless its caller has given it up since: callers are bound to go on with the
@@ -43,16 +43,14 @@ void SealedTransport::check_unbroken() const {
 
 std::span<std::byte> SealedTransport::try_reserve(std::size_t bytes, Context context) {
   check_unbroken();
-  return records_.try_reserve(bytes, bytes + kSealTagBytes, context, max_in_place_bytes(context));
+  return records_.try_reserve(bytes, context);
 }
 
 SendResult SealedTransport::try_commit(std::size_t bytes) {
   check_unbroken();
-  Reservation<>& reservation = records_.reservation();
-  const SendResult result =
-      send(SealedKind::kMessage, reservation.check_commit(bytes), reservation.context());
-  if (sent(result)) reservation.close();
-  return result;
+  return records_.try_commit(bytes, [&](std::span<const std::byte> message, Context context) {
+    return send(SealedKind::kMessage, message, context);
+  });
 }
 
 void SealedTransport::abandon(Context context) noexcept { records_.abandon(context); }
