@@ -97,7 +97,9 @@ void MeshCore::progress(unsigned peer) {
       link.progress();
       if ((unposted_ & bit(peer)) != 0 && link.try_flush()) unposted_ &= ~bit(peer);
     } catch (const Error&) {
-      if (!link.ended()) throw;  // after an end in order the peer may be gone
+      // After an end in order the peer may be gone, and that end may have come since the look.
+      if (!link.ended()) link.progress();
+      if (!link.ended()) throw;
     }
   });
 }
