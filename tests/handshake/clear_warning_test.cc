@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -17,9 +18,11 @@
 #include "base/fd.h"
 #include "base/system_error.h"
 #include "handshake/connection.h"
+#include "net/stream.h"
 #include "net/tcp.h"
 #include "support/link_pair.h"
 #include "support/program.h"
+#include "support/scale.h"
 
 namespace leat::detail {
 namespace {
@@ -52,6 +55,7 @@ std::string connect_beyond(const Settings& settings) {
   const Fd listening = listen_tcp(uri);
   uri.port = bound_port(listening.get());
   std::thread accepting([&] {
+    wait_ready(listening.get(), POLLIN, hang_deadline(), "nobody came");
     Fd newcomer(check(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC), "accept4"));
     const Connection connection =
         accept_connection(hear(std::move(newcomer), settings), settings, {[] {}, [](LastWord) {}});
