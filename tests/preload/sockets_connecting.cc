@@ -57,6 +57,10 @@ void connecting() {
 void refused() {
   Listener listener;
   close(listener.fd);
+  // A socket that is bound and does not listen: it refuses, and keeps the port from other programs.
+  const int holder = must(socket(AF_INET, SOCK_STREAM, 0), "socket");
+  must(bind(holder, reinterpret_cast<sockaddr*>(&listener.address), sizeof(listener.address)),
+       "bind");
   const auto attempt = [&] {
     const int fd = must(socket(AF_INET, SOCK_STREAM, 0), "socket");
     const int result =
@@ -75,6 +79,7 @@ void refused() {
   std::printf("refused %d, leaked %d descriptors, %ld MiB\n", count,
               open_descriptors() - descriptors,
               (resident_pages() - pages) * sysconf(_SC_PAGESIZE) >> 20);
+  close(holder);
 }
 
 // A socket that could not go to one place, which is carried, then goes to another, which is not.
