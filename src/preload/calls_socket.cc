@@ -22,7 +22,10 @@ namespace leat::preload {
 namespace {
 
 int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
-  Reference known = find_current(fd);
+  // Whether the number still means that listener is asked once a connection has come that it may
+  // carry.
+  Reference known = find(fd);
+  if (known && !known.is(Kind::kListener)) known = find_current(fd);
   if (!known) {
     find_listener(fd);
     known = find(fd);
@@ -33,7 +36,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
     return accepted;
   }
   for (;;) {
-    if (!keep_spare_numbers()) return fail(EMFILE);
+    if (!keep_spare_numbers() && is_current(fd, *known)) return fail(EMFILE);
     // Of one that was reset meanwhile nothing else tells the address.
     sockaddr_storage peer{};
     socklen_t size = sizeof(peer);
@@ -42,7 +45,7 @@ int accept_one(int fd, sockaddr* address, socklen_t* bytes, int flags) {
     forget_stale(accepted);
     make_room_after(accepted);
     // Also if it was closed meanwhile: it is open as long as this call.
-    if (!after_accept(known, accepted, peer)) {
+    if (!after_accept(known, fd, accepted, peer)) {
       real().close(accepted);  // memory has run out
       continue;
     }

@@ -294,14 +294,20 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
   return true;
 }
 
-// Whether a connection to that address is to be carried, and everything that takes is available.
-bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexcept {
+// Whether a connection to that address is to be carried. Asks the kernel nothing: many short
+// connections are not.
+bool is_wanted(const sockaddr_storage& address) noexcept {
   if (!matches(address)) return false;
   if (const Address to = Address::from(address); !worth_carrying(to)) {
     log(Level::kInfo, "to %s: TCP (connections to it have ended too soon to be worth carrying)",
         to.text().c_str());
     return false;
   }
+  return true;
+}
+
+// Whether everything is available that it takes to carry a connection to that address.
+bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexcept {
   if (too_few_numbers() || has_ring()) return false;
   // With fast open the connection begins with the first bytes, before anything could be agreed.
   if (option(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT) > 0) return false;
@@ -353,10 +359,11 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
   if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6) return false;
   if (socket && (!socket.is(Kind::kSocket) || socket->connecting.load(std::memory_order_acquire)))
     return false;
-  if (option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return false;
-  if (!can_offer(fd, socket, storage)) {
+  const bool attempted = static_cast<bool>(socket);
+  if (!is_wanted(storage) || option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP ||
+      !can_offer(fd, socket, storage)) {
     // The mark of an earlier attempt, to another place, would make the other end wait in vain.
-    if (connector_code(option(fd, IPPROTO_TCP, TCP_MAXSEG)) >= 0)
+    if (attempted && connector_code(option(fd, IPPROTO_TCP, TCP_MAXSEG)) >= 0)
       set_option(fd, IPPROTO_TCP, TCP_MAXSEG, 0);
     return false;
   }
@@ -445,11 +452,18 @@ bool shut_undecided(int fd, Reference& socket, int how) noexcept {
   return true;
 }
 
-bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept {
+bool after_accept(const Reference& listener, int listening, int fd,
+                  const sockaddr_storage& peer) noexcept {
   const Undisturbed undisturbed;
   const int code = connector_code_of_syn(fd);
   const bool in_folder = is_in_folder(listener->code);
   const int receive_buffer = listener->receive_buffer.load(std::memory_order_relaxed);
+  // Whose number it is counts where the listener does: what is not marked is the kernel's, whoever
+  // accepted it.
+  if ((code >= 0 || receive_buffer > 0) && !is_current(listening, *listener)) {
+    forget_lost(listening, *listener);
+    return true;
+  }
   if (receive_buffer > 0) set_option(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer);
   if (code < 0 || in_folder != (code == kOffersInFolder)) {
     stay_with_tcp(fd, code < 0 ? "the peer is not under leat-run" : "the peer meets elsewhere");

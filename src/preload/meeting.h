@@ -39,8 +39,10 @@ bool shut_undecided(int fd, Reference& socket, int how) noexcept;
 // nothing.
 void decide_before_fork() noexcept;
 
-// What the kernel's accept() gave, with the address of the peer. False: it cannot be used.
-bool after_accept(const Reference& listener, int fd, const sockaddr_storage& peer) noexcept;
+// What the kernel's accept() on `listening` gave, which is known as that listener, with the address
+// of the peer. False: it cannot be used.
+bool after_accept(const Reference& listener, int listening, int fd,
+                  const sockaddr_storage& peer) noexcept;
 
 // Maps the memory of a connection; `end` as for Connection::attach(). False if it is not what it
 // should be.

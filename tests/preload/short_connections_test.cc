@@ -54,7 +54,8 @@ TEST(ShortConnections, ManyInARowPauseLongerAndLonger) {
   for (const unsigned pause : {16U, 32U, 64U, 128U, 256U, 512U, 1024U, 1024U}) {
     note(to, {});
     EXPECT_EQ(left_to_tcp(to), pause);
-    EXPECT_TRUE(worth_carrying(to)) << "others may be on their way before that one ends";
+    EXPECT_EQ(left_to_tcp(to), pause / 32) << "others may be on their way before that one ends";
+    EXPECT_EQ(left_to_tcp(to), pause / 32);
   }
 }
 
@@ -71,6 +72,20 @@ TEST(ShortConnections, OneThatIsNotShortEndsIt) {
     note(to, {});
     EXPECT_EQ(left_to_tcp(to), 16U) << "as at first";
   }
+}
+
+TEST(ShortConnections, OneThatIsNotShortEndsALookOfWhichOthersAreUnderWay) {
+  const Address to = address(150);
+  for (int i = 0; i < 8; ++i) note(to, {});
+  for (const unsigned pause : {16U, 32U, 64U, 128U}) {
+    EXPECT_EQ(left_to_tcp(to), pause);
+    note(to, {});
+  }
+  EXPECT_EQ(left_to_tcp(to), 256U);
+  EXPECT_EQ(left_to_tcp(to, 3), 3U);
+  note(to, {.sends = 16});
+  EXPECT_EQ(left_to_tcp(to), 0U);
+  EXPECT_EQ(left_to_tcp(to), 0U);
 }
 
 TEST(ShortConnections, ThoseUnderWayWhenAPauseBeginsDoNotMakeItLonger) {

@@ -92,8 +92,9 @@ bool leaks_found() {
 
 bool is_child = false;
 
-// A child ends before the registry of tests is destroyed, of which it would copy every page. What was registered later has run
-// by then: the lingerer's wait, the static objects of leat. ThreadSanitizer says only at a usual end what it has found.
+// A child ends before the registry of tests is destroyed, of which it would copy every page. What
+// was registered later has run by then: the lingerer's wait, the static objects of leat.
+// ThreadSanitizer says only at a usual end what it has found.
 [[maybe_unused]] const bool kChildKeepsTheRegistry = [] {
   testing::UnitTest::GetInstance();
   const auto end = [](int status, void* /*unused*/) {

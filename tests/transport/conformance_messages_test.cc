@@ -68,7 +68,7 @@ TEST_P(ChannelMessages, SizesAroundPagesAndLimitsArriveIntact) {
 
 TEST_P(ChannelMessages, ManyMebibytesArriveIntact) {
   // At least twice a ring.
-  const std::size_t bytes = std::max<std::size_t>(scaled(64), 8) * kMiB;
+  const std::size_t bytes = std::max<std::size_t>(scaled(16), 8) * kMiB;
   expect_sizes([&](const Channel&) { return std::vector{bytes, bytes + 1}; }, 3);
 }
 
