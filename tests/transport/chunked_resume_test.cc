@@ -18,6 +18,7 @@
 namespace leat::detail {
 namespace {
 
+constexpr bool kSanitizer = kAddressSanitizer || kThreadSanitizer;
 constexpr std::size_t kResumedRegionBytes = 256 * 1024;
 constexpr std::size_t kResumedChunkBytes = 48 * 1024;
 
@@ -93,9 +94,11 @@ void PrintTo(const ResumeCase& one, std::ostream* out) { *out << one.name; }
 
 std::vector<ResumeCase> cases(const std::string& device) {
   std::vector<ResumeCase> all;
-  // Hardware takes a tenth of a second to re-establish a queue pair, so not as often there.
-  const std::vector<std::uint64_t> numbers =
-      device == "shm" ? std::vector<std::uint64_t>{24, 61, 200} : std::vector<std::uint64_t>{61};
+  // Hardware takes a tenth of a second to re-establish a queue pair, and a sanitizer slows down all
+  // that is sent: not as often there.
+  std::vector<std::uint64_t> numbers{24, 61, 200};
+  if (device != "shm") numbers = {61};
+  if (kSanitizer) numbers = {24};
   for (const std::uint64_t n : numbers) {
     const std::string number = std::to_string(n);
     const FaultProfile sends{.seed = n, .failing_request = n, .like_hardware = true};
@@ -138,7 +141,7 @@ class ChunkedResume : public testing::TestWithParam<std::tuple<std::string, Peer
 };
 
 TEST_P(ChunkedResume, EveryMessageArrivesOnceWholeAndInOrder) {
-  const std::uint64_t count = 400;  // enough for every fault to happen
+  const std::uint64_t count = kSanitizer ? 150 : 400;  // enough for every fault to happen
   run_transports(
       std::get<1>(GetParam()), setup(),
       [&](TransportSide& side) {
@@ -158,7 +161,7 @@ TEST_P(ChunkedResume, EveryMessageArrivesOnceWholeAndInOrder) {
 }
 
 TEST_P(ChunkedResume, BothDirectionsAtOnce) {
-  const std::uint64_t count = 200;
+  const std::uint64_t count = kSanitizer ? 75 : 200;
   const auto body = [&](TransportSide& side) {
     side.watches_lifeline = false;
     side.sleeps = what().sleeps;

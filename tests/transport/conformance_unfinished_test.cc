@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kShortTimeout = std::chrono::milliseconds(300);
 // More than any transport holds for a receiver that does not read.
-constexpr std::size_t kUnfinishedBytes = std::size_t{32} << 20;
+constexpr std::size_t kUnfinishedBytes = std::size_t{16} << 20;
 
 void time_out_soon(Options& options) { options.timeout = kShortTimeout; }
 
