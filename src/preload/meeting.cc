@@ -294,18 +294,6 @@ bool await_offer(int fd, Reference& socket, Clock::duration patience) {
   return true;
 }
 
-// Whether a connection to that address is to be carried. Asks the kernel nothing: many short
-// connections are not.
-bool is_wanted(const sockaddr_storage& address) noexcept {
-  if (!matches(address)) return false;
-  if (const Address to = Address::from(address); !worth_carrying(to)) {
-    log(Level::kInfo, "to %s: TCP (connections to it have ended too soon to be worth carrying)",
-        to.text().c_str());
-    return false;
-  }
-  return true;
-}
-
 // Whether everything is available that it takes to carry a connection to that address.
 bool can_offer(int fd, Reference& socket, const sockaddr_storage& address) noexcept {
   if (too_few_numbers() || has_ring()) return false;

@@ -81,6 +81,16 @@ constinit Places places;
 
 bool worth_carrying(const Address& to) noexcept { return carries_all() || places.next(to); }
 
+bool is_wanted(const sockaddr_storage& address) noexcept {
+  if (!matches(address)) return false;
+  const Address to = Address::from(address);
+  const bool worth = worth_carrying(to);
+  if (!worth)
+    log(Level::kInfo, "to %s: TCP (connections to it have ended too soon to be worth carrying)",
+        to.text().c_str());
+  return worth;
+}
+
 void note_ended(const Object& object) noexcept {
   // Where another process may have it, what is counted so far is not all.
   if (object.connection.side() != 0 || object.made_at != memory_generation()) return;

@@ -10,6 +10,8 @@
 // Threads: any. In a forked child the copy goes on by itself.
 #pragma once
 
+#include <sys/socket.h>
+
 #include "preload/address.h"
 #include "preload/descriptors.h"
 #include "preload/signal_safe_lock.h"
@@ -18,6 +20,9 @@ namespace leat::preload {
 
 // Before connecting: whether the next connection to this address should be carried. Counts it.
 bool worth_carrying(const Address& to) noexcept;
+
+// The same, and whether the program's rules want it to be carried. Asks the kernel nothing.
+bool is_wanted(const sockaddr_storage& address) noexcept;
 
 // A carried connection that this process made is over.
 void note_ended(const Object& object) noexcept;
