@@ -1,10 +1,14 @@
 // leat-bench sealed, run as a user would: a short run, whose figures are not judged.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "support/devices.h"
+#include "support/program.h"
+#include "support/scratch.h"
 #include "tools/bench_runs.h"
 
 namespace leat::detail {
@@ -28,6 +32,36 @@ TEST_P(LeatBenchSealedOnDevice, EachCipherStandsBesideClearTlsAndOpenSsl) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, LeatBenchSealedOnDevice, testing::ValuesIn(test_devices()),
+                         [](const auto& parameters) { return device_label(parameters.param); });
+
+// The setting, where a subcommand does not seal of itself.
+class LeatBenchConfidential : public testing::TestWithParam<std::string> {};
+
+TEST_P(LeatBenchConfidential, HoldsForEveryLinkThatLeavesTheHost) {
+  const ScratchFolder folder;
+  const ScratchVariable confidential("LEAT_CONFIDENTIAL", "require");
+  const bool leaves_the_host = GetParam() != "shm";
+  {
+    const ProgramResult refused = bench({"pingpong", "-d", GetParam(), "-s", "64", "-n", "50"});
+    EXPECT_EQ(refused.exit_code == 0, !leaves_the_host) << refused.err;
+    if (leaves_the_host) {
+      EXPECT_THAT(refused.err, testing::HasSubstr("tls_psk_file"));
+    }
+  }
+  const ScratchVariable key("LEAT_TLS_PSK_FILE", folder.write("key", std::string(64, 'a')));
+  const nlohmann::json report = bench_json({"pingpong", "-d", GetParam(), "-s", "64"});
+  expect_frame(report, "pingpong", 1);
+  const std::string ring = leaves_the_host ? "sealed+ring" : "ring";
+  EXPECT_EQ(report.at("transport"), GetParam() == "tcp" ? "tcp" : ring);
+}
+
+std::vector<std::string> devices_and_tcp() {
+  std::vector<std::string> devices = test_devices();
+  devices.emplace_back("tcp");
+  return devices;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LeatBenchConfidential, testing::ValuesIn(devices_and_tcp()),
                          [](const auto& parameters) { return device_label(parameters.param); });
 
 }  // namespace
