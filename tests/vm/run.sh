@@ -122,7 +122,9 @@ qemu=(
   -virtfs "$(shared host / ,readonly=on)" -virtfs "$(shared job "$job" "")" -virtfs "$(shared out "$out" "")"
 )
 started=$SECONDS
-timeout --kill-after=5 "$timeout_seconds" "${qemu[@]}" </dev/null &>"$job/qemu_log" &
+# In a session of its own: where the kernel shares the cores out among sessions, the guest, which takes longest of all tests, is not held
+# back by those beside it.
+setsid timeout --kill-after=5 "$timeout_seconds" "${qemu[@]}" </dev/null &>"$job/qemu_log" &
 qemu_pid=$!
 
 # Shows the command's output while it grows. Each tail reads to the end once more after QEMU has gone.
