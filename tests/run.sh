@@ -94,8 +94,8 @@ done
 headline "test"
 export LEAT_TEST_SCALE=${LEAT_TEST_SCALE-0.5}
 failed=
-# Twice as many as processors: tests sleep more than half of their time.
-ctest --test-dir build/tests --parallel "$((2 * $(nproc)))" --output-on-failure --no-tests=error --no-label-summary \
+# One more than processors: many tests sleep most of their time. Two more took as long.
+ctest --test-dir build/tests --parallel "$(($(nproc) + 1))" --output-on-failure --no-tests=error --no-label-summary \
   "${ctest_options[@]}" "$@" || failed=yes
 headline "how long each stage took"
 printf '%s\n' "${stages[@]}"

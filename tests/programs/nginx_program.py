@@ -1,5 +1,6 @@
 """nginx: two workers that accept from one listener, edge-triggered epoll, sendfile, keep-alive; curl and wrk as clients."""
 import re
+import time
 
 import harness
 
@@ -43,6 +44,15 @@ def serve(run, sendfile, options):
     return server, f"http://127.0.0.1:{port}"
 
 
+def load(run, words):
+    """What wrk says of 64 clients. A machine that is busy with else may not have sent one whole file to any of them in that time."""
+    deadline = time.monotonic() + harness.PATIENCE
+    while True:
+        text = run.client(["wrk", "-t", "2", "-c", "64", "-d", "5s" if harness.LONG else "1s", *words]).decode()
+        if " 0 requests in" not in text or time.monotonic() > deadline:
+            return text
+
+
 def run(run):
     def curl(*words):
         return run.client(["curl", "-sS", "--max-time", "20", *words])
@@ -63,7 +73,7 @@ def run(run):
         if sendfile == "on" and run.both():
             for what, *words in (("requests/s", f"{address}/answer"), ("10 MB files/s", f"{address}/big"),
                                  ("connections/s", "-H", "Connection: close", f"{address}/answer")):
-                text = run.client(["wrk", "-t", "2", "-c", "64", "-d", "5s" if harness.LONG else "1s", *words]).decode()
+                text = load(run, words)
                 # Not how many took longer than 2 s.
                 run.result(f"wrk {what}", re.findall(r"connect [1-9]\d*|read [1-9]\d*|write [1-9]\d*|Non-2xx.*", text), True)
                 run.result(f"wrk {what} served", int(re.search(r"(\d+) requests in", text).group(1)) > 0, True)
