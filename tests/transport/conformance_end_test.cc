@@ -16,6 +16,8 @@ namespace {
 
 // More than any transport holds for a receiver that does not read.
 constexpr std::size_t kLarge = std::size_t{16} << 20;
+// So large that a receiver that reads it has not got all of it when its sender is killed.
+constexpr std::size_t kPartlySent = std::size_t{64} << 20;
 
 class ChannelEnd : public ChannelTest {};
 
@@ -263,8 +265,6 @@ TEST_P(ChannelDeath, EndsAReceiveAfterWhatArrived) {
 }
 
 TEST_P(ChannelDeath, EndsAReceiveOfWhichPartArrivedWithoutHandingItOut) {
-  // The receiver reads meanwhile, and must not have it all before its sender is killed.
-  constexpr std::size_t kPartlySent = std::size_t{64} << 20;
   run_deaths(
       [](ChannelSide& side) {
         send_pattern(side.channel, 10, 1);
@@ -291,7 +291,7 @@ TEST_P(ChannelDeath, EndsASendThatWaitsForRoom) {
 TEST_P(ChannelDeath, EndsASendInTheMiddleOfALargeMessage) {
   run_deaths(
       [](ChannelSide& side) {
-        std::vector<std::byte> message(kLarge);
+        std::vector<std::byte> message(kPartlySent);
         expect_death([&] {
           for (int i = 0; i < 1000; ++i) side.channel.send(message, 3);
         });
