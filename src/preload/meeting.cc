@@ -350,7 +350,7 @@ bool before_connect(int fd, Reference& socket, const sockaddr* address, socklen_
   const bool attempted = static_cast<bool>(socket);
   if (!is_wanted(storage) || option(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP ||
       !can_offer(fd, socket, storage)) {
-    // The mark of an earlier attempt, to another place, would make the other end wait in vain.
+    // The mark of this process's attempt at another place would make the other end wait in vain.
     if (attempted && connector_code(option(fd, IPPROTO_TCP, TCP_MAXSEG)) >= 0)
       set_option(fd, IPPROTO_TCP, TCP_MAXSEG, 0);
     return false;

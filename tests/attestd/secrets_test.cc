@@ -132,8 +132,7 @@ std::size_t count_in_process(const std::vector<unsigned char>& masked) {
 }
 
 TEST(AttestdSecrets, keys_are_in_no_client_and_in_no_log) {
-  if (leat::detail::kAddressSanitizer || leat::detail::kThreadSanitizer)
-    GTEST_SKIP() << "a sanitizer's shadow memory has no end";
+  if (leat::detail::kSanitizer) GTEST_SKIP() << "a sanitizer's shadow memory has no end";
   const ScratchFolder folder;
   const std::string key_file = folder.path() + "/key";
   make_key(key_file);
@@ -225,8 +224,7 @@ class Onlooker {
 
 // Starts the daemon many times as one user, of whom another process waits for it.
 void expect_to_find_no_key(const std::string& program) {
-  if (leat::detail::kAddressSanitizer || leat::detail::kThreadSanitizer)
-    GTEST_SKIP() << "a sanitizer's shadow memory has no end";
+  if (leat::detail::kSanitizer) GTEST_SKIP() << "a sanitizer's shadow memory has no end";
   leat::detail::run_process("starts", [&] {
     ASSERT_TRUE(geteuid() != 0 || leat::detail::become_nobody());
     const ScratchFolder folder;
@@ -274,8 +272,7 @@ void forbid(unsigned call, unsigned failure) {
 
 TEST(AttestdSecrets, root_itself_reads_no_key_file_in_its_memory_where_linux_has_secret_memory) {
   if (geteuid() != 0) GTEST_SKIP() << "only root may look";
-  if (leat::detail::kAddressSanitizer || leat::detail::kThreadSanitizer)
-    GTEST_SKIP() << "a sanitizer's shadow memory has no end";
+  if (leat::detail::kSanitizer) GTEST_SKIP() << "a sanitizer's shadow memory has no end";
   for (const bool taken_away : {false, true}) {
     leat::detail::run_process("looks", [&] {
       if (taken_away) forbid(SYS_memfd_secret, ENOSYS);  // as before Linux 5.14

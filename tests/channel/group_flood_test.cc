@@ -81,7 +81,7 @@ TEST_P(GroupFloodTest, NothingFailsNothingIsLostMemoryStays) {
         EXPECT_EQ(master.stats().slot_memory_bytes, fixed) << "fixed when connecting";
         // The slots, now touched, and what puts large messages together, one for each sender. As
         // threads the senders are in the same process; a sanitizer keeps what is freed.
-        if (has_processes() && !kAddressSanitizer && !kThreadSanitizer) {
+        if (has_processes() && !kSanitizer) {
           constexpr std::size_t kAllowance = std::size_t{8} << 20;
           EXPECT_LT(memory_of("VmHWM"), before + fixed + many * 60'000 + kAllowance);
         }

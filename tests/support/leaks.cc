@@ -69,7 +69,7 @@ void expect_no_more_than(const Holdings& before, std::size_t allowed_growth_byte
   }
   EXPECT_FALSE(holds_more(now, before))
       << "before: " << testing::PrintToString(before) << "\nnow: " << testing::PrintToString(now);
-  if constexpr (!kAddressSanitizer && !kThreadSanitizer) {
+  if constexpr (!kSanitizer) {
     EXPECT_LE(now.resident_bytes, before.resident_bytes + allowed_growth_bytes);
   }
 }

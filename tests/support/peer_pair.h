@@ -21,8 +21,7 @@ namespace leat::detail {
 enum class PeerMode { kThreads, kProcesses };
 // For what need not run in both: processes, but under sanitizers, where a process costs more than
 // most cases do, threads.
-inline constexpr PeerMode kUsualPeers =
-    kAddressSanitizer || kThreadSanitizer ? PeerMode::kThreads : PeerMode::kProcesses;
+inline constexpr PeerMode kUsualPeers = kSanitizer ? PeerMode::kThreads : PeerMode::kProcesses;
 // "threads", "processes": for test names.
 std::string to_string(PeerMode mode);
 void PrintTo(PeerMode mode, std::ostream* out);

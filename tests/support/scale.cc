@@ -15,7 +15,7 @@ double environment_factor() {
 }  // namespace
 
 std::size_t scaled(std::size_t count) {
-  constexpr std::size_t kDivisor = kThreadSanitizer ? 10 : kAddressSanitizer ? 10 : 1;
+  constexpr std::size_t kDivisor = kSanitizer ? 10 : 1;
   const double part = static_cast<double>(count / kDivisor) * environment_factor();
   return std::max<std::size_t>(1, static_cast<std::size_t>(part));
 }

@@ -20,6 +20,9 @@ inline constexpr bool kThreadSanitizer = true;
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
+// Either, for what both make slow.
+inline constexpr bool kSanitizer = kAddressSanitizer || kThreadSanitizer;
+
 // `count` iterations, or the part of them that a sanitizer or LEAT_TEST_SCALE (a factor such as
 // 0.1, for an emulated machine) leaves; at least 1.
 std::size_t scaled(std::size_t count);

@@ -18,7 +18,6 @@
 namespace leat::detail {
 namespace {
 
-constexpr bool kSanitizer = kAddressSanitizer || kThreadSanitizer;
 constexpr std::size_t kResumedRegionBytes = 256 * 1024;
 constexpr std::size_t kResumedChunkBytes = 48 * 1024;
 

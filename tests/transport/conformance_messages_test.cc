@@ -481,7 +481,7 @@ LEAT_INSTANTIATE_UNBUNDLED_SUITE(ChannelMessages);
 // them only where they are over each other, which runs the code of all of them.
 std::vector<ChannelKind> decorated_over_all() {
   std::vector<Decoration> all = decorations();
-  if (kAddressSanitizer || kThreadSanitizer)
+  if (kSanitizer)
     all = {std::ranges::max(all, {}, [](const Decoration& one) { return one.prefix.size(); })};
   std::vector<ChannelKind> kinds;
   for (const Decoration& decoration : all)
