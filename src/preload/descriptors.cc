@@ -136,11 +136,13 @@ Reference find_current(int fd) noexcept {
   return {};
 }
 
-void forget_lost(int fd, const Object& object) noexcept {
-  if (descriptor_entry(fd).load(std::memory_order_relaxed) != &object) return;
+bool forget_lost(int fd, const Object& object) noexcept {
+  // Relaxed: close() forgets a number before the kernel does, and we come after the kernel's word.
+  if (descriptor_entry(fd).load(std::memory_order_relaxed) != &object) return false;
   report_reuse(fd);
   forget(fd);
   EpollSet::note_missed();
+  return true;
 }
 
 void add_duplicate(int from, int to) noexcept {

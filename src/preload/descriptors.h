@@ -122,8 +122,8 @@ inline bool means(int fd, const Object& object) noexcept {
 }
 // Whether the number means the kernel's file that the object stands for.
 bool is_current(int fd, const Object& object) noexcept;
-// If not: forgets it, unless that is done already.
-void forget_lost(int fd, const Object& object) noexcept;
+// If not: forgets it. False: that is done already, because it was closed in our sight.
+bool forget_lost(int fd, const Object& object) noexcept;
 
 // A new object for `fd`, in place of what was known. Empty if memory has run out.
 // Async-signal-safe, as what follows.

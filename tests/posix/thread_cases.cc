@@ -2,12 +2,14 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -36,6 +38,22 @@ void say_cancelled(const Side& side, int fd, void (*call)(int)) {
   void* result = nullptr;
   SAY(pthread_join(thread, &result));
   SAY(result == PTHREAD_CANCELED);
+}
+
+// So that threads made from here on have only what this one leaves them.
+void stay_on_this_processor() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  require(sched_setaffinity(0, sizeof(one), &one) == 0, "sched_setaffinity");
+}
+
+// Until hear() returns at once; not for long, because what is told may wait for another thread.
+void keep_busy_until_told() {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+  pollfd told{kHear, POLLIN, 0};
+  while (std::chrono::steady_clock::now() < until && poll(&told, 1, 0) == 0) {
+  }
 }
 
 // A thread that sleeps in recv(), for four bytes, from when this is made.
@@ -315,6 +333,37 @@ Cases thread_cases() {
          SAY(result);
        },
        [](Side& side) { side.hear(); }},
+
+      // The acceptor hardly runs until all is connected and sent. No signal may stop it, because
+      // that ends the call, and with it the listener.
+      {"thread.close_while_accepting_late",
+       [](Side& side) {
+         const int listener = side.listen_here();
+         std::atomic<int> number{0};
+         stay_on_this_processor();
+         std::thread acceptor([&] {
+           const sched_param none{};
+           require(sched_setscheduler(0, SCHED_IDLE, &none) == 0, "sched_setscheduler");
+           number = gettid();
+           const int fd = accept(listener, nullptr, nullptr);
+           side.say_data("received", recv_to_end(side, fd));
+         });
+         wait_asleep(number);
+         SAY(close(listener));
+         side.tell();
+         keep_busy_until_told();
+         side.hear();
+         acceptor.join();
+       },
+       [](Side& side) {
+         const int port = side.hear();
+         side.hear();
+         const int fd = socket(AF_INET, SOCK_STREAM, 0);
+         SAY(connect_to(fd, port));
+         send_text(side, fd, "hello");
+         side.tell();
+         SAY(close(fd));
+       }},
 
       {"thread.close_while_accepting",
        [](Side& side) {
