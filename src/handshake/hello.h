@@ -28,7 +28,7 @@ namespace leat::detail {
 
 // Raised with every change of a frame, or of what a transport may send. The header and the place of
 // Answer's code and text stay.
-inline constexpr std::uint16_t kProtocolVersion = 8;
+inline constexpr std::uint16_t kProtocolVersion = 9;
 
 inline constexpr std::size_t kTransportNameBytes = 32;  // and so at most 31 characters
 inline constexpr std::size_t kMaxDevices = 8;           // kinds in a hello

@@ -13,6 +13,7 @@
 #include "leat/error.h"
 #include "support/scripted_device.h"
 #include "transport/chunked/chunked.h"
+#include "transport/parts/sealed_word.h"
 
 namespace {
 
@@ -81,8 +82,9 @@ class Peer {
     script_.arrivals.push_back({.kind = CompletionKind::kImmediate, .immediate = immediate});
   }
   void write(std::size_t at, std::byte value) { memory()[at % victim_.region_bytes] = value; }
-  void credit(std::size_t word, std::uint64_t value) {
-    std::memcpy(memory() + victim_.credits_offset + word % 24 * sizeof value, &value, sizeof value);
+  void credit(std::size_t at, std::uint32_t count) {
+    const std::uint64_t word = sealed(count);
+    std::memcpy(memory() + victim_.credits_offset + at % 24 * sizeof word, &word, sizeof word);
   }
   std::byte* memory() const { return reinterpret_cast<std::byte*>(victim_.region_address); }
   std::byte* end() const { return memory() + victim_.credits_offset; }

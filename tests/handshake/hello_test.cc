@@ -110,12 +110,12 @@ TEST(HelloTest, AnswerAndResultComeBack) {
   EXPECT_EQ(decode_result(encode(failure)).text, "no memory");
 }
 
-// The layout of version 8, written by hand: a change of it must raise kProtocolVersion.
+// The layout of version 9, written by hand: a change of it must raise kProtocolVersion.
 TEST(HelloTest, BytesAreLittleEndianAndInTheirPlaces) {
   const Bytes frame = encode(some_hello());
   const auto at = [&](std::size_t i) { return std::to_integer<int>(frame[i]); };
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(frame.data()), 4), "leat");
-  EXPECT_EQ(at(4), 8);  // version
+  EXPECT_EQ(at(4), 9);  // version
   EXPECT_EQ(at(5), 0);
   EXPECT_EQ(at(6), 1);  // kind
   EXPECT_EQ(at(8) + 256 * at(9), static_cast<int>(kHelloBytes));

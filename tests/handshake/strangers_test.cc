@@ -23,6 +23,7 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::chrono::milliseconds kShort{150};
 const std::string kOurVersion = "version " + std::to_string(kProtocolVersion);
+const std::string kNextVersion = "version " + std::to_string(kProtocolVersion + 1) + " ";
 
 Settings short_settings(const std::string& device) {
   Settings settings = link_settings(device);
@@ -133,16 +134,16 @@ TEST(StrangersTest, OtherVersionIsToldBothVersions) {
   ListeningSide listening(link_settings("auto"));
   Fd stranger = raw_connection(listening.uri());
   Bytes hello = encode(hello_for_tcp());
-  hello[4] = std::byte{9};
+  hello[4] = std::byte{kProtocolVersion + 1};
   raw_send(stranger.get(), hello.data(), hello.size());
   const std::string answer = raw_receive_all(stranger.get());
   stranger.reset();
   const Answer refusal = decode_answer(std::as_bytes(std::span(answer)));
   EXPECT_TRUE(refusal.refused);
   EXPECT_EQ(refusal.code, ErrorCode::kVersion);
-  EXPECT_NE(refusal.text.find("version 9 "), std::string::npos) << refusal.text;
+  EXPECT_NE(refusal.text.find(kNextVersion), std::string::npos) << refusal.text;
   EXPECT_NE(refusal.text.find(kOurVersion), std::string::npos) << refusal.text;
-  listening.wait().expect_error(ErrorCode::kVersion, {"version 9 ", kOurVersion.c_str()});
+  listening.wait().expect_error(ErrorCode::kVersion, {kNextVersion.c_str(), kOurVersion.c_str()});
 }
 
 TEST(StrangersTest, TlsWithoutKeysIsToldSo) {

@@ -21,6 +21,7 @@
 #include "transport/batched/batched.h"
 #include "transport/batched/bundle.h"
 #include "transport/batched/slot_receiver.h"
+#include "transport/parts/sealed_word.h"
 
 namespace leat::detail {
 namespace {

@@ -15,6 +15,7 @@
 #include "transport/chunked/chunked.h"
 #include "transport/chunked/header.h"
 #include "transport/parts/immediate.h"
+#include "transport/parts/sealed_word.h"
 
 namespace leat::detail {
 namespace {
@@ -87,8 +88,8 @@ class HostileChunked {
     write(std::size_t{unit} * kPlaceUnitBytes, header);
     say(encode({context, unit}));
   }
-  void credit(std::size_t word, std::uint64_t value) {
-    write(victim_.credits_offset + word, value);
+  void credit(std::size_t word, std::uint32_t count) {
+    write(victim_.credits_offset + word, sealed(count));
   }
 
  private:

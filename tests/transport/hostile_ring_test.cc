@@ -15,6 +15,7 @@
 #include "support/errors.h"
 #include "support/scripted_device.h"
 #include "transport/parts/immediate.h"
+#include "transport/parts/sealed_word.h"
 #include "transport/ring/ring.h"
 
 namespace leat::detail {
@@ -63,8 +64,8 @@ class HostileToRing : public testing::Test {
     write(unit * kPlaceUnitBytes, total);
     arrives(kAnnouncePlace, sizeof total);
   }
-  void gives_back(std::size_t word, std::uint64_t value) {
-    write(setup_.credits_offset + word, value);
+  void gives_back(std::size_t word, std::uint32_t count) {
+    write(setup_.credits_offset + word, sealed(count));
   }
   ReceiveResult receive(Context context = 0) {
     Delivery delivery;
@@ -260,7 +261,7 @@ TEST_F(HostileToRing, SpaceGivenBackThatWasNeverTaken) {
 
 TEST_F(HostileToRing, SpaceTakenAway) {
   EXPECT_EQ(fill_up(kLargestPiece), 4U);
-  gives_back(64, UINT64_MAX);
+  gives_back(64, UINT32_MAX);
   expect_dead([&] { fill_up(kLargestPiece); });
 }
 

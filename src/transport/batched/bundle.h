@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "transport/parts/sealed_word.h"
 #include "transport/slots/header.h"
 
 namespace leat::detail {
@@ -73,7 +74,7 @@ class BundleReader {
     const std::uint64_t word =
         std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(head)))
             .load(std::memory_order_relaxed);
-    const std::size_t bytes = word >> 32;
+    const std::size_t bytes = number_in(word);
     if (!is_sealed(word) || Bundled::taken(bytes) > end_ - at_) [[unlikely]]
       return false;
     message = {head + Bundled::kHeadBytes, bytes};

@@ -168,7 +168,7 @@ bool BatchedReceiver::look_at_landed() {
   landed_seen_ = word;
   const std::uint32_t before = arrived_;
   for (Context context = 0; context < kContextCount; ++context) {
-    check(receivers_[context].landed(static_cast<std::uint32_t>(word >> 32), arrived_));
+    check(receivers_[context].landed(number_in(word), arrived_));
     note_newest(context);
   }
   found_end();

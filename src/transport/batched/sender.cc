@@ -53,7 +53,7 @@ std::size_t BatchedSender::write_end(const SlotRun& run) {
 }
 
 void BatchedSender::take_limit(std::uint64_t word) {
-  if (!is_sealed(word) || !doorbell_.see(static_cast<std::uint32_t>(word >> 32)))
+  if (!is_sealed(word) || !doorbell_.see(number_in(word)))
     end_.fail_sending("an impossible number of doorbells");
   limit_word_ = word;
 }

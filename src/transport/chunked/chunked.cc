@@ -247,9 +247,8 @@ std::byte* ChunkedTransport::stage(std::size_t bytes, RingSender::Place& place) 
 }
 
 bool ChunkedTransport::find_place(Context context, std::size_t bytes, PoolSender::Place& place) {
-  const auto found = credits_.find_place(flows_[context].places, context, bytes, [&] {
-    fail_sending(ErrorCode::kProtocol, "the peer gave back room that it never had");
-  });
+  const auto found = credits_.find_place(flows_[context].places, context, bytes,
+                                         [&](const char* why) { refuse_credit(why); });
   if (!found) return false;
   place = *found;
   return true;
@@ -258,10 +257,10 @@ bool ChunkedTransport::find_place(Context context, std::size_t bytes, PoolSender
 // Whether the peer has a receive for one more announcement.
 bool ChunkedTransport::find_credit() {
   if (credits_.has_receive()) return true;
-  const std::uint64_t taken = credits_.receives_word();
+  const std::uint64_t taken = credits_.receives_word([&](const char* why) { refuse_credit(why); });
   if (taken < credits_.taken()) return false;  // what the peer said while resuming is newer
   if (!credits_.take(taken) || (staging_ != nullptr && !works_.taken(taken)))
-    fail_sending(ErrorCode::kProtocol, "the peer took more than was sent");
+    refuse_credit("took more than was sent");
   return credits_.has_receive();
 }
 
@@ -372,6 +371,10 @@ void ChunkedTransport::take_completion() {
   if (!works_.confirmed(work)) return;
   window_.confirmed(work.flight, Clock::now());
   if (work.kept != 0) static_cast<void>(stage_.take_back(work.kept));  // it was taken
+}
+
+void ChunkedTransport::refuse_credit(const char* why) {
+  fail_sending(ErrorCode::kProtocol, std::string("the peer ") + why);
 }
 
 void ChunkedTransport::fail_sending(ErrorCode code, const std::string& what) {

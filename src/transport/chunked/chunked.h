@@ -97,6 +97,7 @@ class ChunkedTransport final : public Transport, private Resumption::Transfers {
   bool find_credit();
   bool find_place(Context context, std::size_t bytes, PoolSender::Place& place);
   bool look_at_sends();
+  [[noreturn]] void refuse_credit(const char* why);
   [[noreturn]] void fail_sending(ErrorCode code, const std::string& what);
   bool no_room();
 

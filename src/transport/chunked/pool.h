@@ -65,6 +65,7 @@ class PoolSender {
     returned_ = position;
     return true;
   }
+  std::uint64_t returned() const { return returned_; }
   const RegionShape& shape() const { return shape_; }
 
  private:

@@ -3,17 +3,20 @@
 // receives replaced, so that "receiver not ready" never happens.
 //
 // Words that the peer writes are kept apart from ours: SendCredits reads one once, checks it
-// against what was sent, and only then goes by it.
+// against what was sent, and only then goes by it. Each is sealed, since one damaged into an older
+// count would be taken for silence, and both sides would wait for ever.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/counter.h"
 #include "transport/context.h"
 #include "transport/parts/requests.h"
+#include "transport/parts/sealed_word.h"
 #include "verbs/device.h"
 
 namespace leat::detail {
@@ -22,7 +25,8 @@ namespace leat::detail {
 // least as many.
 inline constexpr std::uint64_t kReplaceShare = 4;
 
-// What the receiver writes into the sender's memory; each word by one plain write.
+// What the receiver writes into the sender's memory: counts modulo 2^32, sealed, or 0 where nothing
+// was written yet; each by one plain write.
 struct CreditWords {
   std::uint64_t receives = 0;  // immediates whose receives were replaced by new ones
   std::uint64_t padding[7] = {};
@@ -61,8 +65,14 @@ class SendCredits {
   std::uint64_t sent() const { return sent_; }  // immediates ever
   std::uint64_t taken() const { return taken_; }
 
-  // The peer's word how many immediates it has taken; may be anything.
-  std::uint64_t receives_word() const { return load(words_->receives); }
+  // The peer's word how many immediates it has taken; any number. Calls `fail`, which must throw,
+  // with why the word cannot be believed.
+  template <typename Fail>
+  std::uint64_t receives_word(Fail&& fail) const {
+    const auto count = load(words_->receives, taken_);
+    if (!count) fail(kDamaged);
+    return *count;
+  }
   // Goes by such a word. False: the peer cannot have taken so many, and nothing has changed.
   [[nodiscard]] bool take(std::uint64_t count) {
     if (count - taken_ > sent_ - taken_) return false;
@@ -71,21 +81,32 @@ class SendCredits {
   }
   // A place for `amount` from that context's `sender`, a RingSender or PoolSender; reads the peer's
   // word only if `sender` has no room. Returns nothing if there is none then either. Calls `fail`,
-  // which must throw, if the peer gave back what it never had.
+  // which must throw, with why the word cannot be believed.
   template <typename Sender, typename Fail>
   auto find_place(Sender& sender, Context context, std::uint64_t amount, Fail&& fail) const {
     auto found = sender.place(amount);
     if (!found) [[unlikely]] {
-      if (!sender.take_back(load(words_->free_before[context]))) fail();
+      const auto position = load(words_->free_before[context], sender.returned());
+      if (!position) fail(kDamaged);
+      if (!sender.take_back(*position)) fail("gave back room that it never had");
       found = sender.place(amount);
     }
     return found;
   }
 
  private:
-  // Acquire: we write into the room given back only after the receiver was done with it.
-  static std::uint64_t load(std::uint64_t& word) {
-    return std::atomic_ref(word).load(std::memory_order_acquire);
+  static constexpr const char* kDamaged = "wrote a damaged credit";
+
+  // The count of such a word, which is less than 2^31 away from the `known` one. Nothing: the word
+  // is damaged.
+  static std::optional<std::uint64_t> load(std::uint64_t& place, std::uint64_t known) {
+    // Acquire: we write into the room given back only after the receiver was done with it.
+    const std::uint64_t word = std::atomic_ref(place).load(std::memory_order_acquire);
+    if (word == 0) return known;
+    if (!is_sealed(word)) return std::nullopt;
+    const auto ahead =
+        static_cast<std::int32_t>(number_in(word) - static_cast<std::uint32_t>(known));
+    return known + static_cast<std::uint64_t>(std::int64_t{ahead});
   }
 
   CreditWords* words_ = nullptr;  // not ours: the peer writes them whenever it likes
@@ -156,8 +177,9 @@ class ReceiveCredits {
     const std::size_t word = offsetof(CreditWords, free_before) + context * sizeof(std::uint64_t);
     if (write(queue_pair, word, free_before)) told_[context] = free_before;
   }
-  bool write(QueuePair* queue_pair, std::size_t offset, std::uint64_t value) noexcept {
-    if (queue_pair == nullptr || !post_word(*queue_pair, address_ + offset, key_, value)) {
+  bool write(QueuePair* queue_pair, std::size_t offset, std::uint64_t count) noexcept {
+    const std::uint64_t word = sealed(static_cast<std::uint32_t>(count));
+    if (queue_pair == nullptr || !post_word(*queue_pair, address_ + offset, key_, word)) {
       refused_ = true;
       return false;
     }

@@ -51,6 +51,7 @@ class RingSender {
     returned_ = position;
     return true;
   }
+  std::uint64_t returned() const { return returned_; }
 
   std::uint64_t units() const { return units_; }
 

@@ -82,9 +82,8 @@ std::uint64_t RingTransport::short_way_ends() const {
 
 // A place in the ring and a receive at the peer. Counts, and looks for trouble, if there is none.
 bool RingTransport::find_place(std::size_t bytes, Context context, RingSender::Place& place) {
-  const auto found = credits_.find_place(senders_[context], context, units_of(bytes), [&] {
-    fail_sending("gave back ring space that it never had");
-  });
+  const auto found = credits_.find_place(senders_[context], context, units_of(bytes),
+                                         [&](const char* why) { fail_sending(why); });
   if (!found) [[unlikely]] {
     credit_waits_.add(1);
     poll_send_errors();
@@ -96,7 +95,8 @@ bool RingTransport::find_place(std::size_t bytes, Context context, RingSender::P
 }
 
 bool RingTransport::look_for_credit() {
-  if (!credits_.take(credits_.receives_word())) fail_sending("took more messages than were sent");
+  const std::uint64_t taken = credits_.receives_word([&](const char* why) { fail_sending(why); });
+  if (!credits_.take(taken)) fail_sending("took more messages than were sent");
   if (credits_.has_receive()) return true;
   credit_waits_.add(1);
   poll_send_errors();

@@ -69,12 +69,4 @@ inline std::uint32_t check_of(const Echo& echo, std::uint64_t key) {
   return check_of(echo.header, key ^ echo.bits * kOther);
 }
 
-// A number in one word that a flipped bit makes unbelievable.
-constexpr std::uint64_t sealed(std::uint32_t number) {
-  return std::uint64_t{number} << 32 | static_cast<std::uint32_t>((number + 1ULL) * 0x9e3779b1);
-}
-constexpr bool is_sealed(std::uint64_t word) {
-  return word == sealed(static_cast<std::uint32_t>(word >> 32));
-}
-
 }  // namespace leat::detail

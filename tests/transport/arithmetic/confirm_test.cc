@@ -12,6 +12,7 @@
 
 #include "support/scale.h"
 #include "transport/batched/slot_receiver.h"
+#include "transport/parts/sealed_word.h"
 
 namespace leat::detail {
 namespace {
