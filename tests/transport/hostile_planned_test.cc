@@ -142,16 +142,21 @@ TEST_F(HostileToPlanned, MessageBehindTheEnd) {
 }
 
 TEST_F(HostileToPlanned, EpochThatIsNotReached) {
-  says(kOpen, 2 << 16);
+  says(kOpen, MessageArrays::word_of(2, 0));
   expect_refused([&] { (void)transport_->peer_is_open(kOpen); });
 }
 
 TEST_F(HostileToPlanned, NumbersThatAnArrayCannotHave) {
-  says(kOpen, 1 << 16 | MessageNumbers::kChunks);
+  says(kOpen, MessageArrays::word_of(1, MessageNumbers::kChunks));
   expect_refused([&] { (void)transport_->peer_is_open(kOpen); });
 }
 
-TEST_F(HostileToPlanned, LargestEpoch) {
+TEST_F(HostileToPlanned, LargestEpochToCome) {
+  says(kOpen, MessageArrays::word_of(UINT64_MAX >> 30, 0));
+  expect_refused([&] { (void)transport_->peer_is_open(kOpen); });
+}
+
+TEST_F(HostileToPlanned, DamagedEpoch) {
   says(kOpen, UINT64_MAX);
   expect_refused([&] { (void)transport_->peer_is_open(kOpen); });
 }

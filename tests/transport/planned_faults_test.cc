@@ -120,10 +120,11 @@ class Rogue : public RingTransport {
                        word);
     });
   }
-  std::uint64_t peer_epoch(unsigned context) const {
+  // Whether the peer has opened an array there, its first one, with the numbers from 0 on.
+  bool peer_has_opened(unsigned context) const {
     std::uint64_t word = 0;
     std::memcpy(&word, region_->memory().data() + kFaultyPlannedBytes + 8 * context, sizeof word);
-    return MessageArrays::epoch_of(word);
+    return word == MessageArrays::word_of(1, 0);
   }
 
  private:
@@ -173,7 +174,7 @@ class PlannedRogue : public testing::TestWithParam<std::string> {
           });
         },
         [&](Rogue& rogue) {
-          until("open", [&] { return rogue.peer_epoch(3) == 1; });
+          until("open", [&] { return rogue.peer_has_opened(3); });
           rogue.write(immediate, bytes);
         },
         ErrorCode::kProtocol, text);
@@ -210,7 +211,7 @@ TEST_P(PlannedRogue, AMessageTwice) {
         });
       },
       [](Rogue& rogue) {
-        until("open", [&] { return rogue.peer_epoch(0) == 1; });
+        until("open", [&] { return rogue.peer_has_opened(0); });
         rogue.write(number(30), 40);
         rogue.write(number(39), 4);
       },
@@ -224,7 +225,8 @@ TEST_P(PlannedRogue, AnEpochThatCannotBe) {
         until("tell", [&] { return transport.try_tell(0); });
         until("its epoch", [&] { return transport.peer_is_open(0); });
       },
-      [](Rogue& rogue) { rogue.say(0, UINT64_MAX); }, ErrorCode::kProtocol, "context 0");
+      [](Rogue& rogue) { rogue.say(0, MessageArrays::word_of(2, 0)); }, ErrorCode::kProtocol,
+      "context 0 once more");
 }
 
 // Random immediates and sizes: always an error in the end, never anything outside the array.
@@ -244,7 +246,7 @@ TEST_P(PlannedRogue, AnyWrites) {
           });
         },
         [&](Rogue& rogue) {
-          until("open", [&] { return rogue.peer_epoch(0) == 1; });
+          until("open", [&] { return rogue.peer_has_opened(0); });
           std::mt19937 random(seed);
           for (int i = 0; i < 5; ++i) rogue.write(number(random() % 100), 4);
           rogue.write(static_cast<std::uint32_t>(random()) | 1U << 27, random() % 500);

@@ -14,4 +14,14 @@ constexpr std::uint32_t number_in(std::uint64_t word) {
 }
 constexpr bool is_sealed(std::uint64_t word) { return word == sealed(number_in(word)); }
 
+// The same for a number below 2^48, with a shorter check.
+constexpr unsigned kLongCheckBits = 16;
+constexpr std::uint64_t sealed_long(std::uint64_t number) {
+  const std::uint64_t check = (number ^ number >> 16 ^ number >> 32 ^ 0x9e37) & 0xffff;
+  return number << kLongCheckBits | check;
+}
+constexpr bool is_sealed_long(std::uint64_t word) {
+  return word == sealed_long(word >> kLongCheckBits);
+}
+
 }  // namespace leat::detail

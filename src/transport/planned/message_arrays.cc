@@ -74,16 +74,20 @@ void MessageArrays::open(unsigned context, const MessageArray& wanted) {
   ++slot.epoch;
 }
 
-bool MessageArrays::hear_peer(unsigned context, std::uint64_t word) {
+MessageArrays::Heard MessageArrays::hear_peer(unsigned context, std::uint64_t word) {
   Slot& slot = slots_[context];
   slot.peer_open = false;
-  if (epoch_of(word) != slot.epoch) return epoch_of(word) < slot.epoch;
-  const std::uint64_t first_chunk = word & ((std::uint64_t{1} << kChunkBits) - 1);
+  if (word == 0) return Heard::kNothing;
+  if (!is_sealed_long(word)) return Heard::kDamaged;
+  const std::uint64_t number = word >> kLongCheckBits;
+  const std::uint64_t ahead = ((number >> kChunkBits) - slot.epoch) & kEpochs;
+  if (ahead != 0) return ahead > kEpochs / 2 ? Heard::kNothing : Heard::kTooFar;
+  const std::uint64_t first_chunk = number & ((std::uint64_t{1} << kChunkBits) - 1);
   if (first_chunk + MessageNumbers::chunks_of(slot.array.count) > MessageNumbers::kChunks)
-    return false;
+    return Heard::kBadNumbers;
   slot.peer_first_number = static_cast<std::uint32_t>(first_chunk * MessageNumbers::kChunk);
   slot.peer_open = true;
-  return true;
+  return Heard::kOpen;
 }
 
 const char* MessageArrays::arrive_many(Slot& slot, std::uint32_t index, std::size_t bytes,

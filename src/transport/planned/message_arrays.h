@@ -3,8 +3,9 @@
 // Pure.
 //
 // An epoch counts the opens of one context. Both sides open a context equally often, so equal
-// epochs mean the same array. The word that a side tells its peer at an open has the epoch and the
-// first chunk of the array's numbers (numbers.h).
+// epochs mean the same array. The word that a side tells its peer at an open has the epoch, modulo
+// 2^35, and the first chunk of the array's numbers (numbers.h), sealed: one damaged into an older
+// epoch would be taken for silence, and both sides would wait for ever.
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "leat/message_array.h"
+#include "transport/parts/sealed_word.h"
 #include "transport/planned/numbers.h"
 
 namespace leat::detail {
@@ -100,16 +102,25 @@ class MessageArrays {
 
   // --- epochs
   std::uint64_t epoch(unsigned context) const { return slots_[context].epoch; }
-  static std::uint64_t epoch_of(std::uint64_t word) { return word >> kChunkBits; }
+  static constexpr std::uint64_t word_of(std::uint64_t epoch, std::uint64_t first_chunk) {
+    return sealed_long((epoch & kEpochs) << kChunkBits | first_chunk);
+  }
   // What the peer is to be told of this open array.
   std::uint64_t word(unsigned context) const {
     const Slot& slot = slots_[context];
-    return slot.epoch << kChunkBits | slot.first_number / MessageNumbers::kChunk;
+    return word_of(slot.epoch, slot.first_number / MessageNumbers::kChunk);
   }
   // Whether the peer is known to have this array open.
   bool peer_is_open(unsigned context) const { return slots_[context].peer_open; }
-  // Takes the peer's word. False: it has closed this array already, or it lies.
-  [[nodiscard]] bool hear_peer(unsigned context, std::uint64_t word);
+  enum class Heard {
+    kNothing,  // the peer has not opened this array yet
+    kOpen,
+    kTooFar,      // it has closed it already, or lies
+    kBadNumbers,  // too few for the array
+    kDamaged,
+  };
+  // Takes the peer's word, which may be anything; 0: none was written yet.
+  [[nodiscard]] Heard hear_peer(unsigned context, std::uint64_t word);
   // Of a message to send, in an array that the peer has open.
   std::uint32_t number(unsigned context, std::uint64_t index) const {
     return slots_[context].peer_first_number + static_cast<std::uint32_t>(index);
@@ -117,7 +128,8 @@ class MessageArrays {
 
  private:
   static constexpr const char* kTwice = "it came before";
-  static constexpr unsigned kChunkBits = 16;  // of a word; the rest is the epoch
+  static constexpr unsigned kChunkBits = 13;  // of a word; the rest is the epoch
+  static constexpr std::uint64_t kEpochs = UINT64_MAX >> (kLongCheckBits + kChunkBits);
   static_assert(MessageNumbers::kChunks <= 1U << kChunkBits);
 
   struct Slot {

@@ -133,17 +133,24 @@ bool PlannedTransport::look_at_peer(unsigned context) {
   auto* word = reinterpret_cast<std::uint64_t*>(words) + context;
   // Acquire: we write into the array's memory only after the peer was done with what was there.
   const std::uint64_t heard = std::atomic_ref(*word).load(std::memory_order_acquire);
-  const std::uint64_t epoch = MessageArrays::epoch_of(heard);
-  if (epoch == arrays_.epoch(context) && outgoing_ == nullptr)
-    nonsense("word of an open array, but has taken its planned region away");
-  if (!arrays_.hear_peer(context, heard))
-    nonsense(epoch == arrays_.epoch(context)
-                 ? "word of numbers that the messages of context " + std::to_string(context) +
-                       " cannot have"
-                 : "word that it opened context " + std::to_string(context) + " for the " +
-                       std::to_string(epoch) + ". time, while messages for the " +
-                       std::to_string(arrays_.epoch(context)) + ". are still to be sent");
-  if (arrays_.peer_is_open(context)) return true;
+  using enum MessageArrays::Heard;
+  switch (arrays_.hear_peer(context, heard)) {
+    case kOpen:
+      if (outgoing_ == nullptr)
+        nonsense("word of an open array, but has taken its planned region away");
+      return true;
+    case kNothing:
+      break;
+    case kTooFar:
+      nonsense("word that it opened context " + std::to_string(context) +
+               " once more, while messages for the " + std::to_string(arrays_.epoch(context)) +
+               ". time are still to be sent");
+    case kBadNumbers:
+      nonsense("word of numbers that the messages of context " + std::to_string(context) +
+               " cannot have");
+    case kDamaged:
+      nonsense("a damaged word of context " + std::to_string(context));
+  }
   try_post();  // the peer may wait for it before it opens
   try_progress();
   return false;

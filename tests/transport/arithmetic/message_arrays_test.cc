@@ -30,7 +30,7 @@ std::string refusal(MessageArrays& arrays, unsigned context, const MessageArray&
 
 // The number of the first message of the array that was opened there last.
 std::uint32_t first_number(const MessageArrays& arrays, unsigned context) {
-  return static_cast<std::uint32_t>((arrays.word(context) & 0xffff) * MessageNumbers::kChunk);
+  return static_cast<std::uint32_t>((arrays.word(context) >> 16 & 0x1fff) * MessageNumbers::kChunk);
 }
 
 const char* arrive(MessageArrays& arrays, unsigned context, std::uint32_t index,
@@ -39,8 +39,10 @@ const char* arrive(MessageArrays& arrays, unsigned context, std::uint32_t index,
   return arrays.arrive(first_number(arrays, context) + index, bytes, messages);
 }
 
+using enum MessageArrays::Heard;
+
 // The word of a peer whose array, its `epoch`th there, has the numbers from 0 on.
-std::uint64_t word_of(std::uint64_t epoch) { return epoch << 16; }
+std::uint64_t word_of(std::uint64_t epoch) { return MessageArrays::word_of(epoch, 0); }
 
 TEST(MessageArrays, PlacesMessagesByEquationOne) {
   MessageArrays arrays(kRegionBytes);
@@ -131,11 +133,14 @@ TEST(MessageArrays, StartsEachEpochWithNothingArrived) {
   arrays.open(5, array);
   EXPECT_EQ(arrays.epoch(5), 1U);
   EXPECT_FALSE(arrays.peer_is_open(5));
-  EXPECT_TRUE(arrays.hear_peer(5, word_of(0)));  // not yet
-  EXPECT_FALSE(arrays.peer_is_open(5));
-  EXPECT_TRUE(arrays.hear_peer(5, word_of(1)));
+  for (const std::uint64_t word : {std::uint64_t{0}, word_of(0)}) {  // not yet
+    EXPECT_EQ(arrays.hear_peer(5, word), kNothing);
+    EXPECT_FALSE(arrays.peer_is_open(5));
+  }
+  EXPECT_EQ(arrays.hear_peer(5, word_of(1)), kOpen);
   EXPECT_TRUE(arrays.peer_is_open(5));
-  EXPECT_FALSE(arrays.hear_peer(5, word_of(2)));
+  EXPECT_EQ(arrays.hear_peer(5, word_of(2)), kTooFar);
+  EXPECT_FALSE(arrays.peer_is_open(5));
   EXPECT_EQ(arrive(arrays, 5, 0, 280), nullptr);
   arrays.close(5);
   arrays.open(5, array);
@@ -157,7 +162,7 @@ TEST(MessageArrays, AnOpenThatIsTakenBackHasNoEpoch) {
   EXPECT_FALSE(arrays.is_open(1));
   arrays.open(1, array);
   EXPECT_EQ(arrays.epoch(1), 2U);
-  EXPECT_TRUE(arrays.hear_peer(1, word_of(2)));
+  EXPECT_EQ(arrays.hear_peer(1, word_of(2)), kOpen);
   EXPECT_TRUE(arrays.peer_is_open(1));
 }
 
@@ -263,12 +268,29 @@ TEST(MessageArrays, EveryContextHasNumbers) {
 TEST(MessageArrays, APeersNumbersMustHoldItsArray) {
   MessageArrays arrays(std::uint64_t{1} << 30);
   arrays.open(7, {.base_bytes = 0, .message_bytes = 1, .count = MessageNumbers::kChunk + 1});
-  EXPECT_FALSE(arrays.hear_peer(7, word_of(1) | (MessageNumbers::kChunks - 1)));
-  EXPECT_FALSE(arrays.hear_peer(7, word_of(1) | 0xffff));
-  EXPECT_FALSE(arrays.peer_is_open(7));
-  EXPECT_TRUE(arrays.hear_peer(7, word_of(1) | (MessageNumbers::kChunks - 2)));
+  for (const std::uint64_t chunk : {MessageNumbers::kChunks - 1, 0x1fffU}) {
+    EXPECT_EQ(arrays.hear_peer(7, MessageArrays::word_of(1, chunk)), kBadNumbers);
+    EXPECT_FALSE(arrays.peer_is_open(7));
+  }
+  EXPECT_EQ(arrays.hear_peer(7, MessageArrays::word_of(1, MessageNumbers::kChunks - 2)), kOpen);
   EXPECT_TRUE(arrays.peer_is_open(7));
   EXPECT_EQ(arrays.number(7, MessageNumbers::kChunk), 0x7fff'ffffU - MessageNumbers::kChunk + 1);
+}
+
+// Whatever bit is flipped: it means neither an older epoch, which would be waited with for ever,
+// nor the numbers of another array.
+TEST(MessageArrays, ADamagedWordIsNeitherSilenceNorAnotherArray) {
+  MessageArrays arrays(kRegionBytes);
+  const MessageArray array{.base_bytes = 0, .message_bytes = 8, .count = 4};
+  for (std::uint64_t epoch = 1; epoch < 100; ++epoch) {
+    arrays.open(1, array);
+    for (unsigned bit = 0; bit < 64; ++bit) {
+      const std::uint64_t word = MessageArrays::word_of(epoch, epoch * 31);
+      EXPECT_EQ(arrays.hear_peer(1, word ^ 1ULL << bit), kDamaged) << epoch << ' ' << bit;
+    }
+    EXPECT_FALSE(arrays.peer_is_open(1));
+    arrays.close(1);
+  }
 }
 
 // Any bytes as immediates of a peer: nothing outside the arrays is touched, and no message counts
