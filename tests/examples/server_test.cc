@@ -15,6 +15,17 @@ namespace {
 
 using testing::HasSubstr;
 
+#ifdef LEAT_WITH_ASIO
+constexpr const char* kAsio = "server_asio";
+#else
+constexpr const char* kAsio = nullptr;  // Boost.Asio is not installed
+#endif
+
+std::vector<std::string> with_asio(std::vector<std::string> servers) {
+  if (kAsio != nullptr) servers.emplace_back(kAsio);
+  return servers;
+}
+
 class ServerExample : public testing::TestWithParam<std::string> {};
 
 TEST_P(ServerExample, ServesManyClientsAndSurvivesOneThatIsKilled) {
@@ -37,12 +48,15 @@ TEST_P(ServerExample, ServesManyClientsAndSurvivesOneThatIsKilled) {
   EXPECT_EQ(idle.receive().text(), "still there");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, ServerExample, testing::Values("server_poller", "server_epoll"),
+INSTANTIATE_TEST_SUITE_P(Ways, ServerExample,
+                         testing::ValuesIn(with_asio({"server_poller", "server_epoll"})),
                          [](const auto& way) { return way.param; });
 
+class ServerWithPollerExample : public ServerExample {};
+
 // A client that sends without taking the answers is not listened to any more; the others are.
-TEST(ServerPollerExample, AClientThatTakesNoAnswersHoldsUpNobody) {
-  Program server("examples/server_poller", {});
+TEST_P(ServerWithPollerExample, AClientThatTakesNoAnswersHoldsUpNobody) {
+  Program server("examples/" + GetParam(), {});
   const std::string address = server.wait_for("listening at ");
   Channel greedy = Channel::connect(address);
   Channel other = Channel::connect(address);
@@ -61,6 +75,10 @@ TEST(ServerPollerExample, AClientThatTakesNoAnswersHoldsUpNobody) {
   ASSERT_EQ(::kill(server.pid(), SIGTERM), 0);
   EXPECT_EQ(server.wait().exit_code, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, ServerWithPollerExample,
+                         testing::ValuesIn(with_asio({"server_poller"})),
+                         [](const auto& way) { return way.param; });
 
 }  // namespace
 }  // namespace leat::detail

@@ -118,7 +118,10 @@ check_examples() {
   for file in README.md CHANGELOG.md docs/README.md docs/sockets.md docs/integration.md docs/transports/README.md docs/performance/cores.md; do
     [[ -s $docs/$file ]] || fail "$docs/$file is not installed"
   done
-  for file in ping_pong.cc echo_server.cc server_epoll.cc server_poller.cc gather.cc group.cc local_processes.cc send_file.cc trusted/{a2m,chain,counter}.cc; do
+  local files=(ping_pong.cc echo_server.cc server_epoll.cc server_poller.cc gather.cc group.cc local_processes.cc send_file.cc
+    trusted/{a2m,chain,counter}.cc)
+  if "$CXX" -E -x c++ - <<<'#include <boost/asio.hpp>' >/dev/null 2>&1; then files+=(server_asio.cc); fi
+  for file in "${files[@]}"; do
     "$CXX" -std=c++20 -fsyntax-only -I "$prefix/include" -I "$docs/examples" "$docs/examples/$file"
   done
   for file in echo_client.c tcp_echo.c; do "$CC" -fsyntax-only -I "$prefix/include" "$docs/examples/$file"; done
