@@ -31,6 +31,11 @@ endif()
 if(LEAT_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()
+# For an example, and a program to run under leat-run; without Boost.Asio neither is built.
+if(LEAT_BUILD_EXAMPLES OR LEAT_BUILD_TESTS)
+  find_path(LEAT_BOOST_FOLDER boost/asio.hpp)
+  mark_as_advanced(LEAT_BOOST_FOLDER)
+endif()
 
 # Debian's gRPC has no complete CMake package, but a pkg-config file.
 set(leat_bench_with_grpc FALSE)

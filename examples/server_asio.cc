@@ -2,7 +2,8 @@
 // timers and other sockets beside them:
 //   server_asio [ADDRESS]     prints its address, and serves until SIGINT or SIGTERM
 //   ping_pong ADDRESS         is a client
-// echo_clients.h has what it does for them. Every other loop takes the poller's descriptor alike.
+// echo_clients.h has what it does for them. Other loops take the poller's descriptor in the same
+// way.
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
@@ -44,9 +45,9 @@ class Server {
 
 int main(int argc, char** argv) try {
   asio::io_context loop;
-  Server server(loop, argc > 1 ? argv[1] : "127.0.0.1:0");
   asio::signal_set signals(loop, SIGINT, SIGTERM);
   signals.async_wait([&](const boost::system::error_code&, int) { loop.stop(); });
+  Server server(loop, argc > 1 ? argv[1] : "127.0.0.1:0");
   loop.run();
 } catch (const std::exception& error) {
   std::fprintf(stderr, "server_asio: %s\n", error.what());

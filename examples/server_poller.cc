@@ -12,7 +12,6 @@
 #include "echo_clients.h"
 
 int main(int argc, char** argv) try {
-  EchoClients clients(argc > 1 ? argv[1] : "127.0.0.1:0");
   // A signal does not end a wait, but a descriptor of signals does. No other thread takes them.
   sigset_t signals;
   sigemptyset(&signals);
@@ -20,6 +19,7 @@ int main(int argc, char** argv) try {
   sigaddset(&signals, SIGTERM);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   const int signal = signalfd(-1, &signals, SFD_CLOEXEC);
+  EchoClients clients(argc > 1 ? argv[1] : "127.0.0.1:0");
   clients.stop_at(signal);
   while (clients.serve(std::chrono::nanoseconds(-1))) {
   }

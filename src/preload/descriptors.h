@@ -122,7 +122,7 @@ inline bool means(int fd, const Object& object) noexcept {
 }
 // Whether the number means the kernel's file that the object stands for.
 bool is_current(int fd, const Object& object) noexcept;
-// If not: forgets it. False: that is done already, because it was closed in our sight.
+// If not: forgets it. False: that is done already, as after a close in our sight.
 bool forget_lost(int fd, const Object& object) noexcept;
 
 // A new object for `fd`, in place of what was known. Empty if memory has run out.

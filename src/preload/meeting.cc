@@ -447,9 +447,9 @@ bool after_accept(const Reference& listener, int listening, int fd,
   const bool in_folder = is_in_folder(listener->code);
   const int receive_buffer = listener->receive_buffer.load(std::memory_order_relaxed);
   // Whose number it is counts where the listener does: what is not marked is the kernel's, whoever
-  // accepted it. One that was closed in our sight is what this call has waited at nevertheless.
+  // accepted it. If it was closed in our sight, it is still the listener at which this call waited.
   if ((code >= 0 || receive_buffer > 0) && !is_current(listening, *listener) &&
-      forget_lost(listening, *listener))
+      (forget_lost(listening, *listener) || local_address(fd).port != listener->port))
     return true;
   if (receive_buffer > 0) set_option(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer);
   if (code < 0 || in_folder != (code == kOffersInFolder)) {

@@ -28,7 +28,8 @@ constexpr Context kOpen = 3;
 
 class HostileToPlanned : public testing::Test {
  protected:
-  HostileToPlanned() {
+  explicit HostileToPlanned(const Limits& limits = Script{}.limits) {
+    script_.limits = limits;
     RingOptions rings;
     rings.ring_bytes = rings.context_ring_bytes = 4096;
     rings.max_message_bytes = 4096;
@@ -154,6 +155,23 @@ TEST_F(HostileToPlanned, NumbersThatAnArrayCannotHave) {
 TEST_F(HostileToPlanned, LargestEpochToCome) {
   says(kOpen, MessageArrays::word_of(UINT64_MAX >> 30, 0));
   expect_refused([&] { (void)transport_->peer_is_open(kOpen); });
+}
+
+// Where nothing is staged, messages go straight into the peer's memory, which here is not there.
+class HostileToPlannedInMemory : public HostileToPlanned {
+ protected:
+  HostileToPlannedInMemory()
+      : HostileToPlanned({.max_inline_bytes = 1 << 20,
+                          .max_send_requests = 64,
+                          .max_receive_requests = 64,
+                          .max_request_bytes = 1 << 20}) {}
+};
+
+// Refused at every call, not only at the first.
+TEST_F(HostileToPlannedInMemory, OpenArrayInARegionThatCannotBeReached) {
+  says(kOpen, MessageArrays::word_of(1, 0));
+  expect_refused([&] { (void)transport_->peer_is_open(kOpen); });
+  EXPECT_FALSE(transport_->arrays().peer_is_open(kOpen));
 }
 
 TEST_F(HostileToPlanned, DamagedEpoch) {

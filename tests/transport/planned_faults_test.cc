@@ -226,7 +226,7 @@ TEST_P(PlannedRogue, AnEpochThatCannotBe) {
         until("its epoch", [&] { return transport.peer_is_open(0); });
       },
       [](Rogue& rogue) { rogue.say(0, MessageArrays::word_of(2, 0)); }, ErrorCode::kProtocol,
-      "context 0 once more");
+      "context 0 again");
 }
 
 // Random immediates and sizes: always an error in the end, never anything outside the array.

@@ -65,8 +65,8 @@ class SendCredits {
   std::uint64_t sent() const { return sent_; }  // immediates ever
   std::uint64_t taken() const { return taken_; }
 
-  // The peer's word how many immediates it has taken; any number. Calls `fail`, which must throw,
-  // with why the word cannot be believed.
+  // The peer's word on how many immediates it has taken; may be any number. Calls `fail`, which
+  // must throw, with why the word cannot be believed.
   template <typename Fail>
   std::uint64_t receives_word(Fail&& fail) const {
     const auto count = load(words_->receives, taken_);
@@ -97,7 +97,7 @@ class SendCredits {
  private:
   static constexpr const char* kDamaged = "wrote a damaged credit";
 
-  // The count of such a word, which is less than 2^31 away from the `known` one. Nothing: the word
+  // The count of such a word, which is at most 2^31 away from the `known` one. Nothing: the word
   // is damaged.
   static std::optional<std::uint64_t> load(std::uint64_t& place, std::uint64_t known) {
     // Acquire: we write into the room given back only after the receiver was done with it.

@@ -5,7 +5,7 @@
 
 namespace leat::detail {
 
-// A number in one word that a flipped bit makes unbelievable; never 0.
+// A number with its check in one word, so that a flipped bit is noticed; never 0.
 constexpr std::uint64_t sealed(std::uint32_t number) {
   return std::uint64_t{number} << 32 | static_cast<std::uint32_t>((number + 1ULL) * 0x9e3779b1);
 }

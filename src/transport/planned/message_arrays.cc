@@ -74,7 +74,8 @@ void MessageArrays::open(unsigned context, const MessageArray& wanted) {
   ++slot.epoch;
 }
 
-MessageArrays::Heard MessageArrays::hear_peer(unsigned context, std::uint64_t word) {
+MessageArrays::Heard MessageArrays::hear_peer(unsigned context, std::uint64_t word,
+                                              bool reachable) {
   Slot& slot = slots_[context];
   slot.peer_open = false;
   if (word == 0) return Heard::kNothing;
@@ -85,6 +86,7 @@ MessageArrays::Heard MessageArrays::hear_peer(unsigned context, std::uint64_t wo
   const std::uint64_t first_chunk = number & ((std::uint64_t{1} << kChunkBits) - 1);
   if (first_chunk + MessageNumbers::chunks_of(slot.array.count) > MessageNumbers::kChunks)
     return Heard::kBadNumbers;
+  if (!reachable) return Heard::kNoRegion;
   slot.peer_first_number = static_cast<std::uint32_t>(first_chunk * MessageNumbers::kChunk);
   slot.peer_open = true;
   return Heard::kOpen;

@@ -117,10 +117,12 @@ class MessageArrays {
     kOpen,
     kTooFar,      // it has closed it already, or lies
     kBadNumbers,  // too few for the array
+    kNoRegion,    // it has opened the array, but its region is not `reachable`
     kDamaged,
   };
-  // Takes the peer's word, which may be anything; 0: none was written yet.
-  [[nodiscard]] Heard hear_peer(unsigned context, std::uint64_t word);
+  // Takes the peer's word, which may be anything; 0: none was written yet. Only after kOpen the
+  // peer is known to have the array open.
+  [[nodiscard]] Heard hear_peer(unsigned context, std::uint64_t word, bool reachable = true);
   // Of a message to send, in an array that the peer has open.
   std::uint32_t number(unsigned context, std::uint64_t index) const {
     return slots_[context].peer_first_number + static_cast<std::uint32_t>(index);

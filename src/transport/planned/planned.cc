@@ -134,17 +134,17 @@ bool PlannedTransport::look_at_peer(unsigned context) {
   // Acquire: we write into the array's memory only after the peer was done with what was there.
   const std::uint64_t heard = std::atomic_ref(*word).load(std::memory_order_acquire);
   using enum MessageArrays::Heard;
-  switch (arrays_.hear_peer(context, heard)) {
+  switch (arrays_.hear_peer(context, heard, outgoing_ != nullptr)) {
     case kOpen:
-      if (outgoing_ == nullptr)
-        nonsense("word of an open array, but has taken its planned region away");
       return true;
+    case kNoRegion:
+      nonsense("word of an open array, but has taken its planned region away");
     case kNothing:
       break;
     case kTooFar:
       nonsense("word that it opened context " + std::to_string(context) +
-               " once more, while messages for the " + std::to_string(arrays_.epoch(context)) +
-               ". time are still to be sent");
+               " again, while messages of its array number " +
+               std::to_string(arrays_.epoch(context)) + " are still to be sent");
     case kBadNumbers:
       nonsense("word of numbers that the messages of context " + std::to_string(context) +
                " cannot have");
