@@ -56,6 +56,23 @@ void keep_busy_until_told() {
   }
 }
 
+// For a thread: what the connection brings that comes to the listener.
+void accept_and_receive(const Side& side, int listener, std::atomic<int>& number) {
+  number = gettid();
+  const int fd = accept(listener, nullptr, nullptr);
+  side.say_data("received", recv_to_end(side, fd));
+}
+
+// The client of a listener of which it hears, once it is told to come.
+int greet_when_told(Side& side) {
+  const int port = side.hear();
+  side.hear();
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  SAY(connect_to(fd, port));
+  send_text(side, fd, "hello");
+  return fd;
+}
+
 // A thread that sleeps in recv(), for four bytes, from when this is made.
 class SleepingReceiver {
  public:
@@ -344,9 +361,7 @@ Cases thread_cases() {
          std::thread acceptor([&] {
            const sched_param none{};
            require(sched_setscheduler(0, SCHED_IDLE, &none) == 0, "sched_setscheduler");
-           number = gettid();
-           const int fd = accept(listener, nullptr, nullptr);
-           side.say_data("received", recv_to_end(side, fd));
+           accept_and_receive(side, listener, number);
          });
          wait_asleep(number);
          SAY(close(listener));
@@ -356,11 +371,7 @@ Cases thread_cases() {
          acceptor.join();
        },
        [](Side& side) {
-         const int port = side.hear();
-         side.hear();
-         const int fd = socket(AF_INET, SOCK_STREAM, 0);
-         SAY(connect_to(fd, port));
-         send_text(side, fd, "hello");
+         const int fd = greet_when_told(side);
          side.tell();
          SAY(close(fd));
        }},
@@ -369,23 +380,13 @@ Cases thread_cases() {
        [](Side& side) {
          const int listener = side.listen_here();
          std::atomic<int> number{0};
-         std::thread acceptor([&] {
-           number = gettid();
-           const int fd = accept(listener, nullptr, nullptr);
-           side.say_data("received", recv_to_end(side, fd));
-         });
+         std::thread acceptor([&] { accept_and_receive(side, listener, number); });
          wait_asleep(number);
          SAY(close(listener));
          side.tell();
          acceptor.join();
        },
-       [](Side& side) {
-         const int port = side.hear();
-         side.hear();
-         const int fd = socket(AF_INET, SOCK_STREAM, 0);
-         SAY(connect_to(fd, port));
-         send_text(side, fd, "hello");
-       }},
+       [](Side& side) { greet_when_told(side); }},
 
       {"thread.cancelled_in_receive",
        [](Side& side) {
