@@ -37,7 +37,8 @@ class LEAT_EXPORT Listener {
 
   // Returns the next connection; blocks, at most for the option `timeout` (then kTimeout). Throws
   // kClosed after close(), and kResource if descriptors, threads or memory run out: the clients
-  // stay, and the next call tries again. A newcomer that fails its handshake is not an error here.
+  // stay, and the next call tries again, as if descriptors were free by then. A newcomer that fails
+  // its handshake is not an error here.
   [[nodiscard]] Channel accept();
   // The same without blocking: no value if no connection is ready.
   [[nodiscard]] std::optional<Channel> try_accept();

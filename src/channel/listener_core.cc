@@ -76,14 +76,24 @@ ListenerCore::~ListenerCore() {
 }
 
 std::unique_ptr<ChannelCore> ListenerCore::accept(Deadline deadline) {
+  // The cause of an earlier failure may have gone: the door tries again and says so if it has not.
+  const std::optional<Error> earlier = take_error();
   for (;;) {
     if (auto core = try_accept()) return core;
     pollfd wait{news_.get(), POLLIN, 0};
     const int ready = poll(&wait, 1, poll_timeout_ms(deadline));
     if (ready < 0 && errno != EINTR) throw system_error("poll", errno);
-    if (ready == 0 && passed(deadline))
+    if (ready == 0 && passed(deadline)) {
+      if (earlier) throw Error(*earlier);
       throw Error(ErrorCode::kTimeout, "accept at " + address_ + ": nobody came in time");
+    }
   }
+}
+
+std::optional<Error> ListenerCore::take_error() {
+  if (!made_here_) return std::nullopt;  // the lock may be held for ever
+  const std::lock_guard lock(mutex_);
+  return std::exchange(error_, std::nullopt);
 }
 
 std::unique_ptr<ChannelCore> ListenerCore::try_accept() {

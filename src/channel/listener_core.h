@@ -45,6 +45,8 @@ class ListenerCore {
   ListenerCore& operator=(const ListenerCore&) = delete;
   ~ListenerCore();
 
+  // Throws what try_accept() does. A failure from before the call is thrown only if the door fails
+  // again, or if it is all that is known at the deadline.
   std::unique_ptr<ChannelCore> accept(Deadline deadline);
   // Returns null if no connection is ready. Throws kResource, once for each occurrence, if
   // descriptors, threads or memory for newcomers run out; the newcomers stay, and are tried again.
@@ -91,6 +93,7 @@ class ListenerCore {
   void end_slow_ones(std::size_t waiting);
   void rest_after(std::optional<Error> error);
 
+  std::optional<Error> take_error();
   void run(Handshake& handshake) noexcept;
   void forget_ended_handshakes();
   std::size_t under_way() const;

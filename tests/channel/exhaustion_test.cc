@@ -1,7 +1,9 @@
 // When a process runs out of descriptors or memory: an error that says so, and life goes on.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -80,6 +82,11 @@ class ExhaustionTest : public testing::TestWithParam<ChannelKind> {
     }
   }
 
+  static void await_failure(const Listener& listener) {
+    pollfd entry{listener.fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&entry, 1, -1), 1);
+  }
+
   static void greet(Channel channel) {
     channel.send("hello");
     EXPECT_EQ(channel.receive().text(), "hello");
@@ -126,6 +133,44 @@ TEST_P(ExhaustionTest, AcceptWithoutDescriptorsSaysSoAndGoesOnLater) {
         greet(listener.accept());  // the newcomer has waited
       },
       [&](Peer& peer) { greet(Channel::connect(peer.hear(), options())); });
+}
+
+// A failure that accept() has not told yet is not told once its cause has gone.
+TEST_P(ExhaustionTest, AcceptAfterDescriptorsAreFreeAgainSaysNothingOfTheTimeBefore) {
+  run_pair(
+      PeerMode::kProcesses,
+      [&](Peer& peer) {
+        Listener listener(any_port(), options());
+        {
+          const ScratchLimit none(RLIMIT_NOFILE, descriptors_left(0));
+          peer.tell(listener.address());
+          await_failure(listener);
+        }
+        greet(listener.accept());
+      },
+      [&](Peer& peer) { greet(Channel::connect(peer.hear(), options())); });
+}
+
+// At a deadline before the next try, the failure is what is known.
+TEST_P(ExhaustionTest, AcceptWithoutTimeSaysWhichFailureCameBefore) {
+  run_pair(
+      PeerMode::kProcesses,
+      [&](Peer& peer) {
+        Options hurried = options();
+        hurried.timeout = std::chrono::milliseconds(1);
+        Listener listener(any_port(), hurried);
+        {
+          const ScratchLimit none(RLIMIT_NOFILE, descriptors_left(0));
+          peer.tell(listener.address());
+          await_failure(listener);
+          const std::string said = word_for([&] { (void)listener.accept(); });
+          EXPECT_TRUE(said.starts_with("resource: accept at ")) << said;
+        }
+        listener.close();
+      },
+      [&](Peer& peer) {
+        EXPECT_NE(word_for([&] { greet(Channel::connect(peer.hear(), options())); }), "well");
+      });
 }
 
 // Descriptors that run out somewhere within a handshake.
