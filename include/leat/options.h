@@ -28,8 +28,9 @@ struct LEAT_EXPORT Options {
   // transport is "auto", RDMA between hosts then goes by "sealed+ring".
   std::optional<std::string> confidential;
 
-  // The longest time that a wait spins before it sleeps; a waiter learns when less pays. 0: sleep
-  // at once. Negative: never sleep.
+  // The longest time that a wait spins before it sleeps; a waiter learns when less pays. While
+  // waits sleep, a few of them, for some per cent of the time, find out whether up to four times as
+  // long pays. 0: sleep at once. Negative: never sleep.
   std::optional<std::chrono::microseconds> spin;
   // Limit of connect(), including name resolution, retries and the handshake.
   std::optional<std::chrono::milliseconds> connect_timeout;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/pause.h"
@@ -22,8 +23,11 @@ class ThreadWaits {
   std::int64_t longest_ = INT64_MAX;   // how long spinning paid last; for new waiters
   std::int64_t yield_after_ = 50'000;  // of spinning, before a yield
   std::int64_t no_yield_until_ = 0;
-  std::int64_t next_try_ = 0;   // for a wait for which spinning does not pay
-  std::int64_t next_spin_ = 0;  // longer than has paid so far
+  // The trials: brief ones of waits for which spinning does not pay, long ones of any.
+  std::int64_t next_brief_ = 0, next_long_ = 0;
+  int brief_doublings_ = 0, long_doublings_ = 0;
+  std::int64_t last_wait_ = 0;  // when the last one began for which spinning does not pay
+  std::int64_t round_ = 0;      // the time from the one before it
 };
 
 // What the waits of one waiter have learnt.
@@ -56,8 +60,14 @@ class SpinBudget {
 //
 // If neither helps, the time for spinning halves with each wait that had to sleep after all, until
 // waits sleep at once. As nothing would then show that spinning pays again, after a multiple of the
-// wasted time a wait tries for a microsecond, or spins for as long as its setting allows. Success
-// raises the time for spinning to twice the time it took.
+// time wasted last a wait tries briefly, or spins for as long as its setting allows. Success raises
+// the time for spinning to twice the time it took.
+//
+// If peers both sleep, the one that tries long must wait for the other to wake up and answer, and
+// the other must then try for as long as its next answer takes. How long these are is not known,
+// and a sleeper may need longer than the setting. So each trial takes twice as long as the one
+// before it, from a microsecond to eight, and from the setting to four times as long; then they
+// begin again.
 template <typename Machine>
 class BasicSpin {
  public:
@@ -70,7 +80,7 @@ class BasicSpin {
     longest_ = most_ == kUnlimited ? kUnlimited : allowed();
     if (longest_ == 0) return;
     tries_ = budget_.tries_.load(std::memory_order_relaxed);
-    left_ = thread_waits.yield_after_ == kNotEvenTries ? 0 : tries_;
+    left_ = thread_.yield_after_ == kNotEvenTries ? 0 : tries_;
   }
 
   // To be called before each try: whether to make it.
@@ -98,6 +108,7 @@ class BasicSpin {
 
  private:
   using Nanoseconds = std::int64_t;
+  enum class Trial { kNone, kBrief, kLong };
 
   static constexpr Nanoseconds kUnlimited = INT64_MAX;
   // The time of the tries before the first look at the clock, and between two looks.
@@ -112,6 +123,7 @@ class BasicSpin {
   static constexpr Nanoseconds kFirstPause = 500, kLongestPause = 8'000;
   // What was wasted is tried again after this multiple of the time it took.
   static constexpr Nanoseconds kPayBack = 32;
+  static constexpr int kBriefDoublings = 3, kLongDoublings = 2;
   // Less than this counts as nothing: a wait with such a limit makes the first tries only.
   static constexpr Nanoseconds kLeast = 16;
 
@@ -123,16 +135,21 @@ class BasicSpin {
   Nanoseconds allowed() noexcept {
     Nanoseconds longest = budget_.longest_.load(std::memory_order_relaxed);
     if (longest == SpinBudget::kNew) {
-      longest = thread_waits.longest_;
+      longest = thread_.longest_;
       budget_.longest_.store(longest, std::memory_order_relaxed);
     }
-    if (longest == 0 && point(start_ = Machine::now()) < thread_waits.next_try_) return 0;
-    return std::clamp(longest, kLeast, most_);
+    if (longest != 0) return std::clamp(longest, kLeast, most_);
+    start_ = Machine::now();
+    thread_.round_ = point(start_) - std::exchange(thread_.last_wait_, point(start_));
+    if (point(start_) < thread_.next_brief_) return 0;
+    trial_ = Trial::kBrief;
+    return thread_.brief_doublings_ == 0 ? kLeast
+                                         : std::min(kAtOnce << thread_.brief_doublings_, most_);
   }
 
   void learn_longest(Nanoseconds longest) noexcept {
     budget_.longest_.store(longest, std::memory_order_relaxed);
-    thread_waits.longest_ = longest;
+    thread_.longest_ = longest;
   }
 
   bool look() noexcept {
@@ -140,9 +157,14 @@ class BasicSpin {
     looked_ = true;
     if (!started_) {
       started_ = true;
-      wasted_ = start_ == Time{} ? kAtOnce : std::max(kAtOnce, between(start_, now_));
+      before_look_ = start_ == Time{} ? kAtOnce : std::max(kAtOnce, between(start_, now_));
       start_ = yielded_at_ = now_;
-      if (point(now_) >= thread_waits.next_spin_) longest_ = most_;
+      if (longest_ != kUnlimited && point(now_) >= thread_.next_long_) {
+        trial_ = Trial::kLong;
+        longest_ = most_;
+        for (int i = 0; i < thread_.long_doublings_ && longest_ < 2 * thread_.round_; ++i)
+          longest_ *= 2;
+      }
     } else {
       learn_tries(between(batch_at_, now_));
     }
@@ -151,8 +173,8 @@ class BasicSpin {
       lose();
       return false;
     }
-    if (between(yielded_at_, now_) >= thread_waits.yield_after_ &&
-        point(now_) >= thread_waits.no_yield_until_)
+    if (between(yielded_at_, now_) >= thread_.yield_after_ &&
+        point(now_) >= thread_.no_yield_until_)
       yield();
     batch_at_ = now_;
     left_ = tries_ - 1;
@@ -165,14 +187,14 @@ class BasicSpin {
     const Nanoseconds away = between(now_, back);
     yielded_at_ = now_ = back;
     yielded_ = true;
-    Nanoseconds& after = thread_waits.yield_after_;
+    Nanoseconds& after = thread_.yield_after_;
     if (away < kGaveCore) {
       after = std::clamp(2 * after, kFirstPause, kLongestPause);
     } else if (away < kLostCore) {
       after = after <= 0 ? kNotEvenTries : after <= kFirstPause ? 0 : after / 2;
     } else {
       after = std::max(after, Nanoseconds{0});
-      thread_waits.no_yield_until_ = point(back) + kPayBack * away;
+      thread_.no_yield_until_ = point(back) + kPayBack * away;
     }
   }
 
@@ -187,18 +209,24 @@ class BasicSpin {
     const Nanoseconds before = budget_.longest_.load(std::memory_order_relaxed);
     const Nanoseconds half = std::min(before, longest_) / 2;
     learn_longest(half < kLeast ? 0 : half);
-    thread_waits.next_try_ = point(now_) + kPayBack * wasted_;
-    if (longest_ == most_) thread_waits.next_spin_ = point(now_) + kPayBack * most_;
-    if (!yielded_) thread_waits.yield_after_ = 0;
+    const Nanoseconds wasted = before_look_ + between(start_, now_);
+    if (trial_ == Trial::kLong) {
+      thread_.next_long_ = point(now_) + kPayBack * wasted;
+      thread_.long_doublings_ = (thread_.long_doublings_ + 1) % (kLongDoublings + 1);
+    } else if (trial_ == Trial::kBrief) {
+      thread_.next_brief_ = point(now_) + kPayBack * wasted;
+      thread_.brief_doublings_ = (thread_.brief_doublings_ + 1) % (kBriefDoublings + 1);
+    }
+    if (!yielded_) thread_.yield_after_ = 0;
     longest_ = 0;
   }
 
-  inline static constinit thread_local ThreadWaits thread_waits{};
-
   SpinBudget& budget_;
+  ThreadWaits& thread_ = Machine::thread_waits();
   const Nanoseconds most_;
   Nanoseconds longest_ = 0;  // limit of this wait; zero: it is over
-  Nanoseconds wasted_ = 0;   // time that the tries before the first look at the clock took
+  Trial trial_ = Trial::kNone;
+  Nanoseconds before_look_ = 0;  // the time that the tries before the first look at the clock took
   std::uint32_t tries_ = 0;
   std::uint32_t left_ = 0;  // tries before the next look at the clock
   bool started_ = false;    // has looked at the clock
@@ -211,6 +239,10 @@ class BasicSpin {
 };
 
 struct ThisMachine {
+  static ThreadWaits& thread_waits() noexcept {
+    static constinit thread_local ThreadWaits waits;
+    return waits;
+  }
   static Clock::time_point now() noexcept { return Clock::now(); }
   static void pause() noexcept { detail::pause(); }
   static void yield() noexcept { sched_yield(); }

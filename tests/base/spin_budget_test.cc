@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 #include <thread>
 
 namespace leat::detail {
@@ -22,7 +24,10 @@ struct MadeUp {
   static inline std::function<void()> on_yield;
   static inline int looks = 0;
   static inline int yields = 0;
+  static inline thread_local ThreadWaits of_this_thread;
+  static inline ThreadWaits* waits = nullptr;  // of the side that is simulated; else the thread's
 
+  static ThreadWaits& thread_waits() noexcept { return waits != nullptr ? *waits : of_this_thread; }
   static Clock::time_point now() noexcept {
     ++looks;
     return time += 20ns;
@@ -215,6 +220,98 @@ TEST_F(Waits, EndlessOnesGoOnAndYieldToo) {
     const Waited waited = wait(budget, -1us, after(100ms));
     EXPECT_FALSE(waited.slept);
     EXPECT_GT(waited.yields, 1000);
+  });
+}
+
+// --- Two sides with a core each, which answer one another.
+
+class PingPong {
+ public:
+  // `work`: from a message's arrival to its answer. `wake`: from a message to the end of the sleep
+  // of its receiver. Both sides have slept so often that they no longer spin.
+  PingPong(Nanoseconds work, Nanoseconds wake) : work_(work), wake_(wake) {
+    for (Side& side : sides_) {
+      in_place_of(side, [&] {
+        for (int i = 0; i < 20; ++i) wait(side.budget, kMost, [](Nanoseconds) { return false; });
+      });
+    }
+    sides_[0].time = sides_[1].time = std::max(sides_[0].time, sides_[1].time) + wake_;
+    sides_[0].mail = sides_[0].time;  // it wakes up
+    sides_[1].time = kNotYet;
+  }
+
+  void run_for(Nanoseconds time) {
+    for (const auto end = std::min(sides_[0].time, sides_[1].time) + time;
+         std::min(sides_[0].time, sides_[1].time) < end;)
+      step();
+  }
+  // The share of the messages for which a receiver slept, since the last call.
+  double slept() {
+    const double share = static_cast<double>(sleeps_) / messages_;
+    sleeps_ = messages_ = 0;
+    return share;
+  }
+
+ private:
+  static constexpr auto kNotYet = Clock::time_point::max();
+  struct Side {
+    ThreadWaits waits;
+    SpinBudget budget;
+    Clock::time_point time = MadeUp::time;  // while asleep: when it wakes up
+    Clock::time_point mail = kNotYet;       // when the message came that it waits for
+    std::optional<BasicSpin<MadeUp>> spin;  // none while asleep
+  };
+
+  // What happens at a side takes that side's time only.
+  static void in_place_of(Side& side, const std::function<void()>& body) {
+    MadeUp::waits = &side.waits;
+    MadeUp::time = side.time;
+    body();
+    side.time = MadeUp::time;
+    MadeUp::waits = nullptr;
+  }
+
+  void step() {
+    const bool first = sides_[0].time <= sides_[1].time;
+    Side& side = sides_[first ? 0 : 1];
+    Side& peer = sides_[first ? 1 : 0];
+    in_place_of(side, [&] {
+      if (side.spin && !side.spin->again()) {
+        side.spin.reset();
+        ++sleeps_;
+        MadeUp::time = side.mail == kNotYet ? kNotYet : std::max(MadeUp::time, side.mail) + wake_;
+        return;
+      }
+      MadeUp::time += kTry;
+      if (side.mail > MadeUp::time) return;
+      if (side.spin) side.spin->found();
+      ++messages_;
+      side.mail = kNotYet;
+      MadeUp::time += work_;
+      peer.mail = MadeUp::time;
+      if (!peer.spin) peer.time = MadeUp::time + wake_;
+      side.spin.emplace(side.budget, kMost);
+    });
+  }
+
+  const Nanoseconds work_;
+  const Nanoseconds wake_;
+  Side sides_[2];
+  int sleeps_ = 0;
+  int messages_ = 0;
+};
+
+TEST_F(Waits, TwoThatSleepFindOutThatSpinningPays) {
+  in_new_thread([] {
+    for (const Nanoseconds work : {100ns, 700ns, 1500ns, 6000ns}) {
+      for (const Nanoseconds wake : {5us, 25us, 75us, 150us}) {
+        PingPong pair(work, wake);
+        pair.run_for(50ms);
+        (void)pair.slept();
+        pair.run_for(1ms);
+        EXPECT_EQ(pair.slept(), 0) << work.count() << " ns of work, woken in " << wake.count();
+      }
+    }
   });
 }
 
