@@ -26,6 +26,7 @@ class ThreadWaits {
   // The trials: brief ones of waits for which spinning does not pay, long ones of any.
   std::int64_t next_brief_ = 0, next_long_ = 0;
   int brief_doublings_ = 0, long_doublings_ = 0;
+  int in_vain_ = 0;             // long ones since the last success
   std::int64_t last_wait_ = 0;  // when the last one began for which spinning does not pay
   std::int64_t round_ = 0;      // the time from the one before it
 };
@@ -60,8 +61,8 @@ class SpinBudget {
 //
 // If neither helps, the time for spinning halves with each wait that had to sleep after all, until
 // waits sleep at once. As nothing would then show that spinning pays again, after a multiple of the
-// time wasted last a wait tries briefly, or spins for as long as its setting allows. Success raises
-// the time for spinning to twice the time it took.
+// time wasted last a wait tries briefly, or spins for as long as its setting allows; the multiple
+// grows while that is in vain. Success raises the time for spinning to twice the time it took.
 //
 // If peers both sleep, the one that tries long must wait for the other to wake up and answer, and
 // the other must then try for as long as its next answer takes. How long these are is not known,
@@ -96,6 +97,7 @@ class BasicSpin {
 
   // To be called when the last try has succeeded.
   void found() noexcept {
+    if (trial_ != Trial::kNone) thread_.in_vain_ = 0;
     const Nanoseconds enough = started_ ? 2 * (between(start_, now_) + kAtOnce) : kAtOnce;
     if (budget_.longest_.load(std::memory_order_relaxed) < enough) learn_longest(enough);
   }
@@ -121,8 +123,10 @@ class BasicSpin {
   // Spinning before a yield: not even the first tries; while no thread takes it, first and longest.
   static constexpr Nanoseconds kNotEvenTries = -1;
   static constexpr Nanoseconds kFirstPause = 500, kLongestPause = 8'000;
-  // What was wasted is tried again after this multiple of the time it took.
+  // What was wasted is tried again after this multiple of the time it took; after four times that
+  // where so many long trials were in vain, twice that on the way.
   static constexpr Nanoseconds kPayBack = 32;
+  static constexpr int kManyInVain = 16;
   static constexpr int kBriefDoublings = 3, kLongDoublings = 2;
   // Less than this counts as nothing: a wait with such a limit makes the first tries only.
   static constexpr Nanoseconds kLeast = 16;
@@ -146,6 +150,8 @@ class BasicSpin {
     return thread_.brief_doublings_ == 0 ? kLeast
                                          : std::min(kAtOnce << thread_.brief_doublings_, most_);
   }
+
+  Nanoseconds pay_back() const noexcept { return kPayBack << thread_.in_vain_ / (kManyInVain / 2); }
 
   void learn_longest(Nanoseconds longest) noexcept {
     budget_.longest_.store(longest, std::memory_order_relaxed);
@@ -210,11 +216,13 @@ class BasicSpin {
     const Nanoseconds half = std::min(before, longest_) / 2;
     learn_longest(half < kLeast ? 0 : half);
     const Nanoseconds wasted = before_look_ + between(start_, now_);
+    const Nanoseconds pays_at = point(now_) + pay_back() * wasted;
     if (trial_ == Trial::kLong) {
-      thread_.next_long_ = point(now_) + kPayBack * wasted;
+      thread_.next_long_ = pays_at;
+      thread_.in_vain_ = std::min(thread_.in_vain_ + 1, kManyInVain);
       thread_.long_doublings_ = (thread_.long_doublings_ + 1) % (kLongDoublings + 1);
     } else if (trial_ == Trial::kBrief) {
-      thread_.next_brief_ = point(now_) + kPayBack * wasted;
+      thread_.next_brief_ = pays_at;
       thread_.brief_doublings_ = (thread_.brief_doublings_ + 1) % (kBriefDoublings + 1);
     }
     if (!yielded_) thread_.yield_after_ = 0;

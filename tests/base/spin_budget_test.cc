@@ -232,7 +232,8 @@ class PingPong {
   PingPong(Nanoseconds work, Nanoseconds wake) : work_(work), wake_(wake) {
     for (Side& side : sides_) {
       in_place_of(side, [&] {
-        for (int i = 0; i < 20; ++i) wait(side.budget, kMost, [](Nanoseconds) { return false; });
+        for (int i = 0; i < 50'000; ++i)
+          wait(side.budget, kMost, [](Nanoseconds) { return false; });
       });
     }
     sides_[0].time = sides_[1].time = std::max(sides_[0].time, sides_[1].time) + wake_;
