@@ -176,9 +176,18 @@ LEAT_CALL int connect(int fd, const sockaddr* address, socklen_t bytes) {
       address->sa_family == AF_UNSPEC)
     return dissolve(fd, socket, address, bytes);
   const bool marked = before_connect(fd, socket, address, bytes);
-  const int result = real().connect(fd, address, bytes);
-  if (marked && (result == 0 || errno == EINPROGRESS || errno == EINTR))
+  // Before the kernel has connected it: from then on another thread, or the handler of a signal,
+  // may send, and no byte may go to the kernel. Relaxed: comes with the release.
+  if (marked) {
+    socket->in_connect.store(true, std::memory_order_relaxed);
     socket->connecting.store(true, std::memory_order_release);
+  }
+  const int result = real().connect(fd, address, bytes);
+  if (marked) {
+    socket->in_connect.store(false, std::memory_order_relaxed);
+    if (result != 0 && errno != EINPROGRESS && errno != EINTR && socket.is(Kind::kSocket))
+      socket->connecting.store(false, std::memory_order_release);
+  }
   if (socket.is_undecided()) decide(fd, socket);
   return result;
 }

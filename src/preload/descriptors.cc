@@ -66,6 +66,7 @@ void release(Object* object) {
   }
   object->kind.store(Kind::kFree, std::memory_order_relaxed);
   object->connecting.store(false, std::memory_order_relaxed);
+  object->in_connect.store(false, std::memory_order_relaxed);
   object->receive_buffer.store(0, std::memory_order_relaxed);
   object->deferred.store(0, std::memory_order_relaxed);
   object->port = 0;

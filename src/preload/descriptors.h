@@ -1,6 +1,7 @@
 // What this library knows of the program's descriptors.
 #pragma once
 
+#include <netinet/tcp.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -30,6 +31,7 @@ struct Object {
   std::atomic<int> numbers{0};  // how many descriptors mean it
   std::atomic<Kind> kind{Kind::kFree};
   std::atomic<bool> connecting{false};  // kSocket: not decided yet whether it is carried
+  std::atomic<bool> in_connect{false};  // kSocket: a thread is in connect(), or was when it ended
   int meeting_fd = -1;                  // kListener: where offers arrive; kSocket: to offer by
   unsigned code = 0;                    // kListener; kOwn: 1 if the program misses its number
   uid_t owner = 0;                      // kListener: who called listen(); kConnection: the peer
@@ -85,6 +87,12 @@ class Reference {
   // Of TCP, but not decided yet.
   bool is_undecided() const noexcept {
     return is(Kind::kSocket) && object_->connecting.load(std::memory_order_acquire);
+  }
+  // Nothing can be decided in this state of the kernel's socket: its handshake is not over, or is
+  // still to begin in another thread, or in the one that a signal's handler has interrupted.
+  bool is_to_connect(unsigned state) const noexcept {
+    return state == TCP_SYN_SENT || state == TCP_SYN_RECV ||
+           (state == TCP_CLOSE && object_->in_connect.load(std::memory_order_relaxed));
   }
   // The same, and accepted: the program takes it for connected, but no byte may go to the kernel.
   bool awaits_offer() const noexcept { return is_undecided() && object_->awaited_at != nullptr; }

@@ -372,7 +372,7 @@ void decide(int fd, Reference& socket) noexcept {
   tcp_info info{};
   socklen_t bytes = sizeof(info);
   if (real().getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
-  if (info.tcpi_state == TCP_SYN_SENT || info.tcpi_state == TCP_SYN_RECV) return;
+  if (socket.is_to_connect(info.tcpi_state)) return;
   const Deciding deciding(*socket);
   if (!deciding.ours() || !socket.is_undecided()) return;
   const int place = std::exchange(socket->meeting_fd, -1);

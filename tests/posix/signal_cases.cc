@@ -290,25 +290,31 @@ Cases signal_cases() {
        [](Side& side) {
          const int listener = side.listen_here(64);
          int good = 0;
+         int received = 0;
          for (int i = 0; i < 50; ++i) {
            const int fd = accept(listener, nullptr, nullptr);
            char bytes[64];
            bool same = true;
            ssize_t got = 0;
-           while ((got = recv(fd, bytes, sizeof(bytes), 0)) > 0)
+           while ((got = recv(fd, bytes, sizeof(bytes), 0)) > 0) {
              same = same && std::all_of(bytes, bytes + got, [](char one) { return one == 'x'; });
+             received += static_cast<int>(got);
+           }
            if (same && got == 0) ++good;
            close(fd);
          }
          SAY(good);
+         SAY(received - side.hear());
        },
        [](Side& side) {
          // Its handler may find it half made.
          static volatile int connection = -1;
+         static volatile int sent = 0;
          struct sigaction action {};
          action.sa_handler = [](int) {
            const int kept_errno = errno;
-           if (connection >= 0) send(connection, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+           if (connection >= 0 && send(connection, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+             sent = sent + 1;
            errno = kept_errno;
          };
          action.sa_flags = SA_RESTART;
@@ -326,6 +332,7 @@ Cases signal_cases() {
          }
          stop_alarm();
          SAY(connected);
+         side.tell(sent);
        }},
 
       {"signal.storm",
