@@ -14,11 +14,11 @@
 
 #include "preload/configuration.h"
 #include "preload/descriptors.h"
-#include "preload/escapes.h"
 #include "preload/listening.h"
 #include "preload/real.h"
 #include "preload/signal_safe_lock.h"
 #include "preload/socket_facts.h"
+#include "preload/undisturbed.h"
 
 namespace leat::preload {
 namespace {
@@ -29,6 +29,11 @@ constexpr std::uint64_t kMask = kRingBytes - 1;
 constexpr std::size_t kRoomPart = 4;
 constexpr unsigned kDataBell = 1;
 constexpr unsigned kRoomBell = 2;
+
+constexpr char kImpossible[] = "wrote impossible positions";
+constexpr char kStrange[] =
+    "wrote past leat-run, to the kernel's socket, where bytes are lost (docs/sockets.md says what "
+    "cannot be carried)";
 
 // Whether a sleeper has not been notified yet.
 bool awaited(const std::atomic<std::uint32_t>& bell) {
@@ -119,9 +124,9 @@ long Connection::take(int fd, posix::Buffers& to, bool peek) noexcept {
     const std::uint64_t head = from.head.load(std::memory_order_relaxed);  // ours alone
     const std::uint64_t tail = from.tail.load(std::memory_order_acquire);
     const std::uint64_t there = tail - head;
-    if (there == 0) return 0;
+    if (there == 0 || flag(kBroken)) return 0;
     if (there > kRingBytes) {
-      broken();
+      broken(kImpossible);
       return 0;
     }
     const std::byte* bytes = ring(1 - side_);
@@ -165,7 +170,7 @@ long Connection::put(int fd, posix::Buffers& from) noexcept {
       used = tail - head;
     }
     if (used > kRingBytes) {
-      broken();
+      broken(kImpossible);
       return 0;
     }
     const std::size_t room = most - std::min<std::uint64_t>(used, most);
@@ -227,7 +232,7 @@ std::size_t Connection::readable_bytes() const noexcept {
   const Direction& from = in();
   const std::uint64_t there =
       from.tail.load(std::memory_order_acquire) - from.head.load(std::memory_order_relaxed);
-  return there > kRingBytes ? 0 : there;
+  return there > kRingBytes || (there != 0 && flag(kBroken)) ? 0 : there;
 }
 
 std::size_t Connection::unread_by_peer() const noexcept {
@@ -254,11 +259,13 @@ int Connection::receive_state(int fd, bool begun) noexcept {
   const std::uint64_t head = from.head.load(std::memory_order_relaxed);
   if (from.tail.load(std::memory_order_acquire) - head > kRingBytes &&
       head == from.head.load(std::memory_order_relaxed))
-    broken();
-  const bool ended = peer_has_ended();
-  if (!ended && !flag(kEnded | kPeerGone | kReset | kReadShut)) return 0;
+    broken(kImpossible);
+  if (!peer_has_ended() && !flag(kEnded | kPeerGone | kReset | kReadShut)) return 0;
   // The bytes before the end: the tail may have moved between the caller's look and ours.
-  return readable_bytes() != 0 ? 0 : own().tcp.receive_state(ended, begun);
+  if (readable_bytes() != 0) return 0;
+  // Bytes that went past us before the end are missing in front of it.
+  if (!flag(kPeerGone)) look_at_rings(fd);
+  return own().tcp.receive_state(peer_has_ended(), begun);
 }
 
 int Connection::send_state(int fd, bool begun) noexcept {
@@ -335,13 +342,7 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   int at_mark = 0;
   const bool keep = has_urgent(fd) && real().ioctl(fd, SIOCATMARK, &at_mark) == 0 && at_mark != 0;
   const int peek = (listening || ours.ours()) && !keep ? 0 : MSG_PEEK;
-  // MSG_TRUNC: TCP throws the bytes away without copying them.
-  std::array<char, 1024> rings;
-  const bool look = reports_escapes() && peek == 0;
-  const long got = system_call(SYS_recvfrom, fd, look ? rings.data() : nullptr,
-                               look ? rings.size() : std::size_t{1} << 20,
-                               MSG_DONTWAIT | (look ? 0 : MSG_TRUNC) | peek, nullptr, nullptr);
-  if (look && got > 0) check_rings(rings.data(), static_cast<std::size_t>(got));
+  const long got = take_rings(fd, peek);
   const auto ended = [fd] {
     tcp_info info{};
     socklen_t bytes = sizeof(info);
@@ -367,16 +368,46 @@ void Connection::look_at_kernel(int fd, bool listening) noexcept {
   errno = kept_errno;
 }
 
-void Connection::check_rings(const char* rings, std::size_t count) const noexcept {
-  if (std::all_of(rings, rings + count, [](char one) { return one == kRing; })) return;
-  report_strange_bytes(peer_address().text());
+// Or, with MSG_PEEK, only looks at them. Returns what the last recv() of the kernel gave.
+long Connection::take_rings(int fd, int peek) noexcept {
+  // As a rule there are a few, and one call brings all.
+  constexpr int kMostCalls = 1024;
+  std::array<char, 1024> rings;
+  long got = 0;
+  for (int calls = 0; calls < kMostCalls; ++calls) {
+    got = system_call(SYS_recvfrom, fd, rings.data(), rings.size(), MSG_DONTWAIT | peek, nullptr,
+                      nullptr);
+    if (got > 0) check_rings(rings.data(), static_cast<std::size_t>(got), peek != 0);
+    if (got < std::ssize(rings) || peek != 0 || flag(kBroken)) break;
+  }
+  return got;
 }
 
-void Connection::broken() noexcept {
-  if (flag(kReset)) return;
-  log(Level::kError, "%s wrote impossible positions, so the connection is reset",
-      peer_address().text().c_str());
-  own().tcp.peer_gone(peer_has_ended(), ECONNRESET);
+void Connection::look_at_rings(int fd) noexcept {
+  fd = alive(fd);
+  if (fd < 0) return;
+  const int kept_errno = errno;
+  take_rings(fd, MSG_PEEK);
+  errno = kept_errno;
+}
+
+void Connection::check_rings(const char* rings, std::size_t count, bool peeked) noexcept {
+  const auto strange = static_cast<std::uint32_t>(
+      std::count_if(rings, rings + count, [](char one) { return one != kRing; }));
+  if (strange == 0) return;
+  // Urgent bytes are among the rings where the program has set SO_OOBINLINE, or where another came
+  // before the program took them.
+  std::uint32_t all = own().strange.load(std::memory_order_relaxed) + strange;
+  if (!peeked) all = own().strange.fetch_add(strange, std::memory_order_relaxed) + strange;
+  if (all > peer().urgents.load(std::memory_order_relaxed)) broken(kStrange);
+}
+
+void Connection::broken(const char* what) noexcept {
+  if (flag(kReset) || (own().tcp.raise(kBroken) & kBroken) != 0) return;
+  const Undisturbed undisturbed;
+  log(Level::kError, "%s %s, so the connection is reset", peer_address().text().c_str(), what);
+  shown().aborts.store(1, std::memory_order_relaxed);
+  own().tcp.peer_gone(false, ECONNRESET);
 }
 
 void Connection::shutdown(int fd, int how) noexcept {

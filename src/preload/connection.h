@@ -88,8 +88,14 @@ class Connection {
   // Takes the doorbells off the kernel's socket and learns whether the peer has gone. `listening`:
   // the caller is the one that hears the doorbell (listening.h).
   void look_at_kernel(int fd, bool listening = false) noexcept;
-  // Reports bytes taken off the kernel's socket that are not doorbells.
-  void check_rings(const char* rings, std::size_t count) const noexcept;
+  // Resets the connection if these bytes, which the kernel's socket gave, are not all doorbells:
+  // the peer's program wrote them past leat, so they are missing among those that are carried.
+  void check_rings(const char* rings, std::size_t count, bool peeked = false) noexcept;
+  // For a send that goes on by the kernel with an urgent byte, or that failed to.
+  void count_urgent(bool goes) const noexcept {
+    // Relaxed: the kernel's socket orders it before the byte for the peer that gets that.
+    shown().urgents.fetch_add(goes ? 1U : ~0U, std::memory_order_relaxed);
+  }
   // The kernel's socket has ended: its peer closed, was killed, or reset it; or, if `error` says
   // so, cannot be reached any more (SO_KEEPALIVE).
   void peer_gone(int error = 0) noexcept;
@@ -136,11 +142,18 @@ class Connection {
   void end_sending(int fd) noexcept;
   // Looks at the kernel only if there may be an end, and then also behind rings that came before.
   void look_for_end(int fd) noexcept;
-  void broken() noexcept;
+  // The peer breached what was agreed: it `what`. Whatever it sends or says now, the program gets
+  // ECONNRESET and no further byte, and the peer a reset when the program closes.
+  void broken(const char* what) noexcept;
+  long take_rings(int fd, int peek) noexcept;
+  // For bytes that nobody takes as long as no thread sleeps at this end.
+  void look_at_rings(int fd) noexcept;
   // Errors that end a connection though the peer did not end it.
   static bool is_loss(int error) noexcept;
   // The peer says that nothing follows what it has sent.
-  bool peer_has_ended() const noexcept { return in().ended.load(std::memory_order_acquire) != 0; }
+  bool peer_has_ended() const noexcept {
+    return in().ended.load(std::memory_order_acquire) != 0 && !flag(kBroken);
+  }
   void outdate_note(std::uint32_t note) noexcept;
   bool is_note_old() const noexcept;
   bool flag(std::uint32_t wanted) const noexcept { return own().tcp.has(wanted); }
@@ -152,6 +165,7 @@ class Connection {
   bool in_table_ = false;
   // When a caller that only asks last asked the kernel: races do no harm.
   std::atomic<std::int64_t> asked_{0};
+  std::atomic<std::int64_t> looked_at_rings_{0};
   // Since when the peer's note has stood though the kernel knows of no end; 0: there is no note.
   std::atomic<std::int64_t> noted_{0};
 };

@@ -19,15 +19,15 @@ constexpr std::int64_t kClosing = 2'000'000;  // ns
 // How often a caller that only asks has the kernel asked whether the peer still lives.
 constexpr std::int64_t kAskInterval = 20'000;  // ns
 
-// Whether the kernel reports an end: the cheapest query that consumes nothing.
-bool seems_ended(int fd) {
-  pollfd end{.fd = fd, .events = POLLRDHUP, .revents = 0};
+// What the kernel reports, an end or bytes: the cheapest query that consumes nothing.
+short ask_kernel(int fd) {
+  pollfd end{.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0};
   const timespec at_once{};
   const int kept_errno = errno;
   // Not libc's: no cancellation point.
-  const bool ended = system_call(SYS_ppoll, &end, 1, &at_once, nullptr, 0) > 0;
+  system_call(SYS_ppoll, &end, 1, &at_once, nullptr, 0);
   errno = kept_errno;
-  return ended;
+  return end.revents;
 }
 
 }  // namespace
@@ -115,7 +115,14 @@ bool Connection::is_to_be_asked() noexcept {
 void Connection::look_for_end(int fd) noexcept {
   if (flag(kPeerGone)) return;
   const bool noted = peer().note.load(std::memory_order_acquire) != kNotClosed;
-  if (!noted && !seems_ended(fd)) return;
+  const short heard = noted ? short{0} : ask_kernel(fd);
+  if (!noted && (heard & ~POLLIN) == 0) {
+    if (heard == 0) return;
+    // As a rule rings that came too late. Once in a tick of the coarse clock.
+    const std::int64_t now = posix::now_ns(CLOCK_MONOTONIC_COARSE);
+    if (looked_at_rings_.exchange(now, std::memory_order_relaxed) != now) look_at_rings(fd);
+    return;
+  }
   look_at_kernel(fd);
   if (!noted && !flag(kPeerGone)) look_at_kernel(fd);  // rings came before the end
 }

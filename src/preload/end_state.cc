@@ -195,6 +195,7 @@ void EndState::begin() noexcept {
   turn.store(0, std::memory_order_relaxed);
   others.store(0, std::memory_order_relaxed);
   senders_asleep.store(0, std::memory_order_relaxed);
+  strange.store(0, std::memory_order_relaxed);
   cookie.store(0, std::memory_order_relaxed);
 }
 

@@ -55,6 +55,7 @@ inline constexpr std::uint32_t kNoDelay = 16;  // what the program set; the kern
 inline constexpr std::uint32_t kCork = 32;
 inline constexpr std::uint32_t kBellShut = 64;    // shut to wake a sender: see wake_senders()
 inline constexpr std::uint32_t kDissolved = 256;  // connect() to no address has begun
+inline constexpr std::uint32_t kBroken = 512;     // reset here, because of a breach by the peer
 
 struct EndState {
   alignas(64) EndLock send_lock;
@@ -68,6 +69,7 @@ struct EndState {
   std::atomic<std::uint32_t> turn;  // futex of the others
   std::atomic<std::uint32_t> others;
   std::atomic<std::uint32_t> senders_asleep;
+  std::atomic<std::uint32_t> strange;  // how many bytes that are no doorbells the kernel gave
   // SO_COOKIE of the socket, by which a program that was executed finds its state again.
   std::atomic<std::uint64_t> cookie;
 

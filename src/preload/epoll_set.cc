@@ -116,7 +116,9 @@ bool EpollSet::pass(Item& item, std::uint32_t got, epoll_event& to) {
 // The bell of a connection. True if there is urgent data, of which the kernel alone knows.
 bool EpollSet::ring(Item& item, std::uint32_t got) const {
   Connection& connection = item.object->connection;
-  if ((got & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || ++item.wakes % kWakesPerDrain == 0)
+  // Also what came without bytes that are carried: it may be bytes that went past us.
+  if ((got & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || ++item.wakes % kWakesPerDrain == 0 ||
+      connection.readable_bytes() == 0)
     connection.look_at_kernel(item.alive);
   if ((got & EPOLLRDHUP) != 0) connection.look_at_kernel(item.alive);  // bytes, then the end
   // An urgent byte that came is an edge as any other is.

@@ -13,13 +13,4 @@ void report_reuse(int fd) noexcept {
     log(Level::kWarn, "descriptor %d escaped: it was closed past the C library's close()", fd);
 }
 
-void report_strange_bytes(const std::string& peer) noexcept {
-  const Undisturbed undisturbed;
-  log(Level::kError,
-      "%s wrote past leat-run, to the kernel's socket, so these bytes are lost; docs/sockets.md "
-      "says "
-      "what cannot be carried",
-      peer.c_str());
-}
-
 }  // namespace leat::preload

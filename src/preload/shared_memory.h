@@ -13,7 +13,7 @@
 namespace leat::preload {
 
 inline constexpr std::uint32_t kMemoryMagic = 0x7461656c;
-inline constexpr std::uint32_t kMemoryVersion = 6;
+inline constexpr std::uint32_t kMemoryVersion = 7;
 inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMemoryBytes = kHeaderBytes + 2 * kRingBytes;
@@ -65,6 +65,7 @@ struct Side {
   alignas(64) std::atomic<std::uint32_t> note;  // CloseNote
   std::atomic<std::uint32_t> aborts;            // SO_LINGER with time 0: closing resets
   std::atomic<std::uint32_t> shut;              // kReadShut and kWriteShut (end_state.h)
+  std::atomic<std::uint32_t> urgents;           // how many urgent bytes the kernel carried
   // SO_COOKIE, by which a process finds this memory that gets the socket from another.
   std::atomic<std::uint64_t> cookie;
 

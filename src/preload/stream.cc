@@ -84,7 +84,9 @@ ssize_t send(int fd, Connection& connection, const iovec* vectors, std::size_t c
     connection.sent_to_nobody(fd);
     return sent + 1;
   }
+  connection.count_urgent(true);
   const ssize_t last = real().send(fd, urgent, 1, flags);
+  if (last < 0) connection.count_urgent(false);
   return last < 0 && sent > 0 ? sent : sent + last;
 }
 

@@ -148,6 +148,51 @@ TEST_F(CarriedConnection, ImpossiblePositionsResetIt) {
   EXPECT_EQ(put(1, {'x'}), 0U);
 }
 
+// What the peer wrote past us is missing, so neither an end nor what it sends later makes it good.
+TEST_F(CarriedConnection, BytesThatAreNoRingsResetIt) {
+  put(0, {'a'});
+  ASSERT_EQ(::send(fds_[0], "!!past!", 7, 0), 7);
+  ends_[0].shutdown(fds_[0], SHUT_WR);
+  EXPECT_EQ(take(1, 1), std::vector<char>{'a'});
+  EXPECT_EQ(ends_[1].receive_state(fds_[1]), -ECONNRESET);
+  memory_->directions[0].tail = 2;
+  EXPECT_TRUE(take(1, 1).empty());
+  EXPECT_EQ(ends_[1].readable_bytes(), 0U);
+  EXPECT_EQ(ends_[1].send_state(fds_[1]), -EPIPE);
+}
+
+TEST_F(CarriedConnection, MoreRingsThanOneCallTakesHideNothing) {
+  const std::vector<char> many(3000, '!');
+  ASSERT_EQ(::send(fds_[0], many.data(), many.size(), 0), std::ssize(many));
+  ends_[1].look_at_kernel(fds_[1]);
+  EXPECT_EQ(rings(1), 0U);
+  ASSERT_EQ(::send(fds_[0], many.data(), many.size(), 0), std::ssize(many));
+  ASSERT_EQ(::send(fds_[0], "?", 1, 0), 1);
+  ends_[1].look_at_kernel(fds_[1]);
+  EXPECT_EQ(ends_[1].receive_state(fds_[1]), -ECONNRESET);
+}
+
+// The kernel leaves an urgent byte among the others where another follows before it is taken, or
+// where the program wants it there.
+TEST_F(CarriedConnection, UrgentBytesAmongTheRingsAreNoBreach) {
+  const iovec vector{.iov_base = const_cast<char*>("u"), .iov_len = 1};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(::send(fds_[0], "!", 1, 0), 1);
+    EXPECT_EQ(send(fds_[0], ends_[0], &vector, 1, MSG_OOB), 1);
+  }
+  ends_[1].look_at_kernel(fds_[1]);
+  ends_[1].look_at_kernel(fds_[1]);
+  EXPECT_EQ(ends_[1].receive_state(fds_[1]), 0);
+  const int one = 1;
+  ASSERT_EQ(setsockopt(fds_[1], SOL_SOCKET, SO_OOBINLINE, &one, sizeof(one)), 0);
+  EXPECT_EQ(send(fds_[0], ends_[0], &vector, 1, MSG_OOB), 1);
+  ends_[1].look_at_kernel(fds_[1]);
+  EXPECT_EQ(ends_[1].receive_state(fds_[1]), 0);
+  ASSERT_EQ(::send(fds_[0], "past", 4, 0), 4);
+  ends_[1].look_at_kernel(fds_[1]);
+  EXPECT_EQ(ends_[1].receive_state(fds_[1]), -ECONNRESET);
+}
+
 TEST_F(CarriedConnection, APeerThatClosesWithBytesUnreadResets) {
   put(0, {'a', 'b'});
   ends_[1].note_closing(fds_[1], false);

@@ -122,6 +122,22 @@ TEST(LeatRun, TheDebugModeSaysWhatEscapes) {
   EXPECT_THAT(result.err, HasSubstr("escaped: it was closed past the C library's close()"));
 }
 
+// Wrong or missing bytes never pass silently.
+TEST(LeatRun, AConnectionThatIsWrittenPastLeatIsReset) {
+  const std::string reset = ": ECONNRESET\nthen: 0\n";
+  const std::string epoll = "(1in hup )\nepoll" + reset;
+  const std::string expected = "recv" + reset + "the peer" + reset + "recv without blocking" +
+                               reset + "IN HUP ERR \npoll" + reset + epoll + epoll + "between" +
+                               reset + "before the end" + reset + "before the close" + reset +
+                               "send: ECONNRESET\nsend without blocking: ECONNRESET\n";
+  for (const std::string spin : {"50", "0", "inf"}) {
+    const ProgramResult result = under_leat({"--all", "--spin", spin, kProgram, "writing_past"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, expected) << "with LEAT_SPIN_US=" << spin;
+    EXPECT_EQ(count_of("wrote past leat-run", result.err), 10U) << result.err;
+  }
+}
+
 TEST(LeatStat, ShowsWhatWasCarried) {
   Program program("src/tools/leat-run", {kProgram, "standing"});
   const std::string pid = program.wait_for("standing ");

@@ -1,5 +1,4 @@
-// Several processes with the same connections, and what gets out of sight.
-#include <dlfcn.h>
+// Several processes with the same connections.
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -20,16 +19,6 @@
 #include "preload/sockets_scenarios.h"
 
 namespace sockets {
-namespace {
-
-// The C library's own, whatever stands in front of it.
-template <typename Function>
-Function* function_of_libc(const char* name) {
-  void* library = dlopen("libc.so.6", RTLD_NOW);
-  return reinterpret_cast<Function*>(library != nullptr ? dlsym(library, name) : nullptr);
-}
-
-}  // namespace
 
 // The connection follows dup, fork and exec.
 void following(const char* self) {
@@ -123,17 +112,6 @@ void refusing() {
   run({"/bin/true"}, nothing);
   send(pair.client, "still there", 11, 0);
   std::printf("[%s]\n", receive_text(pair.server).c_str());
-}
-
-// Everything that the debug mode can see of a connection that gets out of sight.
-void escaping() {
-  const Pair pair;
-  char byte = 0;
-  function_of_libc<decltype(write)>("write")(pair.client, "past", 4);
-  set_timeout(pair.server, SO_RCVTIMEO, 50);
-  say("recv", recv(pair.server, &byte, 1, 0));
-  function_of_libc<decltype(close)>("close")(pair.client);
-  say("socket again", socket(AF_INET, SOCK_STREAM, 0) == pair.client ? 1 : 0);
 }
 
 // Several processes accept from one listener; every connection is served.

@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
       {"refused", refused},
       {"refusing", refusing},
       {"escaping", escaping},
+      {"writing_past", writing_past},
       {"reconnecting", reconnecting},
       {"serve", [&] { serve(argv[2], argv[3]); }},
       {"ask", [&] { ask(argv[2], argv[3]); }},

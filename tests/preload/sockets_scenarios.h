@@ -18,16 +18,19 @@ void files();
 void epoll();
 void selecting();
 
-// --- Several processes with the same connections, and what gets out of sight.
+// --- Several processes with the same connections.
 void following(const char* self);
 void executed();
 void refusing();
-void escaping();
 void prefork();
 void reconnecting();
 void standing();
 void standing_child();
 void children();
+
+// --- What gets out of sight.
+void escaping();
+void writing_past();
 
 // --- Connecting, in vain too.
 void connecting();
