@@ -119,9 +119,12 @@ bool receive_offer(int fd, Offer& offer, int& memfd) noexcept {
   msghdr message{};
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  const auto take = [&] { return real().recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); };
+  const auto take = [&] {
+    // An end leaves no room for what comes with a message.
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    return real().recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  };
   ssize_t got = take();
   if (got < 0 && errno == EAGAIN) {
     // From here on its sender hears that it is not taken; what it sent before is here.
