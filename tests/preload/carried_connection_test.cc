@@ -1,6 +1,7 @@
 // A carried connection by itself: its ring, its doorbell, and a peer that writes nonsense.
 #include "preload/connection.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,8 +12,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <numeric>
 #include <optional>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -339,6 +342,132 @@ TEST_F(CarriedConnection, WhoCannotListenSleepsOnlyWhileTheOtherDoes) {
   EXPECT_EQ(side.turn.load(), other.turn());
   one.reset();
   EXPECT_NE(side.turn.load(), other.turn());
+}
+
+// The memory between pages that nobody may touch.
+class GuardedMemory {
+ public:
+  GuardedMemory() {
+    void* all =
+        mmap(nullptr, kMemoryBytes + 2 * kPage, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(all, MAP_FAILED);
+    all_ = static_cast<std::byte*>(all);
+    EXPECT_EQ(mprotect(all_ + kPage, kMemoryBytes, PROT_READ | PROT_WRITE), 0);
+  }
+  ~GuardedMemory() { munmap(all_, kMemoryBytes + 2 * kPage); }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  std::byte* begin() const { return all_ + kPage; }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  std::byte* all_ = nullptr;
+};
+
+// The log of a few thousand resets.
+class SilentLog {
+ public:
+  SilentLog() : kept_(dup(STDERR_FILENO)) {
+    const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(nothing, STDERR_FILENO);
+    close(nothing);
+  }
+  ~SilentLog() {
+    dup2(kept_, STDERR_FILENO);
+    close(kept_);
+  }
+  SilentLog(const SilentLog&) = delete;
+  SilentLog& operator=(const SilentLog&) = delete;
+
+ private:
+  int kept_;
+};
+
+// What a hostile peer writes at a place of the header: anything, or what may be a position.
+std::uint64_t any_word(std::mt19937_64& random, std::uint64_t before) {
+  switch (random() % 5) {
+    case 0:
+      return random();
+    case 1:
+      return random() % (2 * kRingBytes + 2);
+    case 2:
+      return before + random() % (2 * kRingBytes) - kRingBytes;
+    case 3:
+      return std::uint64_t{0} - random() % 3;
+    default:
+      return random() % 8;
+  }
+}
+
+// Whatever the peer writes, all over the header and between the calls, this side's calls return.
+TEST_F(CarriedConnection, AnyBytesInTheHeaderLetEveryCallReturn) {
+  constexpr int kSeeds = 3000;
+  const GuardedMemory guarded;
+  const SilentLog silent;
+  std::vector<char> bytes(5000, 'x');
+  const iovec vector{.iov_base = bytes.data(), .iov_len = bytes.size()};
+  const auto most = std::ssize(bytes);
+  for (unsigned seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const unsigned side = seed % 2;
+    const int fd = fds_[side];
+    std::memset(guarded.begin(), 0, kHeaderBytes);
+    auto* memory = reinterpret_cast<SharedMemory*>(guarded.begin());
+    memory->begin({}, {});
+    Connection end;
+    ASSERT_TRUE(end.attach(memory, side, -1));
+    const auto scribble = [&] {
+      for (unsigned words = random() % 2 == 0 ? 1 : 300; words > 0; --words) {
+        std::byte* at = guarded.begin() +
+                        random() % (kHeaderBytes / sizeof(std::uint64_t)) * sizeof(std::uint64_t);
+        std::uint64_t word = 0;
+        std::memcpy(&word, at, sizeof(word));
+        word = any_word(random, word);
+        std::memcpy(at, &word, sizeof(word));
+      }
+    };
+    for (int calls = 0; calls < 12; ++calls) {
+      scribble();
+      ssize_t result = 0;
+      switch (random() % 6) {
+        case 0:
+          result = send(fd, end, &vector, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+          break;
+        case 1:
+          result = receive(fd, end, &vector, 1, MSG_DONTWAIT);
+          break;
+        case 2:
+          result = receive(fd, end, &vector, 1, MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL);
+          break;
+        case 3:
+          EXPECT_EQ(end.poll_mask(fd) & ~(POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM | POLLRDHUP |
+                                          POLLHUP | POLLERR),
+                    0U);
+          break;
+        case 4: {
+          const Asleep asleep(end, POLLIN | POLLOUT);
+          EXPECT_LE(end.readable_bytes(), kRingBytes);
+          EXPECT_LE(end.free_bytes(), kRingBytes);
+          break;
+        }
+        default:
+          end.is_over(fd);
+          end.tcp_state(fd);
+          end.take_error(fd);
+          break;
+      }
+      EXPECT_GE(result, -1);
+      EXPECT_LE(result, most);
+    }
+    scribble();
+    end.note_closing(fd, false);
+    end.note_closed();
+    end.detach(false);
+    for (const unsigned which : {0U, 1U})
+      while (rings(which) != 0) {
+      }
+  }
 }
 
 // Each message is the answer to the last, so a wake-up that is lost hangs.

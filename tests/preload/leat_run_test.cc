@@ -2,12 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "preload/marks.h"
+#include "preload/offering.h"
 #include "support/program.h"
 #include "support/scratch.h"
 
@@ -136,6 +144,35 @@ TEST(LeatRun, AConnectionThatIsWrittenPastLeatIsReset) {
     EXPECT_EQ(result.out, expected) << "with LEAT_SPIN_US=" << spin;
     EXPECT_EQ(count_of("wrote past leat-run", result.err), 10U) << result.err;
   }
+}
+
+// Connects with the mark of an offer, and sends a byte as if it had been made.
+int connect_as_stranger(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const int size = preload::connector_size(static_cast<int>(preload::user_code(geteuid())));
+  EXPECT_EQ(setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &size, sizeof(size)), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(send(fd, "!", 1, 0), 1);
+  return fd;
+}
+
+// Whom it tells that it has gone within some seconds.
+TEST(LeatRun, AStrangerThatOffersNothingHoldsUpNobodyElse) {
+  Program server("src/tools/leat-run", {"--all", "--log", "info", kProgram, "minding_strangers"});
+  const int stranger = connect_as_stranger(std::stoi(server.wait_for("port ")));
+  const auto begin = std::chrono::steady_clock::now();
+  const ProgramResult result = server.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  close(stranger);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(count_of("served hello", result.out), 10U) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("the stranger (1in hup )\nrecv: 0\n"));
+  EXPECT_EQ(count_of("its offer of shared memory is lost", result.err), 1U) << result.err;
+  EXPECT_EQ(count_of(kCarried, result.err), 20U) << result.err;
 }
 
 TEST(LeatStat, ShowsWhatWasCarried) {

@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kPatienceMs = 60'000;
 
+char set_aside[64];
+
 // The C library's own, whatever stands in front of it.
 template <typename Function>
 Function* function_of_libc(const char* name) {
@@ -125,6 +127,31 @@ void writing_past() {
     write_past(pair.client);
     send_until_failure("send without blocking", pair.server, MSG_DONTWAIT);
   }
+}
+
+// A stranger connects, says that it will offer memory, and offers none. Others are served
+// meanwhile.
+void minding_strangers() {
+  const Listener listener;
+  std::printf("port %d.\n", ntohs(listener.address.sin_port));
+  std::fflush(stdout);
+  const int stranger = listener.accept_one();
+  const int set = must(epoll_create1(0), "epoll_create1");
+  control(set, EPOLL_CTL_ADD, stranger, EPOLLIN, 1);
+  for (int i = 0; i < 10; ++i) {
+    const int client = listener.connect_one();
+    const int server = listener.accept_one();
+    control(set, EPOLL_CTL_ADD, server, EPOLLIN, 2);
+    send(client, "hello", 5, 0);
+    std::string events;
+    while ((events = wait_text(set, kPatienceMs)).find('2') == std::string::npos) {
+    }
+    std::printf("served %s\n", receive_text(server).c_str());
+    close(server);
+    close(client);
+  }
+  std::printf("the stranger %s\n", wait_text(set, kPatienceMs).c_str());
+  say("recv", recv(stranger, set_aside, sizeof(set_aside), MSG_DONTWAIT));
 }
 
 }  // namespace sockets

@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
       {"refusing", refusing},
       {"escaping", escaping},
       {"writing_past", writing_past},
+      {"minding_strangers", minding_strangers},
       {"reconnecting", reconnecting},
       {"serve", [&] { serve(argv[2], argv[3]); }},
       {"ask", [&] { ask(argv[2], argv[3]); }},

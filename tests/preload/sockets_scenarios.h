@@ -32,6 +32,9 @@ void children();
 void escaping();
 void writing_past();
 
+// --- What does not belong here.
+void minding_strangers();
+
 // --- Connecting, in vain too.
 void connecting();
 void refused();
