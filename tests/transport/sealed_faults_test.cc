@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -28,6 +29,9 @@ std::size_t sealed_message_bytes(std::uint64_t n) { return n % 7 * 211 + n % 3; 
 
 // Whether each flow has one key for all its messages, or a new one for every third record.
 enum class SealedKeys { kOne, kMany };
+void PrintTo(SealedKeys keys, std::ostream* out) {
+  *out << (keys == SealedKeys::kOne ? "one key" : "many keys");
+}
 constexpr KeyLimits kManyKeys = {.records = 3};
 
 TransportSetup sealed_setup(const std::string& transport, SealedKeys keys) {
