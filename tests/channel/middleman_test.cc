@@ -2,6 +2,8 @@
 // for confidential=require: a channel is sealed, or there is none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -74,6 +76,9 @@ class Tamperer {
     const Fd client(check(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC), "accept4"));
     const Fd listener = raw_connection(target);
     const std::array<int, 2> sockets{client.get(), listener.get()};
+    const int on = 1;
+    for (const int socket : sockets)
+      check(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), "setsockopt");
     std::array<bool, 2> open{true, true};
     while (open[0] || open[1]) {
       std::array<pollfd, 2> ready{};
@@ -208,7 +213,7 @@ TEST_F(Middleman, WhoChangesAByteOfTheHandshakeGetsNoConnectionInClear) {
         for (const Way way : {Way::kToListener, Way::kToClient}) {
           unsigned unnoticed = 0;
           const std::size_t bytes = whole.passed[static_cast<std::size_t>(way)];
-          for (const OneByte& victim : victims(way, bytes, 12, scaled(40))) {
+          for (const OneByte& victim : victims(way, bytes, 12, scaled(60))) {
             SCOPED_TRACE(testing::PrintToString(victim));
             Settings settings = demanding();
             Attempt changed;
