@@ -208,10 +208,8 @@ class BasicSpin {
 };
 
 struct ThisMachine {
-  static ThreadWaits& thread_waits() noexcept {
-    static constinit thread_local ThreadWaits waits;
-    return waits;
-  }
+  static inline constinit thread_local ThreadWaits waits{};
+  static ThreadWaits& thread_waits() noexcept { return waits; }
   static Clock::time_point now() noexcept { return Clock::now(); }
   static void pause() noexcept { detail::pause(); }
   static void yield() noexcept { sched_yield(); }
