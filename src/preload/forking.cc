@@ -71,6 +71,7 @@ void let_go_of_locks_in_parent() noexcept {
 
 void let_go_of_locks_in_child() noexcept {
   EpollSet::note_forked();
+  end_use_of_spare_numbers();
   let_go_of_all();
   // Those of the parent that wait for their turn are not here.
   forking_threads.store(0, std::memory_order_relaxed);

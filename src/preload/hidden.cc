@@ -184,7 +184,8 @@ SpareNumbers::SpareNumbers() noexcept {
 
 SpareNumbers::~SpareNumbers() {
   const Locked locked(spare.lock);
-  if (--spare.users != 0) return;
+  // None: this is the child of a fork by a handler that came meanwhile.
+  if (spare.users == 0 || --spare.users != 0) return;
   if (spare.raised.from == 0) {
     fill_spare();
     return;
@@ -209,5 +210,12 @@ void make_room_after(int newest) noexcept {
 }
 
 SignalSafeLock& lock_of_spare_numbers() noexcept { return spare.lock; }
+
+void end_use_of_spare_numbers() noexcept {
+  // Else the lock's owner was interrupted by the handler that forks, and goes on in the child.
+  if (!spare.lock.held_for_fork()) return;
+  spare.users = 0;
+  spare.raised.lower();
+}
 
 }  // namespace leat::preload

@@ -16,7 +16,8 @@ bool is_hidden(int fd) noexcept;
 // Whether a copy of the descriptor would find a number.
 bool number_is_free(int fd) noexcept;
 // For accepting though the program has used up its numbers: while it lives some are free, by
-// raising the limit if that is allowed, else those that were kept back.
+// raising the limit if that is allowed, else those that were kept back. A raised limit is also what
+// the C library lets numbers of file actions go up to.
 class SpareNumbers {
  public:
   SpareNumbers() noexcept;
@@ -36,5 +37,7 @@ void make_room_after(int newest) noexcept;
 
 // For a fork, which holds it (forking.cc).
 SignalSafeLock& lock_of_spare_numbers() noexcept;
+// In its child, which does not have the threads that were using them, while it holds the lock.
+void end_use_of_spare_numbers() noexcept;
 
 }  // namespace leat::preload

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "preload/configuration.h"
@@ -57,11 +58,20 @@ void set_close_on_exec(int fd, bool closes) {
   system_call(SYS_fcntl, fd, F_SETFD, closes ? static_cast<long>(FD_CLOEXEC) : 0L);
 }
 
-// The bound that the C library sets for the numbers of actions.
-int end_of_numbers() {
+// The bound that the C library sets for the numbers of actions; and the highest that this process
+// can make it.
+struct EndOfNumbers {
+  int now;
+  int most;
+};
+
+EndOfNumbers end_of_numbers() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kMostDescriptors));
+  const auto end = [](rlim_t numbers) {
+    return static_cast<int>(std::min<rlim_t>(numbers, kMostDescriptors));
+  };
+  return {end(limit.rlim_cur), end(limit.rlim_max)};
 }
 
 // Puts something there that fails every use with EBADF but keeps the number, so that no file of the
@@ -101,17 +111,21 @@ Inheritance::Inheritance(Call call, const char* path, char* const* environment,
   if (heirs_.size() == 0) return;
   const char* why = path != nullptr ? obstacle(path) : nullptr;
   if (why == nullptr && !preloads_us(environment)) why = "runs without leat-run's LD_PRELOAD";
+  const bool acts = call == Call::kSpawn && wanted.known();
+  // Without actions of our own it could only inherit what every other child of this process
+  // inherits meanwhile.
+  if (why == nullptr && call == Call::kSpawn && !acts)
+    why = "is started with file actions that leat-run has not seen";
   for (Heir& heir : heirs_) {
     // A set may stay: what is carried of it leaves it.
     if (why != nullptr && heir.object.is(Kind::kEpoll)) heir.fd = -1;
     heir.refused = heir.fd >= 0 && why != nullptr;
   }
-  const bool acts = call == Call::kSpawn && wanted.known();
   if (!choose_passed()) {
     error_ = ENOMEM;
     return;
   }
-  if (acts) choose_numbers(wanted);
+  if (acts && copy_unnameable()) choose_numbers(wanted);
   if (!write_environment(environment)) {
     error_ = ENOMEM;
     return;
@@ -129,10 +143,7 @@ Inheritance::Inheritance(Call call, const char* path, char* const* environment,
 
 Inheritance::~Inheritance() {
   const Undisturbed undisturbed;
-  for (const Passed& one : passed_) {
-    if (one.opened) set_close_on_exec(one.hidden, true);
-    if (one.told.kind == 's') close_hidden(one.hidden);
-  }
+  drop_passed();
   for (const Heir& heir : heirs_) {
     if (heir.marked) set_close_on_exec(heir.from, false);
     if (heir.stood_in < 0) continue;
@@ -140,6 +151,15 @@ Inheritance::~Inheritance() {
     system_call(SYS_close, heir.stood_in);
   }
   if (actions_ == &own_actions_) real().posix_spawn_file_actions_destroy(&own_actions_);
+}
+
+void Inheritance::drop_passed() noexcept {
+  for (const Passed& one : passed_) {
+    if (one.opened) set_close_on_exec(one.hidden, true);
+    if (one.number != one.hidden) system_call(SYS_close, one.number);
+    if (one.told.kind == 's') close_hidden(one.hidden);
+  }
+  passed_.clear();
 }
 
 // Collects what the child may get. False: memory has run out.
@@ -207,7 +227,7 @@ bool Inheritance::choose_passed() noexcept {
     const int ends = memfd_of(heir.object->connection.end());
     const auto has_it = [ends](const Passed& one) { return one.hidden == ends; };
     if (!is_hidden(ends) || std::any_of(passed_.begin(), passed_.end(), has_it)) continue;
-    passed_.push(nullptr, ends, Inherited{.kind = 'e', .hidden = ends}, false);
+    passed_.push(nullptr, ends, ends, Inherited{.kind = 'e', .hidden = ends}, false);
   }
   for (const Heir& heir : heirs_) {
     if (heir.fd < 0 || !heir.object.is(Kind::kEpoll)) continue;
@@ -215,7 +235,7 @@ bool Inheritance::choose_passed() noexcept {
     if (told < 0 && heir.object->set->unused()) continue;
     if (told < 0) return false;  // it would hear marks
     const auto number = static_cast<unsigned>(heir.fd);
-    passed_.push(nullptr, told,
+    passed_.push(nullptr, told, told,
                  Inherited{.kind = 's',
                            .cookie = reinterpret_cast<std::uintptr_t>(heir.object.get()),
                            .hidden = told,
@@ -242,7 +262,31 @@ bool Inheritance::choose_passed() noexcept {
                          .detail = connection ? object.connection.side() : object.code,
                          .owner = object.owner,
                          .port = object.port};
-    passed_.push(&object, hidden, told, false);
+    passed_.push(&object, hidden, hidden, told, false);
+  }
+  return true;
+}
+
+void Inheritance::refuse_all() noexcept {
+  for (Heir& heir : heirs_) heir.refused = heir.fd >= 0;
+  drop_passed();
+}
+
+// No action can name a number beyond the hard limit, which the program has lowered since. So a copy
+// of what lies there, among the program's numbers, is passed. False: there is no number for it, and
+// nothing is passed.
+bool Inheritance::copy_unnameable() noexcept {
+  const EndOfNumbers end = end_of_numbers();
+  for (Passed& one : passed_) {
+    if (one.hidden < end.most) continue;
+    const long copy = system_call(SYS_fcntl, one.hidden, F_DUPFD_CLOEXEC, end.now / 2L);
+    if (copy < 0) {
+      refuse_all();
+      return false;
+    }
+    one.number = static_cast<int>(copy);
+    one.told.hidden = one.number;
+    one.told.in_sight = 1;
   }
   return true;
 }
@@ -254,7 +298,7 @@ void Inheritance::choose_numbers(const SpawnActions& actions) noexcept {
     const int number = action.kind == ActionKind::kDup2 ? action.to : action.fd;
     return action.kind != ActionKind::kClose &&
            std::any_of(passed_.begin(), passed_.end(),
-                       [&](const Passed& one) { return one.hidden == number; });
+                       [&](const Passed& one) { return one.number == number; });
   };
   bool any = false;
   int first = 0;
@@ -265,14 +309,10 @@ void Inheritance::choose_numbers(const SpawnActions& actions) noexcept {
   if (!any || passed_.size() == 0) return;
   const auto count = static_cast<int>(passed_.size());
   const auto lies_there = [&](const Passed& one) {
-    return one.hidden >= first && one.hidden < first + count;
+    return one.number >= first && one.number < first + count;
   };
   if (std::any_of(passed_.begin(), passed_.end(), lies_there)) first = highest_known() + 1;
-  if (first + count > end_of_numbers()) {
-    for (Heir& heir : heirs_) heir.refused = heir.fd >= 0;
-    passed_.clear();
-    return;
-  }
+  if (first + count > end_of_numbers().now) return refuse_all();
   first_number_ = first;
   for (Passed& one : passed_) {
     one.told.hidden = first++;
@@ -328,27 +368,29 @@ void Inheritance::change_here(Call call) noexcept {
     for (Heir& heir : heirs_) heir.object = Reference();
 }
 
-// The same in the child alone, so that no other child that is started now gets anything.
+// The same in the child alone, so that no other child that is started now gets anything. The C
+// library lets actions name numbers below the soft limit only, beyond which most of ours lie, but
+// looks at the limit when they are added; the child, to which the limit does not matter, has that
+// of the program again.
 int Inheritance::add_actions(const SpawnActions& actions) noexcept {
   int error = real().posix_spawn_file_actions_init(&own_actions_);
   if (error != 0) return error;
   actions_ = &own_actions_;
-  const int end = end_of_numbers();
+  const int end = end_of_numbers().now;
+  std::optional<SpareNumbers> raised;
+  if (std::any_of(passed_.begin(), passed_.end(),
+                  [end](const Passed& one) { return one.number >= end; }))
+    raised.emplace();
   if (first_number_ >= 0) {
     for (const Passed& one : passed_)
       if (error == 0)
-        error = add_spawn_action(own_actions_, {ActionKind::kDup2, one.hidden, one.told.hidden});
+        error = add_spawn_action(own_actions_, {ActionKind::kDup2, one.number, one.told.hidden});
   }
   for (const SpawnAction& action : actions)
     if (error == 0) error = add_action(action);
-  for (Passed& one : passed_) {
+  for (const Passed& one : passed_) {
     if (error != 0 || first_number_ >= 0) break;
-    if (one.hidden < end) {
-      error = add_spawn_action(own_actions_, {ActionKind::kDup2, one.hidden, one.hidden});
-    } else {
-      set_close_on_exec(one.hidden, false);
-      one.opened = true;
-    }
+    error = add_spawn_action(own_actions_, {ActionKind::kDup2, one.number, one.number});
   }
   for (const Heir& heir : heirs_) {
     if (!heir.refused || error != 0) continue;

@@ -57,6 +57,7 @@ class Inheritance {
   struct Passed {
     const Object* object;
     int hidden;
+    int number;  // the same, or that of a copy that lives as long as this
     Inherited told;
     bool opened;  // not close-on-exec here, for as long as this lives
   };
@@ -68,6 +69,9 @@ class Inheritance {
   void apply(const SpawnActions& actions) noexcept;
   void settle() noexcept;
   bool choose_passed() noexcept;
+  void drop_passed() noexcept;
+  void refuse_all() noexcept;
+  bool copy_unnameable() noexcept;
   void choose_numbers(const SpawnActions& actions) noexcept;
   bool write_environment(char* const* environment) noexcept;
   void change_here(Call call) noexcept;

@@ -53,6 +53,7 @@ class SignalSafeLock {
     for_fork_ = try_lock();
     return for_fork_;
   }
+  bool held_for_fork() const noexcept { return for_fork_; }
   // Undoes it, after the fork or if another lock could not be taken, in the thread that tried.
   void let_go_after_fork() noexcept {
     if (!for_fork_) return;

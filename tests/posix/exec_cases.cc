@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,6 +73,27 @@ void say_memory_of_child(const Side& side, Spawn& spawn) {
   char* nothing[] = {nullptr};
   const char* command = "ls -l /proc/self/fd | grep -c memfd:";
   say_end(side, spawn.run({"/bin/sh", "-c", command}, nothing));
+}
+
+void limit_descriptors(rlim_t soft, rlim_t hard) {
+  const rlimit limit{soft, hard};
+  require(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+}
+
+rlim_t hard_limit() {
+  rlimit limit{};
+  require(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
+  return limit.rlim_max;
+}
+
+// The child has the connection as standard input and output, and nothing else.
+pid_t spawn_on_standard_streams(const Side& side, int fd) {
+  SAY(fcntl(fd, F_SETFD, FD_CLOEXEC));
+  Spawn spawn;
+  SAY(posix_spawn_file_actions_adddup2(&spawn.actions, fd, 0));
+  SAY(posix_spawn_file_actions_adddup2(&spawn.actions, 0, 1));
+  SAY(posix_spawn_file_actions_addclosefrom_np(&spawn.actions, 3));
+  return spawn.run({"cat"});
 }
 
 // In a frame of its own, which the child may write to.
@@ -190,12 +212,40 @@ Cases exec_cases() {
       {"exec.spawned_on_standard_streams",
        [](Side& side) {
          const int fd = side.connected();
-         SAY(fcntl(fd, F_SETFD, FD_CLOEXEC));
+         const pid_t child = spawn_on_standard_streams(side, fd);
+         close(fd);
+         say_end(side, child);
+       },
+       use_echo},
+
+      {"exec.spawned_with_the_usual_limit",
+       [](Side& side) {
+         limit_descriptors(1024, hard_limit());
+         const int fd = side.connected();
+         const pid_t child = spawn_on_standard_streams(side, fd);
+         close(fd);
+         say_end(side, child);
+       },
+       use_echo},
+
+      {"exec.spawned_after_the_limit_fell",
+       [](Side& side) {
+         // Below the number of what leat hides, for good.
+         const int fd = side.connected();
+         limit_descriptors(300, 300);
          Spawn spawn;
-         SAY(posix_spawn_file_actions_adddup2(&spawn.actions, fd, 0));
-         SAY(posix_spawn_file_actions_adddup2(&spawn.actions, 0, 1));
-         SAY(posix_spawn_file_actions_addclosefrom_np(&spawn.actions, 3));
-         const pid_t child = spawn.run({"cat"});
+         SAY(posix_spawn_file_actions_adddup2(&spawn.actions, fd, 290));
+         const pid_t child = spawn.run({kSelf, kExecuted, "290"});
+         close(fd);
+         say_end(side, child);
+       },
+       use_echo},
+
+      {"exec.spawned_on_streams_after_the_limit_fell",
+       [](Side& side) {
+         const int fd = side.connected();
+         limit_descriptors(300, 300);
+         const pid_t child = spawn_on_standard_streams(side, fd);
          close(fd);
          say_end(side, child);
        },

@@ -4,13 +4,16 @@
 #include <netinet/in.h>
 #include <spawn.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "case.h"
@@ -107,6 +110,92 @@ void say_child(Side& side) {
   say_child(side, kStart, kScrub, kInherits);
 }
 
+// The soft limit that most systems set; above it there is room for what leat hides.
+void set_usual_limit() {
+  rlimit limit{};
+  require(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max > 1024, "getrlimit");
+  limit.rlim_cur = 1024;
+  require(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+}
+
+// Starts a program that gets the connection at a number of its own, and waits for its end.
+bool spawn_heir(int fd) {
+  posix_spawn_file_actions_t actions;
+  require(posix_spawn_file_actions_init(&actions) == 0, "init");
+  require(posix_spawn_file_actions_adddup2(&actions, fd, 350) == 0, "adddup2");
+  char name[] = "true";
+  char* arguments[] = {name, nullptr};
+  pid_t child = -1;
+  const int error = posix_spawnp(&child, name, &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = -1;
+  return error == 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+rlim_t soft_limit() {
+  rlimit limit{};
+  require(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
+  return limit.rlim_cur;
+}
+
+// While another thread starts programs that get a connection.
+template <typename Call>
+void say_beside_heirs(Side& side, const Call& call) {
+  set_usual_limit();
+  const int listener = side.listen_here();
+  require(fcntl(listener, F_SETFD, FD_CLOEXEC) == 0, "fcntl");
+  std::vector<int> connections;
+  for (int i = 0; i < 4; ++i)
+    connections.push_back(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  std::atomic<bool> enough{false};
+  std::atomic<int> heirs{0};
+  int bad = 0;
+  std::thread spawning([&] {
+    for (; !enough; ++heirs)
+      for (const int fd : connections) bad += spawn_heir(fd) ? 0 : 1;
+  });
+  while (heirs == 0) sched_yield();
+  call();
+  enough = true;
+  spawning.join();
+  SAY(bad);
+  SAY(soft_limit());
+  for (const int fd : connections) {
+    send_text(side, fd, "hello");
+    side.say_data("received", recv_all(side, fd, 5));
+    close(fd);
+  }
+}
+
+// What children find that get nothing.
+template <Start kStart>
+void say_child_beside_heirs(Side& side) {
+  say_beside_heirs(side, [&side] {
+    for (int i = 0; i < 20; ++i) {
+      std::string words[] = {"posix_cases", kExecuted, kLists};
+      char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+      const pid_t child = kStart(arguments, scrubbed());
+      require(child > 0, "a child");
+      say_end(side, child);
+    }
+  });
+}
+
+// Forked children have the limit that the program set, whatever is raised meanwhile.
+void say_limit_beside_heirs(Side& side) {
+  say_beside_heirs(side, [&side] {
+    int others = 0;
+    for (int i = 0; i < 300; ++i) {
+      const pid_t child = fork();
+      if (child == 0) _exit(soft_limit() == 1024 ? 0 : 1);
+      int status = -1;
+      require(waitpid(child, &status, 0) == child, "waitpid");
+      others += status != 0 ? 1 : 0;
+    }
+    SAY(others);
+  });
+}
+
 void connect_four(Side& side) {
   const int port = side.hear();
   std::vector<int> connections;
@@ -153,6 +242,9 @@ Cases spawn_cases() {
       {"spawn.scrubbed_fork_inherits", say_child<by_fork, true, true>, connect_four},
       {"spawn.inherits_nothing", say_child<by_spawn, false, false>, connect_four},
       {"spawn.inherits_nothing_fork", say_child<by_fork, false, false>, connect_four},
+      {"spawn.scrubbed_beside_heirs", say_child_beside_heirs<by_spawn>, connect_four},
+      {"spawn.scrubbed_fork_beside_heirs", say_child_beside_heirs<by_fork>, connect_four},
+      {"spawn.limit_beside_heirs", say_limit_beside_heirs, connect_four},
   };
 }
 
