@@ -7,9 +7,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <system_error>
 
 #include "base/fd.h"
-#include "base/system_error.h"
+#include "leat/error.h"
 
 #ifndef SYS_memfd_secret
 #define SYS_memfd_secret 447  // Linux 5.14; C libraries have no function for it
@@ -20,7 +22,15 @@ namespace leat::detail {
 SecretMemory::SecretMemory(std::size_t bytes)
     : memory_(MappedMemory::anonymous(bytes)), bytes_(bytes) {
   const auto all = memory_.span();
-  if (mlock(all.data(), all.size()) != 0) throw system_error("mlock of memory for keys", errno);
+  if (mlock(all.data(), all.size()) != 0) {
+    // With a limit of 0 it is EPERM, and with a larger one ENOMEM.
+    throw Error(ErrorCode::kResource,
+                "mlock of memory for keys failed: " +
+                    std::error_code(errno, std::generic_category()).message(),
+                "Raise the limit of locked memory: ulimit -l unlimited, limits.conf, or "
+                "LimitMEMLOCK= in systemd.",
+                errno);
+  }
   // Without these the memory would be less hidden, and the program none the worse: kernels before
   // 4.14 have no MADV_WIPEONFORK.
   madvise(all.data(), all.size(), MADV_DONTDUMP);

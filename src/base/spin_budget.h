@@ -7,10 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <utility>
 
 #include "base/clock.h"
 #include "base/pause.h"
+#include "base/spin_trials.h"
 
 namespace leat::detail {
 
@@ -23,17 +23,11 @@ class ThreadWaits {
   std::int64_t longest_ = INT64_MAX;   // how long spinning paid last; for new waiters
   std::int64_t yield_after_ = 50'000;  // of spinning, before a yield
   std::int64_t no_yield_until_ = 0;
-  // The trials: brief ones of waits for which spinning does not pay, long ones of any.
-  std::int64_t next_brief_ = 0, next_long_ = 0;
-  int brief_doublings_ = 0, long_doublings_ = 0;
-  int in_vain_ = 0;             // long ones since the last success
-  std::int64_t last_wait_ = 0;  // when the last one began for which spinning does not pay
-  std::int64_t round_ = 0;      // the time from the one before it
+  SpinTrials trials_;
 };
 
-// What the waits of one waiter have learnt.
-//
-// Threads: any; they share it. Both words are guesses and order nothing, so they are relaxed.
+// What the waits of one waiter have learnt. Threads: any; they share it. Both words are guesses and
+// order nothing, so they are relaxed.
 class SpinBudget {
  private:
   template <typename Machine>
@@ -60,15 +54,8 @@ class SpinBudget {
 // wakes run first; so no yield follows before a multiple of the lost time has passed.
 //
 // If neither helps, the time for spinning halves with each wait that had to sleep after all, until
-// waits sleep at once. As nothing would then show that spinning pays again, after a multiple of the
-// time wasted last a wait tries briefly, or spins for as long as its setting allows; the multiple
-// grows while that is in vain. Success raises the time for spinning to twice the time it took.
-//
-// If peers both sleep, the one that tries long must wait for the other to wake up and answer, and
-// the other must then try for as long as its next answer takes. How long these are is not known,
-// and a sleeper may need longer than the setting. So each trial takes twice as long as the one
-// before it, from a microsecond to eight, and from the setting to four times as long; then they
-// begin again.
+// waits sleep at once; now and then one tries whether spinning pays again (SpinTrials). Success
+// raises the time for spinning to twice the time it took.
 template <typename Machine>
 class BasicSpin {
  public:
@@ -97,7 +84,7 @@ class BasicSpin {
 
   // To be called when the last try has succeeded.
   void found() noexcept {
-    if (trial_ != Trial::kNone) thread_.in_vain_ = 0;
+    if (trial_ != SpinTrials::Kind::kNone) thread_.trials_.won();
     const Nanoseconds enough = started_ ? 2 * (between(start_, now_) + kAtOnce) : kAtOnce;
     if (budget_.longest_.load(std::memory_order_relaxed) < enough) learn_longest(enough);
   }
@@ -110,7 +97,6 @@ class BasicSpin {
 
  private:
   using Nanoseconds = std::int64_t;
-  enum class Trial { kNone, kBrief, kLong };
 
   static constexpr Nanoseconds kUnlimited = INT64_MAX;
   // The time of the tries before the first look at the clock, and between two looks.
@@ -118,16 +104,11 @@ class BasicSpin {
   static constexpr std::uint32_t kMostTries = 64;
   static constexpr Nanoseconds kGaveCore = 1'000;  // one that no thread takes is back sooner
   // A core that comes back later was taken by another program, for a time slice. A peer that tries
-  // out whether spinning pays keeps it for spin_us, 50 us by default.
+  // whether spinning pays keeps it for up to four times spin_us, 200 us by default.
   static constexpr Nanoseconds kLostCore = 300'000;
   // Spinning before a yield: not even the first tries; while no thread takes it, first and longest.
   static constexpr Nanoseconds kNotEvenTries = -1;
   static constexpr Nanoseconds kFirstPause = 500, kLongestPause = 8'000;
-  // What was wasted is tried again after this multiple of the time it took; after four times that
-  // where so many long trials were in vain, twice that on the way.
-  static constexpr Nanoseconds kPayBack = 32;
-  static constexpr int kManyInVain = 16;
-  static constexpr int kBriefDoublings = 3, kLongDoublings = 2;
   // Less than this counts as nothing: a wait with such a limit makes the first tries only.
   static constexpr Nanoseconds kLeast = 16;
 
@@ -144,14 +125,10 @@ class BasicSpin {
     }
     if (longest != 0) return std::clamp(longest, kLeast, most_);
     start_ = Machine::now();
-    thread_.round_ = point(start_) - std::exchange(thread_.last_wait_, point(start_));
-    if (point(start_) < thread_.next_brief_) return 0;
-    trial_ = Trial::kBrief;
-    return thread_.brief_doublings_ == 0 ? kLeast
-                                         : std::min(kAtOnce << thread_.brief_doublings_, most_);
+    const Nanoseconds trial = thread_.trials_.begin_wait(point(start_), most_);
+    if (trial != 0) trial_ = SpinTrials::Kind::kBrief;
+    return trial;
   }
-
-  Nanoseconds pay_back() const noexcept { return kPayBack << thread_.in_vain_ / (kManyInVain / 2); }
 
   void learn_longest(Nanoseconds longest) noexcept {
     budget_.longest_.store(longest, std::memory_order_relaxed);
@@ -165,11 +142,9 @@ class BasicSpin {
       started_ = true;
       before_look_ = start_ == Time{} ? kAtOnce : std::max(kAtOnce, between(start_, now_));
       start_ = yielded_at_ = now_;
-      if (longest_ != kUnlimited && point(now_) >= thread_.next_long_) {
-        trial_ = Trial::kLong;
-        longest_ = most_;
-        for (int i = 0; i < thread_.long_doublings_ && longest_ < 2 * thread_.round_; ++i)
-          longest_ *= 2;
+      if (longest_ != kUnlimited && thread_.trials_.long_one_is_due(point(now_))) {
+        trial_ = SpinTrials::Kind::kLong;
+        longest_ = thread_.trials_.long_one(most_);
       }
     } else {
       learn_tries(between(batch_at_, now_));
@@ -179,9 +154,8 @@ class BasicSpin {
       lose();
       return false;
     }
-    if (between(yielded_at_, now_) >= thread_.yield_after_ &&
-        point(now_) >= thread_.no_yield_until_)
-      yield();
+    const bool long_ago = between(yielded_at_, now_) >= thread_.yield_after_;
+    if (long_ago && point(now_) >= thread_.no_yield_until_) yield();
     batch_at_ = now_;
     left_ = tries_ - 1;
     return true;
@@ -200,7 +174,7 @@ class BasicSpin {
       after = after <= 0 ? kNotEvenTries : after <= kFirstPause ? 0 : after / 2;
     } else {
       after = std::max(after, Nanoseconds{0});
-      thread_.no_yield_until_ = point(back) + kPayBack * away;
+      thread_.no_yield_until_ = point(back) + SpinTrials::kPayBack * away;
     }
   }
 
@@ -215,16 +189,7 @@ class BasicSpin {
     const Nanoseconds before = budget_.longest_.load(std::memory_order_relaxed);
     const Nanoseconds half = std::min(before, longest_) / 2;
     learn_longest(half < kLeast ? 0 : half);
-    const Nanoseconds wasted = before_look_ + between(start_, now_);
-    const Nanoseconds pays_at = point(now_) + pay_back() * wasted;
-    if (trial_ == Trial::kLong) {
-      thread_.next_long_ = pays_at;
-      thread_.in_vain_ = std::min(thread_.in_vain_ + 1, kManyInVain);
-      thread_.long_doublings_ = (thread_.long_doublings_ + 1) % (kLongDoublings + 1);
-    } else if (trial_ == Trial::kBrief) {
-      thread_.next_brief_ = pays_at;
-      thread_.brief_doublings_ = (thread_.brief_doublings_ + 1) % (kBriefDoublings + 1);
-    }
+    thread_.trials_.lost(trial_, point(now_), before_look_ + between(start_, now_));
     if (!yielded_) thread_.yield_after_ = 0;
     longest_ = 0;
   }
@@ -233,24 +198,18 @@ class BasicSpin {
   ThreadWaits& thread_ = Machine::thread_waits();
   const Nanoseconds most_;
   Nanoseconds longest_ = 0;  // limit of this wait; zero: it is over
-  Trial trial_ = Trial::kNone;
+  SpinTrials::Kind trial_ = SpinTrials::Kind::kNone;
   Nanoseconds before_look_ = 0;  // the time that the tries before the first look at the clock took
   std::uint32_t tries_ = 0;
-  std::uint32_t left_ = 0;  // tries before the next look at the clock
-  bool started_ = false;    // has looked at the clock
-  bool looked_ = false;     // just now
+  std::uint32_t left_ = 0;                 // tries before the next look at the clock
+  bool started_ = false, looked_ = false;  // at the clock: ever, just now
   bool yielded_ = false;
-  Time start_{};
-  Time now_{};
-  Time yielded_at_{};
-  Time batch_at_{};
+  Time start_{}, now_{}, yielded_at_{}, batch_at_{};
 };
 
 struct ThisMachine {
-  static ThreadWaits& thread_waits() noexcept {
-    static constinit thread_local ThreadWaits waits;
-    return waits;
-  }
+  static inline constinit thread_local ThreadWaits waits{};
+  static ThreadWaits& thread_waits() noexcept { return waits; }
   static Clock::time_point now() noexcept { return Clock::now(); }
   static void pause() noexcept { detail::pause(); }
   static void yield() noexcept { sched_yield(); }

@@ -8,6 +8,7 @@
 #include "preload/forking.h"
 #include "preload/inherited.h"
 #include "preload/kept_memory.h"
+#include "preload/rings.h"
 
 namespace leat::preload {
 
@@ -47,6 +48,7 @@ int run_in_child(void* body) {
   real();
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   inherit();
+  expect_rings_of_liburing();
 }
 
 }  // namespace

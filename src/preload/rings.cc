@@ -1,5 +1,6 @@
 #include "preload/rings.h"
 
+#include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,12 @@ bool is_ring(int fd) {
 }
 
 }  // namespace
+
+void expect_rings_of_liburing() noexcept {
+  if (dlsym(RTLD_DEFAULT, "io_uring_queue_init") == nullptr) return;
+  found_ring.store(true, std::memory_order_relaxed);
+  log(Level::kInfo, "this program has liburing: its connections stay with TCP");
+}
 
 bool has_ring() noexcept {
   // Relaxed: once true it stays so, and nothing else goes with it.

@@ -16,6 +16,7 @@
 #include "leat/planned.h"
 #include "leat/remote_memory.h"
 #include "leat/socket.h"
+#include "support/certificates.h"
 #include "support/channel_side.h"
 #include "support/leaving_host.h"
 #include "support/scratch.h"
@@ -139,6 +140,73 @@ TEST_F(ConfidentialChannels, PreferWithoutAKeyGoesInClearAndSaysSo) {
     EXPECT_THAT(ends.client.description(), HasSubstr(", in clear"));
     EXPECT_THAT(ends.listener.description(), HasSubstr(", in clear"));
     expect_messages(ends);
+  }
+}
+
+// Peers that hold no common key, but certificates of a common authority.
+class CertifiedChannels : public LeavesTheHost {
+ protected:
+  Options certified(const std::string& name, const Certificate& authority,
+                    const Certificate& trusted, const std::string& transport = "auto") const {
+    const CertificateFiles files =
+        write_files(folder_, name, make_certificate(name, &authority), trusted);
+    Options options = options_on("shm", transport, "require", false);
+    options.tls_psk_file.reset();
+    options.tls_cert_file = files.certificate;
+    options.tls_key_file = files.key;
+    options.tls_ca_file = files.authority;
+    return options;
+  }
+
+  const ScratchFolder folder_;
+  const Certificate authority_ = make_certificate("authority", nullptr);
+  const Certificate other_authority_ = make_certificate("other authority", nullptr);
+};
+
+TEST_F(CertifiedChannels, OfOneAuthorityAreSealed) {
+  for (const char* transport : {"auto", "ring", "sealed+ring"}) {
+    Ends ends = connected(certified("bob", authority_, authority_, transport),
+                          certified("alice", authority_, authority_));
+    for (const Channel* end : {&ends.listener, &ends.client}) {
+      EXPECT_EQ(end->transport(), "sealed+ring");
+      EXPECT_THAT(end->description(), Not(HasSubstr("in clear")));
+    }
+    expect_messages(ends);
+    expect_messages(ends, 15);
+  }
+}
+
+TEST_F(CertifiedChannels, OfAnotherAuthorityAreRefusedAndTheListenerGoesOn) {
+  Listener listener("127.0.0.1:0", certified("bob", authority_, authority_));
+  // The stranger trusts the listener, and is not trusted by it.
+  EXPECT_THAT(error_of(ErrorCode::kAuthentication,
+                       [&] {
+                         (void)Channel::connect(listener.address(),
+                                                certified("mallory", other_authority_, authority_));
+                       }),
+              HasSubstr("tls_ca_file"));
+  // The client is trusted by the listener, and does not trust it.
+  EXPECT_THAT(error_of(ErrorCode::kAuthentication,
+                       [&] {
+                         (void)Channel::connect(listener.address(),
+                                                certified("carol", authority_, other_authority_));
+                       }),
+              HasSubstr("certificate verify failed"));
+  Channel client = Channel::connect(listener.address(), certified("alice", authority_, authority_));
+  Ends ends{listener.accept(), std::move(client)};
+  EXPECT_EQ(ends.listener.transport(), "sealed+ring");
+  expect_messages(ends);
+}
+
+// A key does not stand for a certificate, nor a certificate for a key.
+TEST_F(CertifiedChannels, AreRefusedWhereAKeyIsAskedFor) {
+  const Options by_key = options_on("shm", "auto", "require");
+  const Options by_certificate = certified("alice", authority_, authority_);
+  for (const bool listener_has_key : {true, false}) {
+    Listener listener("127.0.0.1:0", listener_has_key ? by_key : by_certificate);
+    expect_error(ErrorCode::kAuthentication, [&] {
+      (void)Channel::connect(listener.address(), listener_has_key ? by_certificate : by_key);
+    });
   }
 }
 

@@ -1,9 +1,12 @@
 // Operations that cannot fail do not end the program when memory runs out: closing, releasing, a
-// listener's threads, and the log that they write.
+// listener's threads, and the log that they write. And what allocates nothing, counted by the same
+// means.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/crypto.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -41,8 +44,10 @@ thread_local bool fails_once = false;        // the next allocation of this thre
 thread_local bool never_scarce = false;      // of a thread that goes on while others cannot
 std::atomic<bool> scarce_elsewhere = false;  // in all threads but those
 std::atomic<unsigned> refused_elsewhere = 0;
+thread_local std::size_t allocations = 0;  // of this thread, OpenSSL's among them
 
 void* allocate(std::size_t bytes) noexcept {
+  ++allocations;
   if (scarce || std::exchange(fails_once, false)) return nullptr;
   if (scarce_elsewhere && !never_scarce) {
     ++refused_elsewhere;
@@ -69,6 +74,22 @@ void* allocate(std::size_t bytes) noexcept {
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace {
+
+// OpenSSL asks for these before it has allocated anything, or never. They only count.
+void* count_malloc(std::size_t bytes, const char*, int) {
+  ++allocations;
+  return std::malloc(bytes);
+}
+void* count_realloc(void* memory, std::size_t bytes, const char*, int) {
+  ++allocations;
+  return std::realloc(memory, bytes);
+}
+void count_free(void* memory, const char*, int) { std::free(memory); }
+const bool counts_openssl = CRYPTO_set_mem_functions(count_malloc, count_realloc, count_free) == 1;
+
+}  // namespace
 
 namespace leat::detail {
 namespace {
@@ -283,6 +304,52 @@ TEST(OutOfMemory, AListenerGoesOnAfterwards) {
   }
   client.send("still there?");
   EXPECT_EQ(server->receive().text(), "still there?");
+}
+
+// Parameter: cipher.
+class SteadyStream : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Ciphers, SteadyStream,
+                         testing::Values("aes-256-gcm", "aes-128-gcm", "chacha20-poly1305"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST_P(SteadyStream, OfSealedMessagesAllocatesNothingInEitherThread) {
+  ASSERT_TRUE(counts_openssl) << "OpenSSL allocated something before main()";
+  const std::size_t before_some = allocations;
+  OPENSSL_free(OPENSSL_malloc(1));
+  ::operator delete(::operator new(1));
+  ASSERT_EQ(allocations, before_some + 2) << "not all are counted";
+  Options options = channel_options({"sealed+ring", "shm"});
+  options.sealed_cipher = GetParam();
+  options.ring_bytes = std::size_t{256} << 10;
+  Listener listener("127.0.0.1:0", options);
+  Channel sender = Channel::connect(listener.address(), options);
+  Channel receiver = listener.accept();
+  // Each side passes the ring's end several times before it is counted, and again while it is.
+  constexpr std::size_t kWarmUp = 5'000;
+  const std::size_t counted = scaled(20'000);
+  for (const std::size_t bytes : {64U, 4096U}) {
+    const std::vector<std::byte> message(bytes, std::byte{1});
+    const auto allocations_in = [&](const auto& pass) {
+      for (std::size_t i = 0; i < kWarmUp; ++i) pass();
+      const std::size_t before = allocations;
+      for (std::size_t i = 0; i < counted; ++i) pass();
+      return allocations - before;
+    };
+    std::size_t of_sender = 0;
+    std::thread sending([&] { of_sender = allocations_in([&] { sender.send(message); }); });
+    std::size_t received = 0;
+    const std::size_t of_receiver =
+        allocations_in([&] { received += receiver.receive().bytes().size(); });
+    sending.join();
+    EXPECT_EQ(received, (kWarmUp + counted) * bytes);
+    EXPECT_EQ(of_sender, 0U) << bytes;
+    EXPECT_EQ(of_receiver, 0U) << bytes;
+  }
 }
 
 }  // namespace

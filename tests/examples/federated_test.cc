@@ -135,6 +135,24 @@ TEST_F(Federated, ConfidentialNeedsAKeyAndSaysSo) {
   EXPECT_GE(count_of("TLS", run.err), 2U) << run.err;
 }
 
+TEST_F(Federated, SealedChunksGiveTheSameResultAndNeedAKey) {
+  const Arguments arguments =
+      tiny("sealed+chunked") +
+      Arguments{"--clients", "2", "--samples", "3,5", "--output", output(), "--json"};
+  const ProgramResult refused = run_program(kFederated, arguments);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("sealed+chunked needs TLS"));
+  EXPECT_THAT(refused.err, HasSubstr("tls_psk_file"));
+  EXPECT_FALSE(std::filesystem::exists(output()));
+  const ScratchVariable key("LEAT_TLS_PSK_FILE", folder_.write("key", std::string(64, 'a')));
+  const ProgramResult run = run_program(kFederated, arguments);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(result(), averaged(values_of(Model::seeded(tiny_shapes(), 1)), 3, {{0, 3}, {1, 5}}));
+  const nlohmann::json json = nlohmann::json::parse(run.out, nullptr, false);
+  EXPECT_EQ(json.at("transport"), "sealed+chunked");
+  EXPECT_EQ(json.at("sha256"), digest_of(result()));
+}
+
 TEST_F(Federated, OwnWeightsAreReadFromFilesOfTheStatedSizes) {
   const Model model = Model::seeded(federated::parse_shapes("a 3x5\nb 1\nlong-name_2 70000\n"), 9);
   model.save(path("mine"));

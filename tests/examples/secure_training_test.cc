@@ -1,4 +1,5 @@
 // The program secure_training as a user runs it, on small made-up digits.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <leat/listener.h>
 
@@ -87,6 +88,31 @@ TEST_F(SecureTraining, GivesTheSameWeightsOverEveryTransport) {
           EXPECT_EQ(other["stages"][i].at(figure), planned["stages"][i].at(figure)) << transport;
       }
     }
+  }
+}
+
+// By leat's settings alone. TCP counts as leaving the host, shared memory does not.
+TEST_F(SecureTraining, ConfidentialPutsTcpInsideTlsAndNeedsAKey) {
+  const std::string digest = run_local(tiny("planned", "2", "1")).at("weights_sha256");
+  const ScratchVariable require("LEAT_CONFIDENTIAL", "require");
+  const ProgramResult refused =
+      run_program(kSecureTraining, Arguments{"--local"} + with_digits() + tiny("tcp", "2", "1"));
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, testing::HasSubstr("confidential = require"));
+  EXPECT_THAT(refused.err, testing::HasSubstr("tls_psk_file"));
+  const ScratchVariable key("LEAT_TLS_PSK_FILE", folder_.write("key", std::string(64, 'a')));
+  const ScratchVariable log("LEAT_LOG_LEVEL", "info");
+  for (const char* transport : {"tcp", "planned"}) {
+    const ProgramResult run = run_program(
+        kSecureTraining, Arguments{"--local"} + with_digits() + tiny(transport, "2", "1"));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(nlohmann::json::parse(run.out).at("weights_sha256"), digest) << transport;
+    // Three processes, each of which has a connection with each other one.
+    const char* const expected =
+        transport == std::string("tcp") ? "TLS" : "not encrypted because it stays in this host";
+    EXPECT_EQ(count_of("accepted ", run.err), 3U) << run.err;
+    EXPECT_EQ(count_of("connected to ", run.err), 3U) << run.err;
+    EXPECT_EQ(count_of(expected, run.err), 6U) << run.err;
   }
 }
 

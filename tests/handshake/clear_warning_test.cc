@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -20,6 +21,8 @@
 #include "handshake/connection.h"
 #include "net/stream.h"
 #include "net/tcp.h"
+#include "support/channel_side.h"
+#include "support/leaving_host.h"
 #include "support/link_pair.h"
 #include "support/program.h"
 #include "support/scale.h"
@@ -75,36 +78,76 @@ std::string connect_beyond(const Settings& settings) {
   return connection.description;
 }
 
+// What this process says to three connections with these settings, made in a child that has a
+// network of its own; nothing where it may have none. EXPECTs that their descriptions say
+// ", in clear" if `says_in_clear`, and else do not.
+std::optional<std::string> said_of_three(const Settings& settings, bool says_in_clear) {
+  testing::internal::CaptureStderr();
+  const pid_t child = check(fork(), "fork");
+  if (child == 0) {
+    int status = 1;
+    try {
+      status = kNoNamespaces;
+      if (enter_own_network()) {
+        status = 0;
+        for (int i = 0; i < 3; ++i) {
+          const bool says = connect_beyond(settings).find(", in clear") != std::string::npos;
+          if (says != says_in_clear) status = 2;
+        }
+      }
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      status = 1;
+    }
+    std::_Exit(status);
+  }
+  int status = 0;
+  check(waitpid(child, &status, 0), "waitpid");
+  std::string said = testing::internal::GetCapturedStderr();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoNamespaces) return std::nullopt;
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << said;
+  return said;
+}
+
+constexpr const char* kSkipped = "neither root nor user namespaces, so no network of its own";
+
 TEST(ClearWarning, ComesOnceForConnectionsToOtherHostsAndNamesTheRemedy) {
   for (const Confidential wish : {Confidential::kOff, Confidential::kPrefer}) {
-    testing::internal::CaptureStderr();
-    const pid_t child = check(fork(), "fork");
-    if (child == 0) {
-      int status = 1;
-      try {
-        Settings settings = link_settings("tcp");
-        settings.confidential = wish;
-        status = kNoNamespaces;
-        if (enter_own_network()) {
-          status = 0;
-          for (int i = 0; i < 3; ++i) {
-            const bool says = connect_beyond(settings).find(", in clear") != std::string::npos;
-            if (says != (wish == Confidential::kPrefer)) status = 2;
-          }
-        }
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-      }
-      std::_Exit(status);
-    }
-    int status = 0;
-    check(waitpid(child, &status, 0), "waitpid");
-    const std::string said = testing::internal::GetCapturedStderr();
-    if (WIFEXITED(status) && WEXITSTATUS(status) == kNoNamespaces)
-      GTEST_SKIP() << "neither root nor user namespaces, so no network of its own";
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << said;
-    EXPECT_EQ(count_of("run without TLS", said), 1U) << said;
-    EXPECT_EQ(count_of("tls_psk_file", said), 1U) << said;
+    Settings settings = link_settings("tcp");
+    settings.confidential = wish;
+    const auto said = said_of_three(settings, wish == Confidential::kPrefer);
+    if (!said) GTEST_SKIP() << kSkipped;
+    EXPECT_EQ(count_of("run without TLS", *said), 1U) << *said;
+    EXPECT_EQ(count_of("tls_psk_file", *said), 1U) << *said;
+  }
+}
+
+// TLS hides how such connections are made, and nothing of their messages.
+TEST(ClearWarning, ComesOnceForMessagesOverRdmaToOtherHostsAndNamesTheRemedy) {
+  constexpr const char* kWarning = "messages over RDMA to other hosts go in clear";
+  const LeavingHost leaving;
+  Settings settings = link_settings("shm");
+  settings.tls_psk_file = channel_key_file();
+  for (const char* transport : {"auto", "chunked"}) {
+    settings.transport = transport;
+    const auto said = said_of_three(settings, false);
+    if (!said) GTEST_SKIP() << kSkipped;
+    EXPECT_EQ(count_of(kWarning, *said), 1U) << *said;
+    EXPECT_EQ(count_of("confidential=prefer", *said), 1U) << *said;
+    EXPECT_EQ(count_of("run without TLS", *said), 0U) << *said;
+  }
+}
+
+TEST(ClearWarning, IsNotGivenWhereMessagesAreSealedOrStayInThisHost) {
+  Settings settings = link_settings("shm");
+  settings.tls_psk_file = channel_key_file();
+  for (const bool leaves : {true, false}) {
+    const LeavingHost leaving(leaves);
+    settings.confidential = leaves ? Confidential::kPrefer : Confidential::kOff;
+    const auto said = said_of_three(settings, false);
+    if (!said) GTEST_SKIP() << kSkipped;
+    EXPECT_EQ(count_of("in clear", *said), 0U) << *said;
+    EXPECT_EQ(count_of("run without TLS", *said), 0U) << *said;
   }
 }
 

@@ -124,6 +124,7 @@ check_examples() {
   for file in "${files[@]}"; do
     "$CXX" -std=c++20 -fsyntax-only -I "$prefix/include" -I "$docs/examples" "$docs/examples/$file"
   done
+  "$docs/examples/trusted/provisioned.sh" --help >/dev/null || fail "examples/trusted/provisioned.sh does not run where it is installed"
   for file in echo_client.c tcp_echo.c; do "$CC" -fsyntax-only -I "$prefix/include" "$docs/examples/$file"; done
 }
 

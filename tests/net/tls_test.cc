@@ -1,11 +1,7 @@
-// Streams inside TLS: peers with keys or certificates, and strangers with neither.
+// Streams inside TLS: peers with keys, and strangers without.
 #include "net/tls.h"
 
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,15 +12,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <random>
+#include <set>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/key_file.h"
 #include "base/system_error.h"
 #include "handshake/hello.h"
+#include "net/bytes_pass.h"
 #include "net/tcp.h"
 #include "support/errors.h"
-#include "support/fork_at_rest.h"
 #include "support/leaks.h"
 #include "support/link_pair.h"
 #include "support/scale.h"
@@ -47,17 +45,6 @@ class TlsTest : public testing::Test {
 
   ScratchFolder folder_;
 };
-
-void expect_bytes_pass(Stream& from, Stream& to, std::size_t count) {
-  std::vector<std::byte> sent(count);
-  std::mt19937 random(1);
-  for (std::byte& byte : sent) byte = static_cast<std::byte>(random());
-  std::thread writer([&] { write_all(from, sent, hang_deadline()); });
-  std::vector<std::byte> got(count);
-  read_all(to, got, hang_deadline());
-  writer.join();
-  EXPECT_TRUE(got == sent);
-}
 
 TEST_F(TlsTest, SameKeyConnects) {
   for (const std::string& key : {std::string(kKey), kLongKey, std::string(512, '7')}) {
@@ -369,196 +356,36 @@ TEST_F(TlsTest, WritingToAPeerThatIsGoneIsAnErrorAndNoSignal) {
   }
 }
 
-// --- certificates
+// --- what a handshake gives both ends to derive keys from
 
-struct Certificate {
-  std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key{nullptr, EVP_PKEY_free};
-  std::unique_ptr<X509, decltype(&X509_free)> x509{nullptr, X509_free};
-};
-
-// Signed by `authority`, or by itself; made out to `hosts`, a list as OpenSSL reads it.
-Certificate make_certificate(const std::string& name, const Certificate* authority,
-                             const char* hosts = "IP:127.0.0.1") {
-  Certificate made;
-  made.key.reset(EVP_EC_gen("P-256"));
-  made.x509.reset(X509_new());
-  X509* x509 = made.x509.get();
-  X509_set_version(x509, X509_VERSION_3);
-  ASN1_INTEGER_set(X509_get_serialNumber(x509),
-                   static_cast<long>(std::hash<std::string>()(name) >> 34));
-  X509_gmtime_adj(X509_getm_notBefore(x509), -3600);
-  X509_gmtime_adj(X509_getm_notAfter(x509), 3600);
-  X509_set_pubkey(x509, made.key.get());
-  X509_NAME_add_entry_by_txt(X509_get_subject_name(x509), "CN", MBSTRING_ASC,
-                             reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
-  const Certificate& issuer = authority != nullptr ? *authority : made;
-  X509_set_issuer_name(x509, X509_get_subject_name(issuer.x509.get()));
-  X509V3_CTX context;
-  X509V3_set_ctx_nodb(&context);
-  X509V3_set_ctx(&context, issuer.x509.get(), x509, nullptr, nullptr, 0);
-  const auto add = [&](int kind, const char* value) {
-    X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, kind, value);
-    X509_add_ext(x509, extension, -1);
-    X509_EXTENSION_free(extension);
-  };
-  add(NID_basic_constraints, authority == nullptr ? "critical,CA:TRUE" : "critical,CA:FALSE");
-  add(NID_subject_alt_name, hosts);
-  EXPECT_GT(X509_sign(x509, issuer.key.get(), EVP_sha256()), 0);
-  return made;
+std::string exported_by(TlsStream& stream, std::string_view label, std::string_view context) {
+  std::array<char, 32> bytes{};
+  stream.exported(label, std::as_bytes(std::span(context)),
+                  std::as_writable_bytes(std::span(bytes)));
+  return {bytes.data(), bytes.size()};
 }
 
-class CertificateTest : public TlsTest {
- protected:
-  // PEM files of a certificate; the authority's certificate is what the peer is checked against.
-  Settings with_certificate(const std::string& name, const Certificate& certificate,
-                            const Certificate& trusted) const {
-    Settings settings = link_settings("tcp");
-    settings.tls_cert_file = write_pem(name + ".crt", [&](std::FILE* file) {
-      return PEM_write_X509(file, certificate.x509.get());
-    });
-    settings.tls_key_file = write_pem(name + ".key", [&](std::FILE* file) {
-      return PEM_write_PrivateKey(file, certificate.key.get(), nullptr, nullptr, 0, nullptr,
-                                  nullptr);
-    });
-    settings.tls_ca_file = write_pem(
-        name + ".ca", [&](std::FILE* file) { return PEM_write_X509(file, trusted.x509.get()); });
-    return settings;
-  }
-
-  Certificate authority_ = make_certificate("authority", nullptr);
-  Certificate other_authority_ = make_certificate("other authority", nullptr);
-  Certificate alice_ = make_certificate("alice", &authority_);
-  Certificate bob_ = make_certificate("bob", &authority_);
-  Certificate mallory_ = make_certificate("mallory", &other_authority_);
-
-  template <typename Write>
-  std::string write_pem(const std::string& name, Write write) const {
-    const std::string path = folder_.write(name, "");
-    std::FILE* file = std::fopen(path.c_str(), "w");
-    EXPECT_EQ(write(file), 1);
-    std::fclose(file);
-    return path;
-  }
-};
-
-TEST_F(CertificateTest, SameAuthorityConnects) {
-  LinkPair pair(with_certificate("alice", alice_, authority_),
-                with_certificate("bob", bob_, authority_));
-  EXPECT_TRUE(pair.active.get().stream->encrypted());
-  expect_bytes_pass(*pair.active.get().stream, *pair.passive.get().stream, 100'000);
-}
-
-TEST_F(CertificateTest, ClientOfAnotherAuthorityIsRefused) {
-  LinkPair pair(with_certificate("mallory", mallory_, authority_),
-                with_certificate("bob", bob_, authority_));
-  pair.passive.expect_error(ErrorCode::kAuthentication,
-                            {"certificate verify failed", "tls_ca_file"});
-  // The client learns it from the alert, after its own half was fine.
-  pair.active.expect_error(ErrorCode::kAuthentication, {"alert", "tls_ca_file"});
-}
-
-TEST_F(CertificateTest, ListenerOfAnotherAuthorityIsNotTalkedTo) {
-  LinkPair pair(with_certificate("alice", alice_, authority_),
-                with_certificate("mallory", mallory_, authority_));
-  pair.active.expect_error(ErrorCode::kAuthentication,
-                           {"certificate verify failed", "local issuer", "tls_ca_file"});
-  pair.passive.expect_error(ErrorCode::kAuthentication, {"alert"});
-}
-
-TEST_F(CertificateTest, ListenerWithAnotherHostsCertificateIsNotTalkedTo) {
-  const Certificate elsewhere =
-      make_certificate("elsewhere", &authority_, "DNS:elsewhere.example, IP:127.0.0.3");
-  const Settings listener = with_certificate("elsewhere", elsewhere, authority_);
-  Settings client = with_certificate("alice", alice_, authority_);
-  {
-    LinkPair pair(client, listener);
-    pair.active.expect_error(ErrorCode::kAuthentication, {"127.0.0.1", "tls_check_names"});
-    pair.passive.expect_error(ErrorCode::kAuthentication, {"alert"});
-  }
-  client.tls_check_names = false;
-  LinkPair pair(client, listener);
-  EXPECT_TRUE(pair.active.get().stream->encrypted());
-}
-
-TEST_F(CertificateTest, TheNameThatWasAskedForCounts) {
-  const Certificate named = make_certificate("named", &authority_, "DNS:localhost");
-  const Settings client = with_certificate("alice", alice_, authority_);
-  const auto connect_by = [&](const std::string& host) {
-    ListeningSide listening(with_certificate("named", named, authority_));
-    Uri uri = listening.uri();
-    uri.host = host;
-    LinkOutcome outcome = connect_to(uri, client);
-    static_cast<void>(listening.wait());
-    return outcome;
-  };
-  EXPECT_TRUE(connect_by("localhost").get().stream->encrypted());
-  connect_by("127.0.0.1").expect_error(ErrorCode::kAuthentication, {"127.0.0.1"});
-}
-
-// OpenSSL would ask for the passphrase: at the terminal or, where there is none, at standard input.
-TEST_F(CertificateTest, EncryptedKeyFileIsAnErrorAndNoPrompt) {
-  Settings settings = with_certificate("alice", alice_, authority_);
-  settings.tls_key_file = write_pem("encrypted.key", [&](std::FILE* file) {
-    return PEM_write_PrivateKey(file, alice_.key.get(), EVP_aes_128_cbc(), nullptr, 0, nullptr,
-                                const_cast<char*>("secret"));
-  });
-  std::array<int, 2> input{};
-  check(::pipe(input.data()), "pipe");
-  check(static_cast<int>(::write(input[1], "secret\n", 7)), "write");
-  ::close(input[1]);
-  const pid_t child = fork_at_rest();
-  if (child == 0) {
-    ::setsid();
-    ::dup2(input[0], STDIN_FILENO);
-    try {
-      check_settings(settings);
-    } catch (const Error& error) {
-      const bool named = std::string(error.what()).find("not encrypted") != std::string::npos;
-      std::_Exit(error.code() == ErrorCode::kInvalidArgument && named ? 0 : 2);
+// For two peers whose key is always the same: a secret of one connection opens no other one's
+// records, and a secret of one purpose or context serves for no other.
+TEST_F(TlsTest, BothEndsExportWhatNoOtherHandshakeLabelOrContextGives) {
+  const Settings settings = with_key(kKey);
+  std::set<std::string> seen;
+  std::size_t count = 0;
+  for (int handshake = 0; handshake < 3; ++handshake) {
+    TlsPair pair(settings);
+    for (const char* label : {"EXPERIMENTAL-leat-sealed", "EXPERIMENTAL-leat-seale", "other"}) {
+      for (const std::string& context :
+           {std::string(), std::string(1, '\0'), std::string("hello"), std::string("hellp"),
+            std::string("hello "), std::string(20'000, 'h'), std::string(20'001, 'h')}) {
+        const std::string exported = exported_by(*pair.active, label, context);
+        EXPECT_EQ(exported_by(*pair.passive, label, context), exported) << label;
+        EXPECT_EQ(exported_by(*pair.active, label, context), exported) << "asked again";
+        seen.insert(exported);
+        ++count;
+      }
     }
-    std::_Exit(1);
   }
-  ::close(input[0]);
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-}
-
-TEST_F(CertificateTest, KeyAndCertificateDoNotMix) {
-  LinkPair pair(with_key(kKey), with_certificate("bob", bob_, authority_));
-  EXPECT_EQ(pair.active.error->code(), ErrorCode::kAuthentication) << pair.active.text();
-  EXPECT_EQ(pair.passive.error->code(), ErrorCode::kAuthentication) << pair.passive.text();
-  LinkPair other(with_certificate("alice", alice_, authority_), with_key(kKey));
-  EXPECT_EQ(other.active.error->code(), ErrorCode::kAuthentication) << other.active.text();
-  EXPECT_EQ(other.passive.error->code(), ErrorCode::kAuthentication) << other.passive.text();
-}
-
-TEST_F(CertificateTest, BadFilesAreNamed) {
-  const Settings good = with_certificate("alice", alice_, authority_);
-  EXPECT_NO_THROW(check_settings(good));
-  const auto expect_named = [](const Settings& settings, const char* name) {
-    try {
-      check_settings(settings);
-      ADD_FAILURE() << name;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
-    }
-  };
-  Settings settings = good;
-  settings.tls_ca_file = "";
-  expect_named(settings, "tls_ca_file is missing");
-  settings = good;
-  settings.tls_key_file = with_certificate("bob", bob_, authority_).tls_key_file;
-  expect_named(settings, "tls_key_file");
-  settings = good;
-  settings.tls_cert_file = settings.tls_key_file;
-  expect_named(settings, "tls_cert_file");
-  settings = good;
-  settings.tls_ca_file = "/nowhere/ca.pem";
-  expect_named(settings, "/nowhere/ca.pem");
-  ASSERT_EQ(chmod(good.tls_key_file.c_str(), 0644), 0);
-  expect_named(good, "chmod 06");
+  EXPECT_EQ(seen.size(), count);
 }
 
 }  // namespace

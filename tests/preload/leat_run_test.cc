@@ -73,6 +73,18 @@ TEST(LeatRun, CarriesNothingForUsersWhoAreNotMapped) {
   EXPECT_EQ(result.out, run_program(kProgram, {"half_close"}).out);
 }
 
+// Which may accept by a ring, past leat-run.
+TEST(LeatRun, CarriesNothingForProgramsWithLiburing) {
+  const std::string leat_run = LEAT_BUILD_FOLDER "/src/tools/leat-run";
+  const ProgramResult result =
+      run_program("/usr/bin/env", {"LD_PRELOAD=" LEAT_BUILD_FOLDER "/tests/libnamed_as_liburing.so",
+                                   leat_run, "--all", "--log", "info", kProgram, "half_close"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr(kCarried)));
+  EXPECT_THAT(result.err, HasSubstr("this program has liburing"));
+  EXPECT_EQ(result.out, run_program(kProgram, {"half_close"}).out);
+}
+
 TEST(LeatRun, AWrongMatchCarriesNothingAndSaysSo) {
   const ProgramResult result =
       under_leat({"--log", "info", "--match", "localhost:x", kProgram, "half_close"});

@@ -17,6 +17,7 @@
 #include "support/link_pair.h"
 #include "support/pattern.h"
 #include "support/scale.h"
+#include "transport/sealed/sealed.h"
 #include "transport/table.h"
 #include "verbs/table.h"
 
@@ -41,13 +42,12 @@ std::unique_ptr<Stream> connect_streams(Peer& peer, bool listens) {
   return plain_stream(Fd(check(::accept(listener.get(), nullptr, nullptr), "accept")));
 }
 
-void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profile, bool offers,
-              const TransportBody& body) {
+void connect_queue_pairs(Peer& peer, const TransportSetup& setup, const FaultProfile& profile,
+                         Endpoint& end) {
   const std::string address = device_address(setup.device);
-  Endpoint end{.device = make_fault_device(open_device(setup.device, address), profile),
-               .active = !offers};
+  end.device = make_fault_device(open_device(setup.device, address), profile);
   end.depths = queue_depths(*end.device, setup.transport);
-  if (offers) {
+  if (!end.active) {
     const auto offer = end.device->offer(end.depths, address);
     peer.tell(as_word(offer->blob()));
     end.queue_pair = offer->accept(hang_deadline(), -1);
@@ -56,13 +56,29 @@ void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profi
     end.queue_pair =
         end.device->connect(std::as_bytes(std::span(blob)), end.depths, hang_deadline());
   }
-  std::unique_ptr<Stream> stream = setup.resumes ? connect_streams(peer, offers) : nullptr;
+}
+
+std::unique_ptr<Transport> make_side(const TransportSetup& setup, Endpoint end,
+                                     const Settings& settings) {
+  if (!setup.key_limits) return make_transport(setup.transport, std::move(end), settings);
+  const TransportRow& inner = *find_transport(setup.transport);
+  if (setup.transport != std::string("sealed+") + inner.name)
+    throw std::invalid_argument(setup.transport + " has no limits of keys, or not only them");
+  return SealedTransport::make_with(*setup.key_limits, inner.make, std::move(end), settings);
+}
+
+void run_side(Peer& peer, const TransportSetup& setup, const FaultProfile& profile, bool offers,
+              const TransportBody& body) {
+  Endpoint end{.active = !offers};
+  const bool rdma = find_transport(setup.transport)->rdma;
+  if (rdma) connect_queue_pairs(peer, setup, profile, end);
+  std::unique_ptr<Stream> stream = setup.resumes || !rdma ? connect_streams(peer, offers) : nullptr;
   KeyedStream keyed(stream.get());
   end.stream = is_sealed(setup.transport) ? &keyed : stream.get();
   Settings settings = setup.settings;
   settings.attest_key_file = channel_key_file();
   if (!setup.resumes) settings.chunked_resume_timeout = std::chrono::milliseconds::zero();
-  auto transport = make_transport(setup.transport, std::move(end), settings);
+  auto transport = make_side(setup, std::move(end), settings);
   TransportSide side(peer, std::move(stream), std::move(transport));
   peer.tell(as_word(side.transport->setup()));
   const std::string peer_setup = peer.hear();

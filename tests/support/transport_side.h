@@ -13,6 +13,7 @@
 #include "net/stream.h"
 #include "support/fault_device.h"
 #include "support/peer_pair.h"
+#include "transport/sealed/record.h"
 #include "transport/transport.h"
 
 namespace leat::detail {
@@ -27,7 +28,7 @@ class TransportSide {
       : peer(its_peer), stream(std::move(its_stream)), transport(std::move(its_transport)) {}
 
   Peer& peer;
-  std::unique_ptr<Stream> stream;  // null unless the setup resumes
+  std::unique_ptr<Stream> stream;  // null unless the setup resumes, or the transport is tcp
   std::unique_ptr<Transport> transport;
   bool watches_lifeline = true;
   // Waits sleep on the transport's descriptors, as a channel's do; else they spin.
@@ -64,15 +65,18 @@ using TransportBody = std::function<void(TransportSide&)>;
 
 struct TransportSetup {
   std::string device = "shm";
-  std::string transport = "ring";  // any that needs a device
+  std::string transport = "ring";
   FaultProfile first;
   FaultProfile second;
   Settings settings;     // the transport's
   bool resumes = false;  // chunked only: over a TCP connection of its own
+  // sealed+X only, without another decorator: what both sides offer; none: the defaults.
+  std::optional<KeyLimits> key_limits = {};
 };
 
-// The first side offers, the second connects; both set up the transport. As VerbsTest::run
-// otherwise, but a side may end while the other goes on.
+// The first side offers, the second connects; both set up the transport. A transport that needs no
+// device has a TCP connection instead, and no faults. As VerbsTest::run otherwise, but a side may
+// end while the other goes on.
 void run_transports(PeerMode mode, const TransportSetup& setup, const TransportBody& first,
                     const TransportBody& second);
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "support/channel_side.h"
 #include "support/pattern.h"
 #include "support/transport_side.h"
+#include "transport/sealed/record.h"
 
 namespace leat::detail {
 
@@ -48,15 +50,17 @@ inline Stats stats_of(const TransportSide& side) {
 
 // Sends messages over `decorator` and transport chunked, whose queue pair fails with some of them
 // on their way: each arrives once, in order, and none is refused. `look` sees each one and its
-// number.
+// number. `key_limits`: of a sealed one; none: the defaults.
 inline void expect_the_same_records_again(
     const std::string& decorator,
-    const std::function<void(const Delivery&, std::uint64_t)>& look = {}) {
+    const std::function<void(const Delivery&, std::uint64_t)>& look = {},
+    const std::optional<KeyLimits>& key_limits = {}) {
   constexpr std::uint64_t kMessages = 40;
   constexpr std::size_t kBytes = 100'000;
   TransportSetup setup;
   setup.transport = decorator + "chunked";
   setup.resumes = true;
+  setup.key_limits = key_limits;
   setup.first = {.failing_request = 37, .like_hardware = true};
   setup.second = {.like_hardware = true};
   setup.settings = {.max_message_bytes = 1 << 20,

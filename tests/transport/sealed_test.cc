@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -157,6 +160,38 @@ TEST_P(Sealed, ARecordThatIsNotTheNextOneEndsTheConnection) {
     EXPECT_EQ(receive(), "one");
     expect_error(ErrorCode::kAuthentication, [&] { receive(); });
     expect_over();
+  }
+}
+
+// Both sides have given up the key of the first three by then.
+TEST_P(Sealed, ARecordOfAnEarlierKeyEndsTheConnection) {
+  send("again");
+  const Wire::Item recorded = there_.items.front();
+  for (int i = 1; i < 3; ++i) send("again");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(receive(), "again");
+  send("again");
+  there_.items.front() = recorded;
+  expect_error(ErrorCode::kAuthentication, [&] { receive(); });
+  expect_over();
+}
+
+// What a peer may offer; the smaller limits hold for both directions.
+TEST_P(Sealed, SidesThatOfferTheLeastAndTheMostChangeKeysAlike) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  const KeyLimits offers[] = {{}, {.records = 1, .bytes = 1}, {.records = kMost, .bytes = kMost}};
+  for (const KeyLimits& senders : offers) {
+    for (const KeyLimits& receivers : offers) {
+      sender_ = make(true, sender_stream_, "hello, answer", senders);
+      receiver_ = make(false, receiver_stream_, "hello, answer", receivers);
+      connect(*sender_, *receiver_);
+      for (const std::size_t bytes : {0U, 1U, 2U, 100U, 5000U, 0U}) {
+        const std::string text(bytes, 'b');
+        send(text);
+        EXPECT_EQ(receive(), text);
+        ASSERT_TRUE(sent(receiver_->try_send(sealed_text(text), 0)));
+        EXPECT_EQ(receive(*sender_), text);
+      }
+    }
   }
 }
 
@@ -335,6 +370,23 @@ INSTANTIATE_TEST_SUITE_P(Inner, SealedChannels,
                          channel_test_name);
 
 TEST_P(SealedChannels, MessagesOfAllSizesArriveAndTheEndIsSeen) { expect_all_sizes_and_the_end(); }
+
+// As users get them, who have no setting for either.
+TEST(SealedLimits, OfKeysAndMessagesAreTheDocumentedOnes) {
+  for (const std::size_t wanted : {kMaxSealedBytes - 1, kMaxSealedBytes, kMaxSealedBytes + 1}) {
+    KeyedStream stream;
+    const auto make_side = [&] {
+      return SealedTransport::make(find_transport("tcp")->make, {.stream = &stream},
+                                   {.max_message_bytes = wanted});
+    };
+    const auto side = make_side();
+    const auto setup = make_side()->setup();
+    const KeyLimits defaults{.records = 16'777'216, .bytes = 68'719'476'736};
+    EXPECT_EQ(decode_seal_offer(std::span(setup).first(SealOffer::kBytes)).limits, defaults);
+    side->start(setup);
+    EXPECT_EQ(side->max_message_bytes(), std::min(wanted, kMaxSealedBytes));
+  }
+}
 
 class SealedSettings : public testing::Test {
  protected:

@@ -22,6 +22,12 @@ void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
 
 std::unique_ptr<Transport> SealedTransport::make(const MakeInner& inner, Endpoint end,
                                                  const Settings& settings) {
+  return make_with(KeyLimits{}, inner, std::move(end), settings);
+}
+
+std::unique_ptr<Transport> SealedTransport::make_with(const KeyLimits& limits,
+                                                      const MakeInner& inner, Endpoint end,
+                                                      const Settings& settings) {
   if (end.stream == nullptr || !end.stream->encrypted())
     throw Error(ErrorCode::kUnavailable,
                 "a connection without TLS has no keys to seal messages with", kSetAKey);
@@ -29,7 +35,8 @@ std::unique_ptr<Transport> SealedTransport::make(const MakeInner& inner, Endpoin
   const bool active = end.active;
   auto greetings = std::move(end.greetings);
   const Settings of_records = settings_of_records(settings, kMaxSealedBytes, kSealTagBytes);
-  const SealOffer offer{.wish = settings.sealed_cipher, .has_aes = processor_has_aes()};
+  const SealOffer offer{
+      .wish = settings.sealed_cipher, .has_aes = processor_has_aes(), .limits = limits};
   return std::make_unique<SealedTransport>(inner(std::move(end), of_records), stream,
                                            std::move(greetings), offer, active);
 }

@@ -36,6 +36,9 @@ class SealedTransport final : public Transport {
   SealedTransport(std::unique_ptr<Transport> inner, Stream& stream,
                   std::vector<std::byte> greetings, const SealOffer& offer, bool active);
   static MakeDecorator make;
+  // The same with limits that this side offers; make() offers the defaults. A peer may offer less.
+  static std::unique_ptr<Transport> make_with(const KeyLimits& limits, const MakeInner& inner,
+                                              Endpoint end, const Settings& settings);
 
   std::vector<std::byte> setup() const override;
   void start(std::span<const std::byte> peer_setup) override;

@@ -4,13 +4,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/fd.h"
+#include "base/system_error.h"
 #include "support/errors.h"
 #include "support/pattern.h"
 #include "transport/sealed/setup.h"
@@ -76,6 +82,8 @@ std::string sealed_hex(std::span<const std::byte> bytes) {
 
 // From AES, GCM, ChaCha20-Poly1305 and HKDF written in plain Python after FIPS 197, SP 800-38D, RFC
 // 8439 and RFC 5869, without OpenSSL, and checked there with the vectors of those documents.
+// sealed_vectors.py makes them once more, from docs/transports/sealed.md, with the ciphers of a
+// Python package.
 struct KnownFlow {
   SealCipher cipher;
   // Of the active side in context 0: records 0 and 1; record 2 under the second key, if a key is
@@ -240,6 +248,22 @@ TEST(SealedRecords, APeerThatKeepsItsKeyIsRefusedOnceTheNextIsDue) {
   EXPECT_FALSE(ours.opens(keeping.seal(pattern(64, 1))));
 }
 
+// The replay of a record whose key both sides have given up since.
+TEST(SealedRecords, OfAnEarlierKeyAreRefusedInPlaceOfThoseOfALaterOne) {
+  for (const SealCipher cipher : kSealCiphers) {
+    SCOPED_TRACE(to_string(cipher));
+    SealedFlow flow(cipher, {.records = 2});
+    std::vector<SealedBytes> records;
+    for (int i = 0; i < 6; ++i) records.push_back(flow.seal(text_bytes(kSealedText)));
+    for (std::size_t turn = 0; turn < records.size(); ++turn) {
+      for (std::size_t earlier = 0; earlier < turn; ++earlier) {
+        EXPECT_FALSE(flow.opens(records[earlier])) << earlier << " in place of " << turn;
+      }
+      EXPECT_TRUE(flow.opens(records[turn])) << turn;
+    }
+  }
+}
+
 TEST(SealedRecords, ThatWaitAreToldFromThoseOfOtherMessages) {
   for (const SealCipher cipher : kSealCiphers) {
     SealedFlow flow(cipher, {.records = 1});
@@ -253,6 +277,78 @@ TEST(SealedRecords, ThatWaitAreToldFromThoseOfOtherMessages) {
       EXPECT_FALSE(flow.sealer.is_of(record, std::span(message).first(bytes - 1)));
       EXPECT_TRUE(flow.opens(record));
     }
+  }
+}
+
+// So many addresses whose memory is the same 2 MiB again and again.
+class RepeatedMemory {
+ public:
+  explicit RepeatedMemory(std::size_t bytes) : pieces_((bytes + kPieceBytes - 1) / kPieceBytes) {
+    const Fd file(check(memfd_create("leat-sealed-test", MFD_CLOEXEC), "memfd_create"));
+    check(ftruncate(file.get(), kPieceBytes), "ftruncate");
+    begin_ = map(nullptr, pieces_ * kPieceBytes, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+    for (std::size_t i = 0; i < pieces_; ++i)
+      map(begin_ + i * kPieceBytes, kPieceBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+          file.get());
+  }
+  ~RepeatedMemory() { munmap(begin_, pieces_ * kPieceBytes); }
+  RepeatedMemory(const RepeatedMemory&) = delete;
+  RepeatedMemory& operator=(const RepeatedMemory&) = delete;
+
+  std::span<std::byte> first(std::size_t bytes) const { return {begin_, bytes}; }
+  bool is_zero() const {
+    return std::all_of(begin_, begin_ + kPieceBytes, [](std::byte b) { return b == std::byte{}; });
+  }
+
+ private:
+  static constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
+
+  static std::byte* map(std::byte* at, std::size_t bytes, int protection, int flags, int file) {
+    void* const memory = mmap(at, bytes, protection, flags, file, 0);
+    if (memory == MAP_FAILED) throw std::runtime_error("mmap");
+    return static_cast<std::byte*>(memory);
+  }
+
+  const std::size_t pieces_;
+  std::byte* begin_ = nullptr;
+};
+
+// Neither is a record that was sealed: what shows the difference is whether the opener deciphers
+// it, in place, before it refuses it.
+TEST(SealedRecords, OfTheLargestSizeAreLookedAtAndLongerOnesAreNot) {
+  EXPECT_EQ(kMaxSealedBytes, std::size_t{1'073'741'824});
+  const std::size_t largest = kMaxSealedBytes + kSealTagBytes;
+  const RepeatedMemory memory(largest + 1);
+  SealedFlow flow(SealCipher::kAes128Gcm);
+  const auto looks_at = [&](std::size_t bytes) {
+    const auto record = memory.first(bytes);
+    EXPECT_FALSE(flow.opener.open(SealedKind::kMessage, record, record.data()));
+    return !memory.is_zero();
+  };
+  EXPECT_FALSE(looks_at(largest + 1));
+  EXPECT_TRUE(looks_at(largest));
+}
+
+TEST(SealedSetups, OfferTheDefaultsThatTheDocumentsName) {
+  const KeyLimits defaults{.records = 16'777'216, .bytes = 68'719'476'736};
+  EXPECT_EQ(KeyLimits{}, defaults);
+  EXPECT_EQ(decode_seal_offer(encode(SealOffer{})).limits, defaults);
+}
+
+// A peer can make keys serve for less than this side would, and never for more.
+TEST(SealedSetups, OfAnyLimitsButNoneAreTakenAndTheSmallerOnesHold) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  const KeyLimits least{.records = 1, .bytes = 1};
+  const KeyLimits most{.records = kMost, .bytes = kMost};
+  for (const KeyLimits& limits : {least, most, KeyLimits{.records = 1, .bytes = kMost},
+                                  KeyLimits{.records = kMost, .bytes = 1}}) {
+    const SealOffer theirs = decode_seal_offer(encode(SealOffer{.limits = limits}));
+    EXPECT_EQ(theirs.limits, limits);
+    const KeyLimits expected{.records = limits.records == 1 ? 1 : KeyLimits{}.records,
+                             .bytes = limits.bytes == 1 ? 1 : KeyLimits{}.bytes};
+    EXPECT_EQ(agree(SealOffer{}, theirs).limits, expected);
+    EXPECT_EQ(agree(theirs, SealOffer{}).limits, expected);
   }
 }
 
