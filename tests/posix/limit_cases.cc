@@ -96,57 +96,6 @@ void accept_limited(Side& side) {
   accept_with_few(side, side.listen_here(300));
 }
 
-// With more numbers leat hides some, and accepts a few connections fewer.
-void accept_nearly_all(Side& side) {
-  constexpr int kFewer = 7;
-  limit_descriptors(300);
-  const int listener = side.listen_here(400);
-  const int free = count_free();
-  side.tell(free);
-  std::vector<int> connections;
-  set_blocking(listener, false);
-  bool full = false;
-  while (!full && std::ssize(connections) < free) {
-    wait_for(side, listener, POLLIN);
-    const int fd = accept(listener, nullptr, nullptr);
-    full = fd < 0;
-    if (full) {
-      require(errno == EMFILE, "accept");
-    } else {
-      connections.push_back(fd);
-    }
-  }
-  SAY(std::ssize(connections) >= free - kFewer);
-  echo_each(side, connections);
-  side.tell(static_cast<int>(connections.size()));
-  side.hear();
-  close_all(connections);
-}
-
-void connect_nearly_all(Side& side) {
-  const int port = side.hear();
-  const int count = side.hear();
-  std::vector<int> connections;
-  for (int i = 0; i < count; ++i) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    require(connect_to(fd, port) == 0, "connect");
-    const char byte = static_cast<char>(i);
-    require(send(fd, &byte, 1, 0) == 1, "send");
-    connections.push_back(fd);
-  }
-  const int accepted = side.hear();
-  int echoed = 0;
-  for (int i = 0; i < accepted; ++i) {
-    char byte = 0;
-    if (recv(connections[static_cast<std::size_t>(i)], &byte, 1, 0) == 1 &&
-        byte == static_cast<char>(i))
-      ++echoed;
-  }
-  SAY(echoed == accepted);
-  side.tell();
-  close_all(connections);
-}
-
 // The same in a program that has had the limit from its start.
 template <int kMost>
 void execute_limited(Side& side) {
@@ -246,7 +195,6 @@ Cases limit_cases() {
       {"limit.accepts_20", accept_limited<20>, connect_many},
       {"limit.accepts_64", accept_limited<64>, connect_many},
       {"limit.accepts_200", accept_limited<200>, connect_many},
-      {"limit.accepts_300", accept_nearly_all, connect_nearly_all},
       {"limit.accepts_20_from_the_start", execute_limited<20>, connect_many},
       {"limit.accepts_64_from_the_start", execute_limited<64>, connect_many},
       {"limit.accepts_200_from_the_start", execute_limited<200>, connect_many},

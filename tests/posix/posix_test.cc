@@ -225,19 +225,6 @@ TEST_F(PosixUnderRunner, both_ends_in_a_folder) {
   EXPECT_EQ(count_of("cannot be used to meet", read_file(log)), 0u);
 }
 
-// With few numbers not all connections can be hidden, but some are carried.
-TEST_F(PosixUnderRunner, few_numbers) {
-  const ScratchFolder scratch;
-  const std::string log = scratch.path() + "/log";
-  const ScratchVariable all("LEAT_PRELOAD_ALL", "1");
-  const ScratchVariable level("LEAT_LOG_LEVEL", "info");
-  const ScratchVariable file("LEAT_LOG_FILE", log);
-  const std::vector<std::string> names = {"limit.accepts_300"};
-  expect_same(run_cases({}, names),
-              run_cases({"--server-runner", kRunner, "--client-runner", kRunner}, names));
-  EXPECT_GT(count_of("carried through shared memory", read_file(log)), 1U);
-}
-
 TEST_F(PosixUnderRunner, server) {
   expect_same(of_tcp(), run_cases({"--server-runner", kRunner}), refused_to_children());
 }
