@@ -21,11 +21,11 @@
 #include "handshake/connection.h"
 #include "net/stream.h"
 #include "net/tcp.h"
-#include "support/channel_side.h"
 #include "support/leaving_host.h"
 #include "support/link_pair.h"
 #include "support/program.h"
 #include "support/scale.h"
+#include "support/scratch.h"
 
 namespace leat::detail {
 namespace {
@@ -126,8 +126,9 @@ TEST(ClearWarning, ComesOnceForConnectionsToOtherHostsAndNamesTheRemedy) {
 TEST(ClearWarning, ComesOnceForMessagesOverRdmaToOtherHostsAndNamesTheRemedy) {
   constexpr const char* kWarning = "messages over RDMA to other hosts go in clear";
   const LeavingHost leaving;
+  const ScratchFolder folder;
   Settings settings = link_settings("shm");
-  settings.tls_psk_file = channel_key_file();
+  settings.tls_psk_file = folder.write("key", std::string(64, 'a'));
   for (const char* transport : {"auto", "chunked"}) {
     settings.transport = transport;
     const auto said = said_of_three(settings, false);
@@ -139,8 +140,9 @@ TEST(ClearWarning, ComesOnceForMessagesOverRdmaToOtherHostsAndNamesTheRemedy) {
 }
 
 TEST(ClearWarning, IsNotGivenWhereMessagesAreSealedOrStayInThisHost) {
+  const ScratchFolder folder;
   Settings settings = link_settings("shm");
-  settings.tls_psk_file = channel_key_file();
+  settings.tls_psk_file = folder.write("key", std::string(64, 'a'));
   for (const bool leaves : {true, false}) {
     const LeavingHost leaving(leaves);
     settings.confidential = leaves ? Confidential::kPrefer : Confidential::kOff;
