@@ -386,6 +386,9 @@ long Connection::take_rings(int fd, int peek) noexcept {
 void Connection::look_at_rings(int fd) noexcept {
   fd = alive(fd);
   if (fd < 0) return;
+  // Closed out of our sight, the number may mean another file by now, whose bytes are its own.
+  const Reference object = find(fd);
+  if (object && !is_current(fd, *object)) return;
   const int kept_errno = errno;
   take_rings(fd, MSG_PEEK);
   errno = kept_errno;

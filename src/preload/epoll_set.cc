@@ -31,6 +31,19 @@ bool is_readable(int fd) {
   return real().poll(&answer, 1, 0) > 0;
 }
 
+// The program may have closed the item's number out of our sight, and the kernel may have given it
+// to another file, while a copy is open and rings. What becomes of the item then, catch_up() sees.
+// -1: it has none.
+int current_number(const EpollItem& item) {
+  int fd = item.alive;
+  while (!is_current(fd, *item.object)) [[unlikely]] {
+      forget_lost(fd, *item.object);
+      fd = another(*item.object, -1);
+      if (fd < 0) break;
+    }
+  return fd;
+}
+
 }  // namespace
 
 std::uint32_t EpollSet::take_ready(Item& item, bool consume) const {
@@ -47,13 +60,8 @@ std::uint32_t EpollSet::take_ready(Item& item, bool consume) const {
   const posix::EdgeMarks marks = connection.edge_marks();
   const std::uint32_t ready = item.news(mask, marks, told);
   if (ready == 0) return 0;
-  // The program may have closed it out of our sight: then it must not hear of it any more, unless a
-  // copy is open. What becomes of the item then, catch_up() sees.
-  for (int fd = item.alive; !told && !is_current(fd, *item.object);) [[unlikely]] {
-      forget_lost(fd, *item.object);
-      fd = another(*item.object, -1);
-      if (fd < 0) return 0;
-    }
+  // If the program has closed it out of our sight, it must not hear of it any more.
+  if (!told && current_number(item) < 0) return 0;
   if (consume) {
     item.idle = 0;
     item.tell(ready, marks);
@@ -118,9 +126,11 @@ bool EpollSet::ring(Item& item, std::uint32_t got) const {
   Connection& connection = item.object->connection;
   // Also what came without bytes that are carried: it may be bytes that went past us.
   if ((got & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || ++item.wakes % kWakesPerDrain == 0 ||
-      connection.readable_bytes() == 0)
-    connection.look_at_kernel(item.alive);
-  if ((got & EPOLLRDHUP) != 0) connection.look_at_kernel(item.alive);  // bytes, then the end
+      connection.readable_bytes() == 0) {
+    const int fd = current_number(item);
+    if (fd >= 0) connection.look_at_kernel(fd);
+    if (fd >= 0 && (got & EPOLLRDHUP) != 0) connection.look_at_kernel(fd);  // bytes, then the end
+  }
   // An urgent byte that came is an edge as any other is.
   if ((got & EPOLLPRI) != 0) item.seen.arrivals = ~std::uint64_t{0};
   const bool disabled = item.disabled && item.told_in != round_;
