@@ -110,7 +110,7 @@ class BasicSpin {
   static constexpr Nanoseconds kNotEvenTries = -1;
   static constexpr Nanoseconds kFirstPause = 500, kLongestPause = 8'000;
   // Less than this counts as nothing: a wait with such a limit makes the first tries only.
-  static constexpr Nanoseconds kLeast = 16;
+  static constexpr Nanoseconds kLeast = SpinTrials::kFirstTries;
 
   static Nanoseconds between(Time from, Time to) noexcept {
     return std::chrono::nanoseconds(to - from).count();

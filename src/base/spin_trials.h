@@ -7,10 +7,9 @@
 
 namespace leat::detail {
 
-// The trials of one thread. Brief ones are made by waits that would otherwise sleep at once, long
-// ones by waits that have got past their first tries. What a trial wasted is paid back by a
-// multiple of it in which there is no other of its kind; the multiple grows while long ones are in
-// vain.
+// The trials of one thread. Waits that would otherwise sleep at once make brief ones, waits that
+// have got past their first tries make long ones. After a trial in vain, no other of its kind
+// follows before a multiple of its time has passed; the multiple grows while long ones are in vain.
 //
 // If peers both sleep, the one that tries long must wait for the other to wake up and answer, and
 // the other must then try for as long as its next answer takes. How long these are is not known,
@@ -24,6 +23,8 @@ class SpinTrials {
   // What was wasted is paid back by this multiple; by four times that where kManyInVain long trials
   // were in vain, and twice that on the way.
   static constexpr Nanoseconds kPayBack = 32;
+  // A wait that may take no longer makes its first tries only.
+  static constexpr Nanoseconds kFirstTries = 16;
 
   // A wait begins at `now` for which spinning does not pay. Returns how long it may try, which is
   // at most `most`; 0: not at all.
@@ -57,7 +58,6 @@ class SpinTrials {
   }
 
  private:
-  static constexpr Nanoseconds kFirstTries = 16;  // less than they take: no more than them
   static constexpr Nanoseconds kBrief = 1'000;
   static constexpr int kBriefDoublings = 3, kLongDoublings = 2;
   static constexpr int kManyInVain = 16;

@@ -273,8 +273,8 @@ void Inheritance::refuse_all() noexcept {
 }
 
 // No action can name a number beyond the hard limit, which the program has lowered since. So a copy
-// of what lies there, among the program's numbers, is passed. False: there is no number for it, and
-// nothing is passed.
+// of what lies there, among the program's numbers, is passed. False: no number is free for
+// the copy, and nothing is passed.
 bool Inheritance::copy_unnameable() noexcept {
   const EndOfNumbers end = end_of_numbers();
   for (Passed& one : passed_) {
